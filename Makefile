@@ -1,0 +1,35 @@
+# Needs python3 (3.11 or newer) and make; everything else goes into .venv.
+PYTHON ?= python3
+ARGS ?=
+# Small matrices: threads of their own would only get into each other's way.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+BIN := .venv/bin
+MATHS := src/rase/stream.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
+WORKERS := -n auto --maxprocesses 4
+.PHONY: help demo test check slow lock clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
+	@$(PYTHON) scripts/bootstrap.py demo
+	@$(BIN)/rase demo $(ARGS)
+test: check  ## check, then run the tests with their coverage gates
+	$(BIN)/pytest $(WORKERS) --cov --cov-report= --cov-fail-under=0 $(ARGS)
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='$(MATHS)' --fail-under=100
+check:  ## style, types and import directions
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+slow:  ## the long statistical tests
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/pytest $(WORKERS) -m slow $(ARGS)
+lock:  ## renew the locked requirements
+	@$(PYTHON) scripts/lock.py
+clean:  ## remove .venv, builds and caches
+	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info
+	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

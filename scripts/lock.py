@@ -1,0 +1,62 @@
+"""Renew the hash-locked requirement files of both profiles.
+
+`dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
+which running the program needs, so one environment serves both. The files name versions and
+hashes alone: no index, host or path, so they work with any mirror of the package index.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = Path("requirements")
+OPTIONS = [
+    "--universal",
+    "--python-version=3.11",
+    "--generate-hashes",
+    "--no-emit-index-url",
+    "--no-header",
+    "--no-annotate",
+    "--no-config",
+    "--quiet",
+]
+
+
+def main() -> int:
+    """Write requirements/dev.txt and requirements/demo.txt."""
+    with tempfile.TemporaryDirectory() as scratch:
+        venv.create(scratch, with_pip=True)
+        print("Fetching the resolver ...", flush=True)
+        subprocess.run([f"{scratch}/bin/pip", "install", "--quiet", "uv"], check=True)
+        uv = f"{scratch}/bin/uv"
+        compile_lock(uv, "dev", ["--all-extras", "--upgrade"])
+        compile_lock(uv, "demo", ["--extra=batch", "--extra=plot", f"--constraint={FOLDER}/dev.txt"])
+    return 0
+
+
+def compile_lock(uv: str, profile: str, choice: list[str]) -> None:
+    """Solve one profile and refuse a file that names a place."""
+    print(f"Solving {profile} ...", flush=True)
+    target = FOLDER / f"{profile}.txt"
+    sources = ["pyproject.toml", str(FOLDER / "build.in")]
+    # Settings that point at another index would put other files' hashes into the lock.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "PIP_"))}
+    environment["UV_SYSTEM_CERTS"] = "1"
+    subprocess.run(
+        [uv, "pip", "compile", *sources, *choice, *OPTIONS, f"--output-file={target}"],
+        check=True,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+    for line in (ROOT / target).read_text(encoding="utf-8").splitlines():
+        if "/" in line or line.lstrip().startswith(("-i", "-f", "--index", "--extra", "--find")):
+            sys.exit(f"{target} must name no address or path, got {line!r}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""RASE: randomize, shuffle, estimate. Learn a fleet's averages, never who sent what.
+
+The way of a reading::
+
+    collect      one reading per device and round
+    randomize    the device adds noise: from here on nothing depends on trust
+    shuffle      the shuffler breaks the link between sender and report
+    estimate     the fusion centre learns the mean, with its error
+    pipeline     the three steps in one process
+
+Names below are resolved when first used, so that ``import rase`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rase.errors import DataError, NotIdentifiable, PrivacyRefused, RaseError
+    from rase.estimate.aggregates import count, total, variance
+    from rase.estimate.distribution import histogram, quantile, quantiles
+    from rase.estimate.estimate import Estimate
+    from rase.estimate.mean import bootstrap_mean, median, sample_mean, unbiased_mean
+    from rase.estimate.regional import regional_means
+    from rase.estimate.window import window
+    from rase.kernels.words import SecureRandom, SeededRandom
+    from rase.pipeline import Pipeline, RoundResult, aggregate
+    from rase.privacy import LocalDP, PermutationPrivacy
+    from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+    from rase.randomize.budget_aware import BudgetAware, Laplace
+    from rase.randomize.protocol import Randomizer
+    from rase.shuffle.cayley import CayleyMallows
+    from rase.shuffle.mallows import Mallows
+    from rase.shuffle.partition import Partition, group_width, sensitivity
+    from rase.shuffle.permutation import kendall_tau
+    from rase.shuffle.refinement import refine
+    from rase.shuffle.robust import Robust
+    from rase.shuffle.shufflers import (
+        Cyclic,
+        MallowsShuffle,
+        Manifest,
+        Release,
+        Shuffler,
+        Uniform,
+    )
+    from rase.stream import Precision, ValueRange
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BudgetAware",
+    "CayleyMallows",
+    "Cyclic",
+    "DataError",
+    "Duchi",
+    "Estimate",
+    "Hybrid",
+    "Laplace",
+    "LocalDP",
+    "Mallows",
+    "MallowsShuffle",
+    "Manifest",
+    "NotIdentifiable",
+    "Partition",
+    "PermutationPrivacy",
+    "Piecewise",
+    "Pipeline",
+    "Precision",
+    "PrivacyRefused",
+    "Randomizer",
+    "RaseError",
+    "Release",
+    "Robust",
+    "RoundResult",
+    "SecureRandom",
+    "SeededRandom",
+    "Shuffler",
+    "Uniform",
+    "ValueRange",
+    "aggregate",
+    "bootstrap_mean",
+    "count",
+    "group_width",
+    "histogram",
+    "kendall_tau",
+    "median",
+    "quantile",
+    "quantiles",
+    "refine",
+    "regional_means",
+    "sample_mean",
+    "sensitivity",
+    "total",
+    "unbiased_mean",
+    "variance",
+    "window",
+]
+
+_HOME = {
+    "rase.errors": ("DataError", "NotIdentifiable", "PrivacyRefused", "RaseError"),
+    "rase.estimate.aggregates": ("count", "total", "variance"),
+    "rase.estimate.distribution": ("histogram", "quantile", "quantiles"),
+    "rase.estimate.estimate": ("Estimate",),
+    "rase.estimate.mean": ("bootstrap_mean", "median", "sample_mean", "unbiased_mean"),
+    "rase.estimate.regional": ("regional_means",),
+    "rase.estimate.window": ("window",),
+    "rase.kernels.words": ("SecureRandom", "SeededRandom"),
+    "rase.pipeline": ("Pipeline", "RoundResult", "aggregate"),
+    "rase.privacy": ("LocalDP", "PermutationPrivacy"),
+    "rase.randomize.bounded": ("Duchi", "Hybrid", "Piecewise"),
+    "rase.randomize.budget_aware": ("BudgetAware", "Laplace"),
+    "rase.randomize.protocol": ("Randomizer",),
+    "rase.shuffle.cayley": ("CayleyMallows",),
+    "rase.shuffle.mallows": ("Mallows",),
+    "rase.shuffle.partition": ("Partition", "group_width", "sensitivity"),
+    "rase.shuffle.permutation": ("kendall_tau",),
+    "rase.shuffle.refinement": ("refine",),
+    "rase.shuffle.robust": ("Robust",),
+    "rase.shuffle.shufflers": (
+        "Cyclic",
+        "MallowsShuffle",
+        "Manifest",
+        "Release",
+        "Shuffler",
+        "Uniform",
+    ),
+    "rase.stream": ("Precision", "ValueRange"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module a public name lives in, when it is first used."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'rase' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, though most are not loaded yet."""
+    return [*__all__, "__version__"]

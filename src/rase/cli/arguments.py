@@ -1,0 +1,143 @@
+"""What was typed to what is meant: options of the commands checked and turned into objects."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from rase.clock import parse_duration_s
+from rase.engine.groups import GraphGroups, read_edges
+from rase.engine.table import Table
+from rase.errors import PrivacyRefused
+from rase.pipeline import Pipeline
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.protocol import Randomizer
+from rase.shuffle.robust import Robust
+from rase.shuffle.shufflers import Shuffler, Uniform
+from rase.stream import Precision, ValueRange
+
+__all__ = ["MECHANISMS", "RunOptions", "usage"]
+
+_PLAIN: Mapping[str, Callable[[float, ValueRange], Randomizer]] = {
+    "laplace": Laplace,
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+}
+MECHANISMS = ("budget-aware", *_PLAIN)
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Turn a wrong argument into a usage error: one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Hold what was asked of ``rase run``, as it was typed.
+
+    Raises:
+        click.UsageError: If options contradict each other.
+        ValueError: If ``every`` is not a duration.
+        PrivacyRefused: If readings would be randomized several times with noise that protects.
+    """
+
+    value_range: tuple[float, float]
+    epsilon: float
+    steps: int
+    mechanism: str
+    beta: float | None
+    rho: float | None
+    alpha: float | None
+    groups: int | None
+    graph: Path | None
+    estimator: tuple[str, ...]
+    every: str | None
+    window: str | None
+    truth: bool
+    trials: int
+    seed: int | None
+    level: float
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.mechanism != "budget-aware" and not (self.beta is None and self.rho is None):
+            raise click.UsageError("--beta and --rho belong to --mechanism budget-aware.")
+        if self.alpha is not None and self.groups is None:
+            raise click.UsageError("--alpha needs --groups: how many groups it shall protect.")
+        if self.groups is not None and self.alpha is None:
+            raise click.UsageError("--groups needs --alpha: the loss allowed inside a group.")
+        if self.graph is not None and self.alpha is None:
+            raise click.UsageError("--graph needs --alpha and --groups.")
+        if self.every is not None:
+            parse_duration_s(self.every)
+        if not 0 < self.level < 1:
+            raise click.UsageError(f"--level must be between 0 and 1, got {self.level:g}.")
+        if self.trials > 1 and self.seed is None:
+            raise PrivacyRefused(
+                f"--trials {self.trials} would draw {self.trials} noises for each reading and "
+                f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
+            )
+
+    @property
+    def precision(self) -> Precision:
+        """The (beta, rho) asked for; the paper's unless given."""
+        return Precision(
+            beta=0.5 if self.beta is None else self.beta, rho=0.9 if self.rho is None else self.rho
+        )
+
+    @property
+    def window_rounds(self) -> int | None:
+        """How many rounds a window holds; a duration counts the rounds of ``--every`` in it."""
+        if self.window is None or self.window.strip().isdigit():
+            rounds = None if self.window is None else int(self.window)
+        elif self.every is None:
+            raise click.UsageError(f"--window {self.window} needs --every; or give rounds.")
+        else:
+            rounds, rest = divmod(parse_duration_s(self.window), parse_duration_s(self.every))
+            if rest:
+                raise click.UsageError(
+                    f"--window must hold whole rounds of {self.every}, got {self.window}."
+                )
+        if rounds is not None and rounds < 2:
+            raise click.UsageError(f"--window must hold two rounds or more, got {self.window}.")
+        return rounds
+
+    def pipeline(self) -> Pipeline:
+        """Build what the readings go through.
+
+        Raises:
+            ValueError: If a number is out of bounds or an estimator unknown.
+        """
+        names = [name.replace("-", "_") for name in self.estimator]
+        return Pipeline(self._randomizer(), self._shuffler(), names)
+
+    def graph_groups(self, table: Table) -> GraphGroups | None:
+        """Read the graph of real groups, if one was given."""
+        if self.graph is None or self.alpha is None or self.groups is None:
+            return None
+        return GraphGroups(
+            read_edges(self.graph),
+            lambda: table.device_codes,
+            alpha=self.alpha,
+            group_count=self.groups,
+        )
+
+    def _randomizer(self) -> Randomizer:
+        low, high = self.value_range
+        public = ValueRange(low, high, self.steps)
+        if self.mechanism == "budget-aware":
+            return BudgetAware(self.epsilon, public, self.precision)
+        return _PLAIN[self.mechanism](self.epsilon, public)
+
+    def _shuffler(self) -> Shuffler:
+        if self.alpha is None or self.groups is None:
+            return Uniform()
+        return Robust(self.alpha, self.groups)

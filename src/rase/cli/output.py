@@ -1,0 +1,197 @@
+"""Results to people and files: aligned text, CSV, Parquet and JSON, each written as it comes.
+
+A file appears whole or not at all: it is written beside its place and renamed when all is done.
+"""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Protocol, TextIO
+
+import click
+
+__all__ = ["JsonSink", "Row", "Sink", "TextSink", "check_out", "file_sink", "replacing"]
+
+Row = Mapping[str, Any]
+_ENDINGS = (".csv", ".parquet", ".json")
+_PARQUET_ROWS = 10_000
+
+
+class Sink(Protocol):
+    """Something that takes rows of results, and at the end what there is to say of all of them."""
+
+    def add(self, row: Row) -> None:
+        """Take the next row."""
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        """Write what is left; ``tail`` says what became of the whole run."""
+
+
+def check_out(path: Path) -> None:
+    """Refuse a place that cannot be written, before any work is done.
+
+    Raises:
+        click.BadParameter: If the ending is unknown or the folder cannot be written to.
+    """
+    if path.suffix not in _ENDINGS:
+        raise click.BadParameter(f"--out must end in {', '.join(_ENDINGS)}, got {path.name!r}.")
+    if path.is_dir():
+        raise click.BadParameter(f"--out must be a file, got the folder {path}.")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"--out must lie in a folder that exists, got {path.parent}.")
+    if not os.access(path.parent, os.W_OK):
+        raise click.BadParameter(f"--out must lie in a folder you may write to, got {path.parent}.")
+
+
+@contextmanager
+def file_sink(path: Path, head: Mapping[str, Any]) -> Iterator[Sink]:
+    """Open a sink by the file's ending, which takes its place only if all went well.
+
+    Args:
+        path: The file to be.
+        head: What describes the run; kept in formats that have a place for it.
+    """
+    with replacing(path) as file:
+        if path.suffix == ".parquet":
+            yield _ParquetSink(file, head)
+            return
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield JsonSink(text, head) if path.suffix == ".json" else _CsvSink(text)
+        text.flush()
+
+
+class TextSink:
+    """Write aligned columns for people.
+
+    Args:
+        stream: Where to write.
+        widths: The columns, by name, and how wide each is; numbers stand right.
+        decimals: How many decimals numbers have.
+    """
+
+    def __init__(self, stream: TextIO, widths: Mapping[str, int], *, decimals: int) -> None:
+        self._stream = stream
+        self._widths = widths
+        self._decimals = decimals
+        self._has_head = False
+
+    def add(self, row: Row) -> None:
+        """Write a line, before the first one the names of the columns."""
+        if not self._has_head:
+            self._line([(name, isinstance(row[name], str)) for name in self._widths])
+            self._has_head = True
+        self._line([(self._shown(row[name]), isinstance(row[name], str)) for name in self._widths])
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        """Write nothing more; people read the rest on stderr."""
+        self._stream.flush()
+
+    def _line(self, cells: Sequence[tuple[str, bool]]) -> None:
+        padded = (
+            text.ljust(width) if is_text else text.rjust(width)
+            for (text, is_text), width in zip(cells, self._widths.values(), strict=True)
+        )
+        self._stream.write("  ".join(padded).rstrip() + "\n")
+
+    def _shown(self, value: Any) -> str:
+        return f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
+
+
+class JsonSink:
+    """Write one JSON document without holding its rows.
+
+    Args:
+        stream: Where to write.
+        head: The members before ``results``, ``schema`` among them.
+    """
+
+    def __init__(self, stream: TextIO, head: Mapping[str, Any]) -> None:
+        self._stream = stream
+        self._before = f'{_json(head)[:-1]}, "results": [\n'
+
+    def add(self, row: Row) -> None:
+        """Write a row as an object."""
+        self._stream.write(self._before + _json(row))
+        self._before = ",\n"
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        """Close the list and add the members of ``tail``."""
+        self._stream.write(f"\n], {_json(tail)[1:]}\n")
+        self._stream.flush()
+
+
+class _CsvSink:
+    def __init__(self, stream: TextIO) -> None:
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._has_head = False
+
+    def add(self, row: Row) -> None:
+        if not self._has_head:
+            self._writer.writerow(row)
+            self._has_head = True
+        self._writer.writerow(row.values())
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        pass
+
+
+class _ParquetSink:
+    def __init__(self, file: IO[bytes], head: Mapping[str, Any]) -> None:
+        self._file = file
+        self._head = head
+        self._rows: list[Row] = []
+        self._writer: Any = None
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= _PARQUET_ROWS:
+            self._write()
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        if self._rows:
+            self._write()
+        self._writer.add_key_value_metadata({"rase": _json({**self._head, **tail})})
+        self._writer.close()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        table = pa.Table.from_pylist([dict(row) for row in self._rows])
+        self._rows = []
+        if self._writer is None:
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file beside its place, and put it there only if all went well."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("xb") as file:
+            yield file
+        beside.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON cannot say: an infinite error is no number there."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,189 @@
+"""What a run says: its results as rows, its errors against the truth, and the words beside them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rase.cli.arguments import RunOptions
+from rase.cli.output import Row
+from rase.engine.local import RunSummary
+from rase.engine.score import ErrorTally, WindowResult
+from rase.estimate.estimate import Estimate
+from rase.pipeline import Pipeline, RoundResult
+from rase.shuffle.shufflers import Manifest
+from rase.stream import ValueRange
+
+__all__ = ["RunReport", "decimals_for", "utc"]
+
+
+class RunReport:
+    """Turn the results of a run into rows, and keep what the closing words need.
+
+    Args:
+        options: What was asked.
+        pipeline: What was done.
+    """
+
+    def __init__(self, options: RunOptions, pipeline: Pipeline) -> None:
+        self._options = options
+        self._pipeline = pipeline
+        self._window = options.window_rounds
+        self._errors: dict[tuple[int, str], ErrorTally] = {}
+        self._shuffles: dict[str, int] = {}
+        self._manifests: dict[str, Manifest] = {}
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The columns people see, and how wide they are."""
+        longest = max(map(len, self._pipeline.estimators))
+        columns = {"trial": 5} if self._options.trials > 1 else {}
+        columns |= {"start": 20}
+        columns |= {"window": 6} if self._window else {}
+        columns |= {"estimator": max(longest, 9), "estimate": 10, "standard_error": 14}
+        columns |= {"low": 10, "high": 10, "n": 6, "shuffle": 7}
+        return columns | ({"truth": 10, "error": 10} if self._options.truth else {})
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The members of a JSON document that come before the results."""
+        asked = asdict(self._options)
+        asked["graph"] = None if self._options.graph is None else str(self._options.graph)
+        asked["window"] = self._window
+        return {"schema": "rase.run/1", "parameters": asked}
+
+    def rows(
+        self, result: RoundResult, window: WindowResult | None, *, trial: int
+    ) -> Iterator[Row]:
+        """Yield one row for each estimator of a round, and of the window that ends with it."""
+        manifest = result.manifest
+        self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
+        self._manifests.setdefault(manifest.method, manifest)
+        for name, estimate in result.estimates.items():
+            yield self._row(
+                estimate,
+                name,
+                1,
+                trial=trial,
+                start_ms=result.start_ms,
+                of=(manifest, result.truth),
+            )
+        if window is not None and self._window:
+            for name, estimate in window.estimates.items():
+                yield self._row(
+                    estimate,
+                    name,
+                    self._window,
+                    trial=trial,
+                    start_ms=window.start_ms,
+                    of=(manifest, window.truth),
+                )
+
+    def _row(
+        self,
+        estimate: Estimate,
+        name: str,
+        rounds: int,
+        *,
+        trial: int,
+        start_ms: int | None,
+        of: tuple[Manifest, float | None],
+    ) -> Row:
+        manifest, truth = of
+        low, high = estimate.interval(self._options.level)
+        row: dict[str, Any] = {
+            "trial": trial,
+            "start": utc(start_ms or 0),
+            "window": rounds,
+            "estimator": name,
+            "estimate": estimate.value,
+            "standard_error": estimate.standard_error,
+            "low": low,
+            "high": high,
+            "n": estimate.n,
+            "shuffle": manifest.method,
+            "alpha": float(manifest.alpha),
+            "real_loss": float(manifest.real_loss),
+            "attacker_success": manifest.attacker_success,
+            "chance": manifest.chance,
+        }
+        if truth is not None:
+            row |= {"truth": truth, "error": estimate.value - truth}
+            self._errors.setdefault((rounds, name), ErrorTally()).add(estimate, truth)
+        return row
+
+    def tail(self, summary: RunSummary) -> dict[str, Any]:
+        """The members of a JSON document that come after the results."""
+        shuffles = [
+            {"method": method, "rounds": rounds, "reason": self._manifests[method].reason}
+            for method, rounds in self._shuffles.items()
+        ]
+        tail = {
+            "guarantee": str(self._pipeline.randomizer.guarantee),
+            "shuffles": shuffles,
+            "summary": asdict(summary),
+        }
+        if self._errors:
+            tail["errors"] = [
+                {
+                    "estimator": name,
+                    "window": rounds,
+                    "count": tally.count,
+                    "rmse": tally.rmse,
+                    "bias": tally.bias,
+                    "mean_absolute_error": tally.mean_absolute,
+                    "predicted_rmse": tally.predicted,
+                }
+                for (rounds, name), tally in self._errors.items()
+            ]
+        return tail
+
+    def words(self, summary: RunSummary) -> Iterator[str]:
+        """Yield the lines that are told at the end of a run."""
+        public = self._pipeline.randomizer.value_range
+        yield (
+            f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
+            f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
+        )
+        yield f"privacy   {self._pipeline.randomizer.guarantee}"
+        yield (
+            f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
+            f"epsilon {summary.most_epsilon:g} over the whole run."
+        )
+        for method, rounds in self._shuffles.items():
+            manifest = self._manifests[method]
+            yield f"shuffle   {method} in {_count(rounds, 'round')}: {manifest.reason}"
+            yield f"          {manifest.guarantee}"
+        if summary.clipped:
+            share = 100 * summary.clipped / summary.reports
+            yield (
+                f"clipped   {_count(summary.clipped, 'reading')} ({share:.2g} %) outside "
+                f"{public.low:g} to {public.high:g}, moved to its nearest end before noise; the "
+                "estimates are of clipped readings. A wider --range clips less and adds noise."
+            )
+        decimals = decimals_for(public)
+        for (rounds, name), tally in self._errors.items():
+            over = "per round" if rounds == 1 else f"per window of {rounds}"
+            yield (
+                f"error     {name} {over}: RMSE {tally.rmse:.{decimals}f}, "
+                f"bias {tally.bias:+.{decimals}f}, mean |error| {tally.mean_absolute:.{decimals}f} "
+                f"(predicted {tally.predicted:.{decimals}f})."
+            )
+
+
+def decimals_for(public: ValueRange) -> int:
+    """Return how many decimals tell readings of a range to about one part in ten thousand."""
+    return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
+
+
+def utc(time_ms: int) -> str:
+    """Return a time as ISO text with its zone."""
+    moment = np.datetime64(time_ms, "ms")
+    unit: Any = "s" if time_ms % 1000 == 0 else "ms"
+    return f"{np.datetime_as_string(moment, unit=unit)}Z"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,187 @@
+"""The two file formats behind one face: three columns of a CSV or Parquet file, batch by batch.
+
+Messages of the reader underneath are not passed on: they quote rows of the table.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from rase.errors import DataError
+
+__all__ = ["ArrowFile", "CsvFile", "ParquetFile"]
+
+Columns = tuple[Any, Any, Any]
+
+_BLOCK_BYTES = 1 << 20
+_NAMES_SHOWN = 10
+
+
+class ArrowFile(Protocol):
+    """A file whose three wanted columns can be read from the start, any number of times."""
+
+    path: Path
+
+    @property
+    def share_read(self) -> float:
+        """How much of the file the current reading has passed, from 0 to 1."""
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield Arrow arrays of time, device and value, in the order of the file."""
+
+
+class ParquetFile:
+    """Read a Parquet file by row groups and pages."""
+
+    def __init__(self, path: Path, wanted: Sequence[str], batch_rows: int) -> None:
+        self.path = path
+        self._batch_rows = batch_rows
+        self._rows_read = 0
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                names = file.schema_arrow.names
+                self._rows: int = file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged() from error
+        self._wanted = _matched(names, wanted, path)
+
+    @property
+    def share_read(self) -> float:
+        """How much of the file the current reading has passed."""
+        return self._rows_read / max(self._rows, 1)
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield the wanted columns; buffered, so that a large row group is not held whole."""
+        self._rows_read = 0
+        try:
+            with pyarrow.parquet.ParquetFile(
+                self.path, buffer_size=_BLOCK_BYTES, pre_buffer=False
+            ) as file:
+                for batch in file.iter_batches(self._batch_rows, columns=self._wanted):
+                    self._rows_read += batch.num_rows
+                    yield _columns(batch, self._wanted)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> DataError:
+        return DataError(f"{self.path} is a damaged Parquet file; write or copy it again.")
+
+
+class CsvFile:
+    """Read a CSV file, plain or compressed by gzip, by blocks of bytes.
+
+    All columns are read as texts and converted later: guessing types from the first block fails
+    when a later one looks different.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[str], *, is_gzip: bool) -> None:
+        self.path = path
+        self._is_gzip = is_gzip
+        self._bytes = path.stat().st_size
+        self._bytes_read = 0
+        self._wrong_row: int | None = None
+        with pa.OSFile(str(path)) as file:
+            names = self._reader(file, None).schema.names
+        self._wanted = _matched(names, wanted, path)
+
+    @property
+    def share_read(self) -> float:
+        """How much of the file the current reading has passed."""
+        return self._bytes_read / self._bytes
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield the wanted columns as texts."""
+        with pa.OSFile(str(self.path)) as file:
+            reader = self._reader(file, self._wanted)
+            while True:
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    return
+                except (pa.ArrowException, OSError) as error:
+                    raise self._unreadable(error) from error
+                self._bytes_read = file.tell()
+                yield _columns(batch, self._wanted)
+
+    def _reader(self, file: Any, wanted: list[str] | None) -> Any:
+        text = {} if wanted is None else dict.fromkeys(wanted, pa.string())
+        try:
+            return pyarrow.csv.open_csv(
+                pa.CompressedInputStream(file, "gzip") if self._is_gzip else file,
+                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                parse_options=pyarrow.csv.ParseOptions(
+                    newlines_in_values=True, invalid_row_handler=self._note_wrong_row
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=text,
+                    include_columns=wanted,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _note_wrong_row(self, row: Any) -> str:
+        # The header is row 1 for the reader underneath, row 0 for us.
+        self._wrong_row = row.number - 1
+        return "error"
+
+    def _unreadable(self, error: Exception) -> DataError:
+        if self._wrong_row is not None:
+            return DataError(
+                f"row {self._wrong_row} of {self.path} has another number of columns than the "
+                "header; mend the row."
+            )
+        if "Empty CSV" in str(error):
+            return DataError(f"{self.path} holds no rows; give a table with at least one reading.")
+        return DataError(
+            f"{self.path} cannot be read as CSV with a header line; save it as UTF-8 text with "
+            "columns separated by commas, or as Parquet."
+        )
+
+
+def _matched(names: list[str], wanted: Sequence[str], path: Path) -> list[str]:
+    """Return the names of the wanted columns as the file spells them."""
+    found = []
+    for role, name in zip(("time", "device", "value"), wanted, strict=True):
+        spelled = [given for given in names if given.strip() == name]
+        if len(spelled) > 1:
+            raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
+        if not spelled:
+            raise DataError(_missing(names, name, role=role, path=path))
+        found += spelled
+    return found
+
+
+def _missing(names: list[str], name: str, *, role: str, path: Path) -> str:
+    # Where the header is missing its place is taken by a row of readings, which must not be shown.
+    if any(_is_number(given) for given in names):
+        return f"{path} has no header line; write one above the rows: time,device,value."
+    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    message = f"{path} has no column {name!r}; it has {shown}{more}"
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        return f"{message}: separate the columns by commas."
+    by_lower = {given.strip().lower(): given.strip() for given in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    meant = f": did you mean {by_lower[close[0]]!r}?" if close else "."
+    return f"{message}{meant} Choose the column with --{role}-column."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _columns(batch: Any, wanted: list[str]) -> Columns:
+    time, device, value = (batch.column(batch.schema.get_field_index(name)) for name in wanted)
+    return time, device, value

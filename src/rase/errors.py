@@ -1,0 +1,160 @@
+"""The refusals of RASE: every failure that a user can mend, as one small tree.
+
+::
+
+    RaseError
+    ├── DataError            the table of readings cannot be used as it is
+    ├── PrivacyRefused       answering would break a privacy rule
+    │   └── BudgetSpent      a report would exceed a privacy budget
+    ├── NotIdentifiable      the reports carry no information on what was asked
+    └── WireError            a message cannot be accepted; names its problem type
+        ├── WrongSize        truncated or oversized
+        ├── UnknownVersion   a format version that this release does not know
+        ├── UnknownKey       no usable key of that number
+        ├── WrongCampaign    another campaign, or another version of it
+        ├── WrongRound       another round than the message around it
+        ├── NotOpened        changed, or sealed for another key, campaign or round
+        ├── Malformed        bytes that the format does not allow
+        ├── BadSignature     not signed by the pinned keys
+        └── Unsupported      needs cryptography that is not installed here
+
+Wrong arguments raise ``ValueError`` or ``TypeError``, as everywhere in Python. No message ever
+holds a reading, or a report beside the identity of its sender.
+"""
+
+from datetime import UTC, datetime
+
+__all__ = [
+    "BadSignature",
+    "BudgetSpent",
+    "DataError",
+    "Malformed",
+    "NotIdentifiable",
+    "NotOpened",
+    "PrivacyRefused",
+    "RaseError",
+    "UnknownKey",
+    "UnknownVersion",
+    "Unsupported",
+    "WireError",
+    "WrongCampaign",
+    "WrongRound",
+    "WrongSize",
+]
+
+
+class RaseError(Exception):
+    """Root of all refusals; ``exit_code`` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class DataError(RaseError):
+    """A table of readings is malformed; the message says where and what to do."""
+
+    exit_code = 2
+
+
+class PrivacyRefused(RaseError):
+    """The request is sound but answering it would break a privacy rule."""
+
+    exit_code = 5
+
+
+class BudgetSpent(PrivacyRefused):
+    """A report would exceed a privacy budget; says spent, asked, limit and when it refreshes.
+
+    Args:
+        scope: Which limit refuses, in words.
+        spent: The epsilon already spent under it.
+        asked: The epsilon the report would add.
+        limit: The epsilon it allows.
+        refresh_round: The first later round in which the report would be allowed; None for never.
+        refresh_s: The second since 1970 at which that round begins.
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        *,
+        spent: float,
+        asked: float,
+        limit: float,
+        refresh_round: int | None = None,
+        refresh_s: int | None = None,
+    ) -> None:
+        self.spent = spent
+        self.asked = asked
+        self.limit = limit
+        self.refresh_round = refresh_round
+        self.refresh_s = refresh_s
+        when = "this does not refresh"
+        if refresh_round is not None and refresh_s is not None:
+            begin = datetime.fromtimestamp(refresh_s, UTC)
+            when = f"refreshes in round {refresh_round}, {begin:%Y-%m-%d %H:%M:%S} UTC"
+        super().__init__(
+            f"{scope} allows epsilon {limit:.9g}: spent {spent:.9g}, asked {asked:.9g}; {when}."
+        )
+
+
+class NotIdentifiable(RaseError):
+    """The mechanism's reports do not determine the aggregate that was asked for."""
+
+    exit_code = 2
+
+
+class WireError(RaseError):
+    """A message cannot be accepted; ``problem`` is its type in rase.wire.problems.
+
+    Args:
+        message: One sentence without value or key.
+        problem: The problem type, where it is not the one of the class.
+    """
+
+    exit_code = 6
+    problem = "bad-report"
+
+    def __init__(self, message: str, *, problem: str | None = None) -> None:
+        super().__init__(message)
+        if problem is not None:
+            self.problem = problem
+
+
+class WrongSize(WireError):
+    """The message is truncated or oversized."""
+
+
+class UnknownVersion(WireError):
+    """The message has a format version that this release does not know."""
+
+
+class UnknownKey(WireError):
+    """No usable key has the number that was asked for; fetching the keyset again may help."""
+
+    problem = "outdated-config"
+
+
+class WrongCampaign(WireError):
+    """The message belongs to another campaign, or to another version of it."""
+
+    problem = "unknown-campaign"
+
+
+class WrongRound(WireError):
+    """The message belongs to another round than the one it came with."""
+
+
+class NotOpened(WireError):
+    """The envelope was changed, or sealed for another key, campaign or round."""
+
+
+class Malformed(WireError):
+    """The bytes are not such as the format allows."""
+
+
+class BadSignature(WireError):
+    """The message is not signed by the pinned keys."""
+
+
+class Unsupported(WireError):
+    """The message needs cryptography that is not installed here."""

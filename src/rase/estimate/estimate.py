@@ -1,0 +1,131 @@
+"""An estimate as a frozen value: a number, its standard error, and what it is an estimate of."""
+
+import functools
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+__all__ = ["Estimate", "student_quantile"]
+
+# Beyond this many degrees of freedom the expansion below is exact to six digits.
+_NEARLY_NORMAL = 200
+# Numbers with more zeros than this read better with an exponent.
+_LONGEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Hold one estimated number and how far it may be off.
+
+    Args:
+        value: The estimate.
+        standard_error: Its standard deviation over the chance named in ``target``'s estimator;
+            infinite where the reports cannot tell (a sample mean of one report).
+        n: How many reports went into it.
+        method: The estimator's name, as the command line spells it.
+        target: What is estimated, in words.
+        degrees_of_freedom: How well the standard error itself is known: infinite if it follows from
+            the mechanism, ``n - 1`` if it is the spread of n reports. Intervals use Student's t,
+            because with few reports the normal quantile is too short: for a sample mean of n = 2
+            Laplace reports it covers 74 % instead of 95 %, at n = 10 92 %, at n = 50 94.5 %.
+
+    Raises:
+        ValueError: If ``value`` is not finite, ``standard_error`` negative or NaN, ``n`` below 1,
+            or ``degrees_of_freedom`` below 1.
+
+    Example:
+        >>> mean = Estimate(187.2, 26.0, n=64, method="unbiased_mean", target="mean")
+        >>> print(mean)
+        187 ± 26 (95 %: 136 to 238, n = 64)
+    """
+
+    value: float
+    standard_error: float
+    n: int
+    method: str
+    target: str
+    degrees_of_freedom: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse what no estimator can mean."""
+        if not math.isfinite(self.value):
+            raise ValueError(f"value must be finite, got {self.value}.")
+        if not self.standard_error >= 0:
+            raise ValueError(f"standard_error must be 0 or more, got {self.standard_error}.")
+        if self.n < 1:
+            raise ValueError(f"n must be at least 1, got {self.n}.")
+        if not self.degrees_of_freedom >= 1:
+            raise ValueError(
+                f"degrees_of_freedom must be at least 1, got {self.degrees_of_freedom}."
+            )
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the interval that covers the target with probability ``level``.
+
+        Measured for means and medians and every mechanism, coverage is between 93 and 97 % at level
+        0.95 from n = 50 on; for Duchi's bits, whose errors are bounds, 93 % or more. With fewer
+        reports `unbiased_mean` covers 92 to 100 % from n = 5 and 87 to 100 % at n = 1 and 2, the
+        sample mean of unclamped reports 93 to 97 % from n = 2; a sample mean of clamped reports
+        deceives if all n are equal by chance (n = 2 at epsilon 0.1 covers 54 %).
+
+        Args:
+            level: The wished coverage, between 0 and 1.
+
+        Returns:
+            The lower and the upper end.
+
+        Raises:
+            ValueError: If ``level`` is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        reach = student_quantile(level, self.degrees_of_freedom) * self.standard_error
+        return self.value - reach, self.value + reach
+
+    def __str__(self) -> str:
+        """Return the estimate with its error to two digits."""
+        if math.isinf(self.standard_error):
+            return f"{self.value:.4g}, error unknown (n = {self.n})"
+        error = self.standard_error or abs(self.value) or 1.0
+        # The error's two leading digits decide where every number is rounded.
+        digits = 1 - math.floor(math.log10(error))
+        value, shown_error, low, high = (
+            f"{round(number, digits) + 0.0:.{max(digits, 0)}f}"
+            if abs(digits) < _LONGEST
+            else f"{number:.2g}"
+            for number in (self.value, self.standard_error, *self.interval())
+        )
+        return f"{value} ± {shown_error} (95 %: {low} to {high}, n = {self.n})"
+
+
+@functools.lru_cache(maxsize=256)
+def student_quantile(level: float, degrees_of_freedom: float) -> float:
+    """Return t such that a Student variable lies in ``[-t, t]`` with probability ``level``."""
+    normal = NormalDist().inv_cdf((1 + level) / 2)
+    if degrees_of_freedom > _NEARLY_NORMAL:
+        # Abramowitz and Stegun 26.7.5, first two terms.
+        first = (normal**3 + normal) / 4
+        second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
+        return normal + first / degrees_of_freedom + second / degrees_of_freedom**2
+    # Whole degrees have a closed form; rounding down makes intervals wider, never shorter.
+    degrees = math.floor(degrees_of_freedom)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        if _student_mass(angle, degrees) < level:
+            low = angle
+        else:
+            high = angle
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _student_mass(angle: float, degrees: int) -> float:
+    """Return Pr[|T| <= sqrt(degrees) * tan(angle)] (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    cosine, odd = math.cos(angle), degrees % 2
+    term = total = cosine if odd else 1.0
+    for j in range(2 + odd, degrees - 1, 2):
+        term *= (j - 1) / j * cosine * cosine
+        total += term
+    if not odd:
+        return math.sin(angle) * total
+    return 2 / math.pi * (angle + math.sin(angle) * (total if degrees > 1 else 0.0))

@@ -1,0 +1,94 @@
+"""The mean over a sliding window of rounds: the paper's Win(t, w)."""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from rase.estimate.estimate import Estimate
+
+__all__ = ["rolling", "window"]
+
+
+def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None]:
+    """Return Win(t, w) = (1 / w) * sum of the estimates of rounds t - w + 1 .. t, for each t.
+
+    Args:
+        estimates: One estimate for each round, in order; None for a round that was withheld.
+        w: The number of rounds in a window.
+
+    Returns:
+        One entry for each round from the w-th on: None where a round of the window was withheld,
+        because a mean of the others would be a mean of something else. Empty if there are fewer
+        than w rounds.
+
+    Raises:
+        TypeError: If ``w`` is not a whole number.
+        ValueError: If ``w`` is below 1.
+
+    Example:
+        >>> rounds = [Estimate(v, 3.0, n=64, method="m", target="mean") for v in (1.0, 2.0, 6.0)]
+        >>> [round.value for round in window(rounds, 2)]
+        [1.5, 4.0]
+    """
+    return list(rolling(estimates, w))
+
+
+def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
+    """Yield the entries of `window` one by one, keeping no more than ``w`` rounds.
+
+    The rounds' errors are taken as independent, which the noise of different rounds is. Where a
+    standard error also holds the spread of the readings (`sample_mean`, `median`), the same devices
+    report in every round and the spread does not average out; it is then a rough guide only.
+
+    Args:
+        estimates: As for `window`; any iterable, also an endless one.
+        w: The number of rounds in a window.
+
+    Raises:
+        TypeError: If ``w`` is not a whole number.
+        ValueError: If ``w`` is below 1.
+    """
+    if isinstance(w, bool) or not isinstance(w, int):
+        raise TypeError(f"w must be a whole number, got {w!r}.")
+    if w < 1:
+        raise ValueError(f"w must be at least 1, got {w}.")
+    return _rolling(estimates, w)
+
+
+def _rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
+    # Sums are taken afresh for each window: a running sum would gather rounding errors for ever.
+    kept: deque[Estimate | None] = deque(maxlen=w)
+    for estimate in estimates:
+        kept.append(estimate)
+        if len(kept) == w:
+            present = [one for one in kept if one is not None]
+            yield _mean(present) if len(present) == w else None
+
+
+def _mean(rounds: list[Estimate]) -> Estimate:
+    w = len(rounds)
+    if w == 1:
+        return rounds[0]
+    variances = [one.standard_error**2 for one in rounds]
+    methods = dict.fromkeys(one.method for one in rounds)
+    targets = dict.fromkeys(one.target for one in rounds)
+    return Estimate(
+        math.fsum(one.value for one in rounds) / w,
+        math.sqrt(math.fsum(variances)) / w,
+        n=sum(one.n for one in rounds),
+        method=" and ".join(methods),
+        target=f"{' and '.join(targets)}, over {w} rounds",
+        degrees_of_freedom=_satterthwaite(rounds, variances),
+    )
+
+
+def _satterthwaite(rounds: list[Estimate], variances: list[float]) -> float:
+    """Return the degrees of freedom of a sum of variances that are known unequally well."""
+    total = math.fsum(variances)
+    if math.isinf(total):
+        return 1.0
+    lost = math.fsum(
+        variance**2 / one.degrees_of_freedom
+        for variance, one in zip(variances, rounds, strict=True)
+    )
+    return max(total**2 / lost, 1.0) if lost else math.inf

@@ -1,0 +1,66 @@
+"""Exact integers from random words: numbers below a bound, and draws from integer tables."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.kernels.words import Random, Words
+
+__all__ = ["chosen_with", "draw_from", "integers_below", "threshold"]
+
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def integers_below(bounds: NDArray[np.int64], source: Random) -> NDArray[np.int64]:
+    """Draw one uniform integer from ``[0, bound)`` for each bound, without any bias.
+
+    Lemire's multiply-and-reject: the high half of word x bound is the integer; words whose low half
+    falls below 2^64 mod bound are drawn again (probability below 2^-32).
+
+    Args:
+        bounds: Bounds from 1 to 2^32.
+        source: Where the words come from.
+
+    Validation: chi-square in tests/kernels/test_integers.py.
+    """
+    wide = bounds.astype(np.uint64)
+    result, rejected = _scaled(source.words(wide.size).reshape(wide.shape), wide)
+    while rejected.any():
+        again, still = _scaled(source.words(int(rejected.sum())), wide[rejected])
+        places = np.nonzero(rejected)
+        result[places] = again
+        rejected[places] = still
+    return result.astype(np.int64)
+
+
+def threshold(probability: NDArray[np.float64]) -> Words:
+    """Return the words below which an event of this probability happens, saturating near 1."""
+    clipped = np.clip(probability, 0.0, 1.0)
+    top = clipped >= 1 - 2.0**-53
+    words = np.where(top, 0.0, clipped) * 2.0**64
+    return np.where(top, np.uint64(0xFFFFFFFFFFFFFFFF), words.astype(np.uint64))
+
+
+def chosen_with(probability: NDArray[np.float64], source: Random) -> NDArray[np.bool_]:
+    """Toss one coin for each probability; 0 and 1 are certain."""
+    tossed: NDArray[np.bool_] = source.words(probability.size).reshape(
+        probability.shape
+    ) < threshold(probability)
+    return tossed | (probability >= 1)
+
+
+def draw_from(cumulative: Words, words: Words) -> NDArray[np.int64]:
+    """Return for each word how many cumulative weights are at or below it.
+
+    ``cumulative`` holds the first ``m`` partial sums of ``m + 1`` integer weights that add up to
+    2^64; the result is the index of the weight the word falls into.
+    """
+    drawn: NDArray[np.int64] = np.searchsorted(cumulative, words, side="right").astype(np.int64)
+    return drawn
+
+
+def _scaled(words: Words, bounds: Words) -> tuple[Words, NDArray[np.bool_]]:
+    high = (words >> _HALF) * bounds + (((words & _LOW_HALF) * bounds) >> _HALF)
+    # The product's low 64 bits are what uint64 multiplication keeps.
+    rejected = words * bounds < (np.uint64(0) - bounds) % bounds
+    return high >> _HALF, rejected

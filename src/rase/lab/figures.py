@@ -1,0 +1,109 @@
+"""Pictures of studies, drawn without a screen."""
+
+from collections.abc import Sequence
+from typing import IO
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from rase.engine.score import WindowResult
+from rase.estimate.window import window
+
+__all__ = ["draw_trace"]
+
+# The palette of Okabe and Ito, which most colour-blind readers can tell apart. The sample mean is
+# broad, because the bootstrap mean lies on it.
+_LOOKS = {
+    "unbiased_mean": ("#0072B2", "-", "o", 1.5),
+    "sample_mean": ("#E69F00", "-", "", 6.0),
+    "bootstrap_mean": ("#D55E00", "--", "^", 1.2),
+    "median": ("#009E73", "-", "D", 1.5),
+}
+_TRUTH = "#222222"
+
+
+def draw_trace(
+    days: Sequence[WindowResult], file: IO[bytes], *, title: str, unit: str = "W"
+) -> None:
+    """Draw the truth against the estimators, day by day (after Fig. 9), as a PNG file.
+
+    Above all estimators; below the unbiased one alone with its 95 % interval, and the mean of all
+    days so far, whose interval shrinks.
+
+    Args:
+        days: One window a day, in order, each with its truth.
+        file: Where the picture goes.
+        title: What was run.
+        unit: The unit of the readings.
+    """
+    figure = Figure(figsize=(9, 8), dpi=150, layout="constrained")
+    figure.suptitle(title, fontsize=12)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.15))
+    numbers = np.arange(1, len(days) + 1)
+    truth = np.array([np.nan if day.truth is None else day.truth for day in days])
+    _draw_all(above, numbers, truth, days)
+    _draw_unbiased(below, numbers, truth, days)
+    above.set_title("Mean of each day", loc="left", fontsize=10)
+    below.set_title("The unbiased mean, closer", loc="left", fontsize=10)
+    for axes in (above, below):
+        axes.set_ylabel(f"mean power of the fleet ({unit})")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    below.set_xlabel("day")
+    figure.savefig(file, format="png")
+
+
+def _draw_all(
+    axes: Axes, numbers: NDArray[np.int64], truth: NDArray[np.float64], days: Sequence[WindowResult]
+) -> None:
+    for name in days[0].estimates:
+        colour, line, marker, width = _LOOKS[name]
+        values = [day.estimates[name].value for day in days]
+        label = name.replace("_", " ")
+        axes.plot(
+            numbers,
+            values,
+            line,
+            color=colour,
+            linewidth=width,
+            marker=marker,
+            markersize=4,
+            label=label,
+            alpha=0.6 if width > 2 else 1.0,
+        )
+    axes.plot(numbers, truth, color=_TRUTH, linewidth=2.2, label="truth")
+    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.13), ncols=5, fontsize=9, frameon=False)
+    axes.margins(y=0.08)
+
+
+def _draw_unbiased(
+    axes: Axes, numbers: NDArray[np.int64], truth: NDArray[np.float64], days: Sequence[WindowResult]
+) -> None:
+    colour = _LOOKS["unbiased_mean"][0]
+    daily = [day.estimates["unbiased_mean"] for day in days]
+    intervals = np.array([one.interval() for one in daily])
+    values = np.array([one.value for one in daily])
+    axes.errorbar(
+        numbers,
+        values,
+        yerr=np.abs(intervals.T - values),
+        fmt="o",
+        color=colour,
+        alpha=0.55,
+        markersize=4,
+        elinewidth=1,
+        capsize=2,
+        label="each day, 95 % interval",
+    )
+    so_far = [window(daily[:count], count)[0] for count in range(1, len(daily) + 1)]
+    bands = np.array([one.interval() for one in so_far if one is not None])
+    means = [one.value for one in so_far if one is not None]
+    axes.fill_between(numbers, bands[:, 0], bands[:, 1], color=colour, alpha=0.15, linewidth=0)
+    axes.plot(numbers, means, color=colour, linewidth=2, label="all days so far, 95 % interval")
+    axes.plot(numbers, truth, color=_TRUTH, linewidth=2.2, label="truth")
+    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.1), ncols=3, fontsize=9, frameon=False)
+    axes.margins(y=0.08)

@@ -1,0 +1,1 @@
+"""Randomizers: what a device does to a reading before anything leaves it."""

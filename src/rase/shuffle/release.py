@@ -1,0 +1,164 @@
+"""What a shuffler hands on: the shuffled values and a manifest of what was done to them."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rase.kernels.words import Random
+from rase.privacy import PermutationPrivacy
+from rase.shuffle.attacker import OrderAttack, order_attack, uniform_attack
+
+__all__ = [
+    "Manifest",
+    "Release",
+    "Shuffler",
+    "as_values",
+    "cyclic_manifest",
+    "loss_of",
+    "mallows_manifest",
+    "uniform_manifest",
+]
+
+
+class Shuffler(Protocol):
+    """Permute the reports of one round, so that an observer cannot tell who sent which."""
+
+    def shuffle(self, values: ArrayLike, *, rng: Random | None = None) -> "Release":
+        """Return the values in a random order, with a manifest.
+
+        Args:
+            values: One report an entry, in the order of arrival; or a table whose rows travel
+                together, such as a report with its epsilon.
+            rng: The source of randomness; secure if not given.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Say what a shuffler did and what it means, without telling the permutation.
+
+    A round of no reports has nothing to guess: its shares are 0. With one report they are 1.
+
+    Args:
+        method: The law the permutation was drawn from.
+        reason: Why that law, in one sentence with its numbers.
+        n: How many reports.
+        theta: The spread parameter of a Mallows law, None otherwise.
+        sensitivity: The sensitivity theta was set by, for the groups used; None without groups.
+        alpha: The privacy loss for the groups used; 0 for uniform, infinite for cyclic.
+        real_loss: The privacy loss for the contributors' real groups.
+        stay_share: The share of reports expected to keep their place.
+        attacker_success: The share of slots the best observer of order alone assigns rightly.
+        exposed_slot_success: The same in the slot that is assigned most surely.
+        chance: What guessing achieves, 1 / n.
+    """
+
+    method: Literal["uniform", "cyclic", "mallows"]
+    reason: str
+    n: int
+    theta: float | None
+    sensitivity: float | None
+    alpha: float
+    real_loss: float
+    stay_share: float
+    attacker_success: float
+    exposed_slot_success: float
+    chance: float
+
+    @property
+    def guarantee(self) -> PermutationPrivacy:
+        """What the release promises, as a value that prints one sentence."""
+        return PermutationPrivacy(self.alpha, self.real_loss, self.attacker_success, self.chance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release:
+    """Hold shuffled values and their manifest; it never holds the permutation.
+
+    Args:
+        values: The reports (or rows) in the order of release.
+        manifest: What was done to them.
+    """
+
+    values: NDArray[Any] = field(repr=False)
+    manifest: Manifest
+
+
+def as_values(values: ArrayLike) -> NDArray[Any]:
+    """Return the values as an array of one or two dimensions, or refuse them."""
+    table = np.asarray(values)
+    if table.ndim not in (1, 2):
+        raise ValueError(f"values must have one or two dimensions, got {table.ndim}.")
+    return table
+
+
+def loss_of(theta: float, sensitivity: float) -> float:
+    """Return theta times sensitivity; where nobody can change, nothing is lost at any theta."""
+    return theta * sensitivity if sensitivity else 0.0
+
+
+def uniform_manifest(n: int, reason: str) -> Manifest:
+    """Return the manifest of a uniform shuffle: no loss, whatever the groups."""
+    attack = _nothing_to_guess() if n == 0 else uniform_attack(n)
+    return _manifest("uniform", reason, attack, n=n)
+
+
+def cyclic_manifest(n: int, reason: str) -> Manifest:
+    """Return the manifest of the paper's loop: no report stays, and the loss is infinite."""
+    if n < 2:
+        return _manifest(
+            "cyclic", reason, _nothing_to_guess() if n == 0 else uniform_attack(n), n=n
+        )
+    others = 1 / (n - 1)
+    attack = OrderAttack(n, 0.0, others, 0, others, 0.0)
+    return _manifest("cyclic", reason, attack, n=n, alpha=math.inf, real_loss=math.inf)
+
+
+def mallows_manifest(
+    n: int, reason: str, *, theta: float, sensitivity: float, alpha: float, real_loss: float
+) -> Manifest:
+    """Return the manifest of a Mallows shuffle of at least one report."""
+    return _manifest(
+        "mallows",
+        reason,
+        order_attack(n, theta),
+        n=n,
+        theta=theta,
+        sensitivity=float(sensitivity),
+        alpha=alpha,
+        real_loss=real_loss,
+    )
+
+
+def _nothing_to_guess() -> OrderAttack:
+    return OrderAttack(0, 0.0, 0.0, 0, 0.0, 0.0)
+
+
+def _manifest(
+    method: Literal["uniform", "cyclic", "mallows"],
+    reason: str,
+    attack: OrderAttack,
+    *,
+    n: int,
+    theta: float | None = None,
+    sensitivity: float | None = None,
+    alpha: float = 0.0,
+    real_loss: float = 0.0,
+) -> Manifest:
+    return Manifest(
+        method=method,
+        reason=reason,
+        n=n,
+        theta=theta,
+        sensitivity=sensitivity,
+        alpha=alpha,
+        real_loss=real_loss,
+        stay_share=attack.stay_share,
+        attacker_success=attack.mean_success,
+        exposed_slot_success=attack.exposed_success,
+        chance=1 / n if n else 0.0,
+    )

@@ -1,0 +1,220 @@
+"""RS, the robust shuffler (Algorithm 2): Mallows where it protects, uniform elsewhere.
+
+The corrected mode differs from the print where the print breaks its own promise; the paper mode
+runs the print (docs/explain/paper.md, rows 1 to 7).
+"""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from rase.kernels.permute import Order, uniform_order
+from rase.kernels.words import Random, source_of
+from rase.shuffle.agglomeration import Edges
+from rase.shuffle.attacker import order_attack
+from rase.shuffle.checks import number_at_least, positive_number, whole_number
+from rase.shuffle.mallows import Mallows
+from rase.shuffle.paper import Line9, PaperPlan, paper_plan
+from rase.shuffle.partition import Partition, sensitivity
+from rase.shuffle.permutation import as_permutation, identity, inverse
+from rase.shuffle.refinement import refine
+from rase.shuffle.release import Manifest, Release, as_values, mallows_manifest, uniform_manifest
+from rase.shuffle.shufflers import UnsafeShuffleWarning
+
+__all__ = ["Line9", "Robust"]
+
+
+@dataclass(frozen=True, slots=True)
+class Robust:
+    """Shuffle by a Mallows law if that hides senders well enough, uniformly otherwise.
+
+    Corrected mode: refine the groups, set theta = alpha / exact sensitivity, and draw from Mallows
+    only if the best observer of order alone then succeeds in less than ``attacker_cap / n`` of the
+    slots; else draw uniformly, at alpha = 0. Since refined groups are other than the real ones, the
+    manifest tells the loss for both.
+
+    Guarantee: in corrected mode, loss at most alpha for the groups used, for swapped arrivals and
+    swapped values (tests/paper/test_shuffle_loss.py), assuming the shuffler keeps its permutation
+    to itself. The promise is about the values released; if ``arrival`` is passed, the manifest's
+    ``real_loss`` depends on where the real groups stood, and should stay with the shuffler. In
+    paper mode: none, and building it warns.
+
+    Args:
+        alpha: The privacy loss allowed.
+        group_count: k, the number of groups to refine into; rounds with fewer reports use as many
+            groups as reports.
+        partition: The contributors' real groups. If nobody named them, the worst case is taken:
+            one group of all.
+        mode: "corrected", or "paper" for Algorithm 2 as printed.
+        attacker_cap: How many times better than chance the best observer of order may be.
+        refinement: How corrected mode groups: "contiguous" blocks of arrival places (optimal),
+            "agglomerative" (the paper's greedy), "connected" along ``edges``, or "none" to keep
+            the real groups.
+        edges: The relationship graph for "connected".
+        line9: The reading of line 9 that paper mode takes.
+
+    Raises:
+        TypeError: If a number is not one.
+        ValueError: If an argument is out of range or does not fit the others.
+
+    Example:
+        >>> release = Robust(alpha=30, group_count=16).shuffle(range(64))
+        >>> release.manifest.method, release.manifest.alpha
+        ('uniform', 0.0)
+    """
+
+    alpha: float
+    group_count: int
+    _: KW_ONLY
+    partition: Partition | None = None
+    mode: Literal["corrected", "paper"] = "corrected"
+    attacker_cap: float = 2.0
+    refinement: Literal["contiguous", "agglomerative", "connected", "none"] = "contiguous"
+    edges: Iterable[tuple[int, int]] | Edges | None = None
+    line9: Line9 = Line9.RIGHT_FIRST_BY_USER
+
+    def __post_init__(self) -> None:
+        """Check the arguments once; warn about paper mode."""
+        object.__setattr__(self, "alpha", positive_number("alpha", self.alpha))
+        object.__setattr__(
+            self, "group_count", whole_number("group_count", self.group_count, least=1)
+        )
+        object.__setattr__(
+            self, "attacker_cap", number_at_least("attacker_cap", self.attacker_cap, least=1.0)
+        )
+        if self.mode not in ("corrected", "paper"):
+            raise ValueError(f'mode must be "corrected" or "paper", got {self.mode!r}.')
+        if self.refinement not in ("contiguous", "agglomerative", "connected", "none"):
+            raise ValueError(
+                'refinement must be "contiguous", "agglomerative", "connected" or "none", '
+                f"got {self.refinement!r}."
+            )
+        if (self.edges is not None) != (self.refinement == "connected"):
+            raise ValueError('edges must be given for refinement "connected" alone.')
+        if self.edges is not None:
+            # An iterator would be empty in the second round.
+            object.__setattr__(self, "edges", tuple((int(a), int(b)) for a, b in self.edges))
+        if self.mode == "paper":
+            warnings.warn(
+                "mode 'paper' runs Algorithm 2 as printed, which gives no privacy guarantee; "
+                "use it to study the paper only.",
+                UnsafeShuffleWarning,
+                stacklevel=3,
+            )
+
+    def shuffle(
+        self, values: ArrayLike, *, rng: Random | None = None, arrival: ArrayLike | None = None
+    ) -> Release:
+        """Return the values in a random order, with a manifest.
+
+        Args:
+            values: One report an entry, in the order of arrival; or a table of rows.
+            rng: The source of randomness; secure if not given.
+            arrival: The contributor at each place; their own sequence if not given.
+
+        Raises:
+            ValueError: If the partition is one of another number of contributors, or ``arrival``
+                is not an order of them.
+        """
+        return self.insecure_shuffle_with_order(values, rng=rng, arrival=arrival)[0]
+
+    def insecure_shuffle_with_order(
+        self, values: ArrayLike, *, rng: Random | None = None, arrival: ArrayLike | None = None
+    ) -> tuple[Release, Order]:
+        """Shuffle and also return the order, which undoes all protection; for study only."""
+        table = as_values(values)
+        if self.mode == "paper" and len(table):
+            printed = self._paper_plan(len(table), arrival)
+            manifest, order = printed.manifest, printed.draw(rng=rng)
+        else:
+            manifest = self.plan(len(table), arrival=arrival)
+            order = _drawn(manifest, source_of(rng))
+        return Release(table[order], manifest), order
+
+    def plan(self, n: int, *, arrival: ArrayLike | None = None) -> Manifest:
+        """Return the manifest that shuffling n reports would carry, drawing nothing.
+
+        Raises:
+            ValueError: As `shuffle`.
+        """
+        n = whole_number("n", n, least=0)
+        if self.mode == "paper" and n:
+            return self._paper_plan(n, arrival).manifest
+        order_of_arrival = _arrival(n, arrival)
+        self._check_partition(n)
+        if n < 2:
+            return uniform_manifest(n, "There was nothing to shuffle.")
+        rank = inverse(order_of_arrival)
+        groups = self._refined(n, rank)
+        exact = sensitivity(groups, rank)
+        if exact == 0:
+            return uniform_manifest(
+                n, f"With {n} groups of one, theta would be infinite and nothing would move."
+            )
+        theta = self.alpha / exact
+        success = order_attack(n, theta).mean_success
+        is_hidden = success < self.attacker_cap / n
+        reason = (
+            f"Theta {theta:.4g} = alpha {self.alpha:g} / sensitivity {exact} of "
+            f"{groups.group_count} groups {'lets' if is_hidden else 'would let'} the best "
+            f"observer of order assign {100 * success:.3g} % of the slots, "
+            f"{'below' if is_hidden else 'not below'} the cap "
+            f"of {self.attacker_cap:g}/{n} = {100 * self.attacker_cap / n:.3g} %."
+        )
+        if not is_hidden:
+            return uniform_manifest(n, reason)
+        if self.partition is None:
+            reason += " Nobody named the real groups: their loss is that of one group of all."
+        real_loss = theta * sensitivity(self._real_groups(n), rank)
+        return mallows_manifest(
+            n, reason, theta=theta, sensitivity=exact, alpha=theta * exact, real_loss=real_loss
+        )
+
+    def _refined(self, n: int, rank: Order) -> Partition:
+        if self.refinement == "none":
+            return self._real_groups(n)
+        group_count = min(self.group_count, n)
+        if self.refinement == "connected":
+            # Places of single contributors must not decide on the groups, or theta would tell
+            # neighbouring arrivals apart; their public numbers may.
+            return refine(n, group_count, method="connected", edges=self.edges).partition
+        return refine(n, group_count, method=self.refinement, rank=rank).partition
+
+    def _real_groups(self, n: int) -> Partition:
+        return Partition.contiguous(n, 1) if self.partition is None else self.partition
+
+    def _check_partition(self, n: int) -> None:
+        if self.partition is not None and self.partition.n != n:
+            raise ValueError(
+                f"partition must group the {n} contributors who report, got one of "
+                f"{self.partition.n}; Partition.restricted(...) takes those who do."
+            )
+
+    def _paper_plan(self, n: int, arrival: ArrayLike | None) -> PaperPlan:
+        order_of_arrival = _arrival(n, arrival)
+        self._check_partition(n)
+        return paper_plan(
+            order_of_arrival,
+            alpha=self.alpha,
+            group_count=min(self.group_count, n),
+            partition=self._real_groups(n),
+            line9=self.line9,
+        )
+
+
+def _arrival(n: int, arrival: ArrayLike | None) -> Order:
+    if arrival is None:
+        return identity(n)
+    checked = as_permutation(arrival, name="arrival")
+    if checked.size != n:
+        raise ValueError(f"arrival must name a contributor for each of {n} reports.")
+    return checked
+
+
+def _drawn(manifest: Manifest, source: Random) -> Order:
+    if manifest.theta is None:
+        return uniform_order(manifest.n, source)
+    return Mallows(manifest.n, manifest.theta).sample(rng=source)

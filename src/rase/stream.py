@@ -1,0 +1,187 @@
+"""What a fleet measures and asks: the public range of a reading and the precision wished for.
+
+Pure Python without NumPy, because the device agent imports it.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Precision", "ValueRange"]
+
+_MAX_STEPS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """Hold the public range ``[low, high]`` of readings and its grid of ``steps + 1`` points.
+
+    The range is part of the campaign and known to everybody; it must be chosen without looking at
+    private readings. Readings outside are clipped to it before noise is drawn. Readings and
+    reports live on the grid ``low + j * step``, because noise on a finite public grid can be drawn
+    exactly, while textbook floating-point noise leaks its input through the low bits.
+
+    Args:
+        low: The smallest reading, x_min in the paper.
+        high: The largest reading, x_max in the paper.
+        steps: How many grid steps the range is cut into.
+
+    Raises:
+        TypeError: If an argument is not a number.
+        ValueError: If a bound is not finite, ``low >= high``, or ``steps`` is out of bounds.
+
+    Example:
+        >>> power_w = ValueRange(0, 3000)
+        >>> power_w.width, power_w.step
+        (3000.0, 0.732421875)
+    """
+
+    low: float
+    high: float
+    steps: int = 4096
+
+    def __post_init__(self) -> None:
+        """Check the three numbers once."""
+        low, high = _number("low", self.low), _number("high", self.high)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(f"low and high must be finite numbers, got {low} and {high}.")
+        if low >= high:
+            raise ValueError(f"low must be below high, got low {low} and high {high}.")
+        if not math.isfinite(high - low):
+            raise ValueError(f"high - low must be finite, got low {low} and high {high}.")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int):
+            raise TypeError(f"steps must be a whole number, got {self.steps!r}.")
+        if not 1 <= self.steps <= _MAX_STEPS:
+            raise ValueError(f"steps must be between 1 and {_MAX_STEPS}, got {self.steps}.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if low + self.step == low or high - self.step == high:
+            raise ValueError(
+                f"steps must leave grid points that differ as floats; {self.steps} steps between "
+                f"{low} and {high} do not. Widen the range or take fewer steps."
+            )
+
+    @property
+    def width(self) -> float:
+        """The spread of readings, Δ(x) in the paper."""
+        return self.high - self.low
+
+    @property
+    def step(self) -> float:
+        """The distance of two neighbouring grid points."""
+        return self.width / self.steps
+
+    @property
+    def middle(self) -> float:
+        """The centre of the range, to which clamped reports are biased."""
+        return self.low + self.width / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Hold the (beta, rho)-interval precision a fusion centre asks for (Def. 4).
+
+    A report y of reading x meets it if ``Pr[(1 - beta) x <= y <= (1 + beta) x] >= rho``.
+
+    Args:
+        beta: Relative half-width of the interval, in [0, 1].
+        rho: Probability with which the report falls into it, in [0, 1].
+
+    Raises:
+        TypeError: If an argument is not a number.
+        ValueError: If one lies outside [0, 1].
+
+    Example:
+        >>> Precision(beta=0.5, rho=0.9).epsilon_bound(ValueRange(0, 3000))
+        4.605170185988092
+    """
+
+    beta: float
+    rho: float
+
+    def __post_init__(self) -> None:
+        """Check both numbers once."""
+        for name in ("beta", "rho"):
+            value = _number(name, getattr(self, name))
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {value}.")
+            object.__setattr__(self, name, value)
+
+    def epsilon_bound(self, value_range: ValueRange, *, reading: float | None = None) -> float:
+        """Return the epsilon from which Laplace noise meets this precision (Lemma 1).
+
+        Without ``reading`` this is the bound as the paper prints it, with x_max. Its proof turns an
+        inequality round: the printed bound serves readings at x_max only (docs/explain/paper.md,
+        row 8). With ``reading`` it is exact for that reading.
+
+        Args:
+            value_range: The public range.
+            reading: A reading for which the bound shall be exact.
+
+        Returns:
+            The bound; infinite where no epsilon suffices (a reading of 0, ``beta`` 0, ``rho`` 1, or
+            a range whose upper end is not positive).
+        """
+        size = value_range.high if reading is None else abs(_number("reading", reading))
+        return self._bound_for_size(value_range, size)
+
+    def epsilon_bound_everywhere(self, value_range: ValueRange) -> float:
+        """Return the epsilon that serves every reading of the range: infinite if it contains 0."""
+        low, high = value_range.low, value_range.high
+        smallest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+        return self._bound_for_size(value_range, smallest)
+
+    def share_met(
+        self,
+        readings: Iterable[float],
+        *,
+        epsilon: float,
+        value_range: ValueRange,
+        is_clamping: bool = False,
+    ) -> float:
+        """Return the share of readings whose report really meets this precision.
+
+        Args:
+            readings: The readings; those outside the range count at its nearest end.
+            epsilon: The budget of one report.
+            value_range: The public range.
+            is_clamping: Whether reports are clamped into the range. A report at an end counts as
+                met when that end lies inside the reading's interval.
+
+        Returns:
+            A share between 0 and 1.
+
+        Raises:
+            ValueError: If ``epsilon`` is not positive or there are no readings.
+        """
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be greater than 0, got {epsilon}.")
+        scale = value_range.width / epsilon
+        met = total = 0
+        for reading in readings:
+            inside = min(max(reading, value_range.low), value_range.high)
+            reach = self.beta * abs(inside)
+            below = above = math.exp(-reach / scale) / 2
+            if is_clamping and inside - reach <= value_range.low:
+                below = 0.0
+            if is_clamping and inside + reach >= value_range.high:
+                above = 0.0
+            # An error of a few ulps must not turn a bound that is met with equality.
+            met += 1 - below - above >= self.rho - 1e-12
+            total += 1
+        if not total:
+            raise ValueError("readings must hold at least one reading, got none.")
+        return met / total
+
+    def _bound_for_size(self, value_range: ValueRange, size: float) -> float:
+        if self.rho == 0:
+            return 0.0
+        if self.rho == 1 or self.beta == 0 or size <= 0:
+            return math.inf
+        return -value_range.width * math.log1p(-self.rho) / (self.beta * size)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    return float(value)

@@ -1,0 +1,157 @@
+"""The command line's frame: help that costs nothing, and how failures end it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+import rase
+from rase.cli import COMMANDS, main
+from rase.errors import PrivacyRefused
+
+
+def rase_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rase", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Help needs neither NumPy nor any command."""
+    code = (
+        "import sys, rase.cli\n"
+        "assert rase.cli.main(['--help']) == 0\n"
+        "heavy = {'numpy', 'pyarrow', 'matplotlib', 'cryptography', 'rase.cli.run'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the overview says of a command is what the command says of itself."""
+    assert main([name, "--help"]) == 0
+    assert COMMANDS[name].help in " ".join(capsys.readouterr().out.split())
+
+
+def test_version() -> None:
+    """The version is the package's."""
+    done = rase_command("--version")
+    assert (done.returncode, done.stdout) == (0, f"rase {rase.__version__}\n")
+
+
+def test_completion() -> None:
+    """Shells that ask for completion are told the commands."""
+    asked = {"_RASE_COMPLETE": "bash_complete", "COMP_WORDS": "rase ", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "rase"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **asked},
+    )
+    assert [line.split(",")[1] for line in done.stdout.split()] == list(COMMANDS)
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command there is help on stderr."""
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Commands:" in shown.err
+
+
+@pytest.mark.parametrize("arguments", [["rum"], ["run", "x.csv", "--nose"], ["run"]])
+def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong command or option is one line and exit code 2."""
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("rase: error: ")
+    assert shown.err.count("\n") == 1
+
+
+UNEXPECTED = (
+    "unexpected ZeroDivisionError; please report it, with what RASE_DEBUG=1 prints and without "
+    "private data."
+)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """Return a command that fails."""
+
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (PrivacyRefused("the budget\nis spent."), 5, "the budget is spent."),
+        (KeyboardInterrupt(), 130, "interrupted."),
+        (OSError(28, "No space left on device"), 1, "writing: No space left on device."),
+        (PermissionError(13, "Permission denied", "x.csv"), 1, "x.csv: Permission denied."),
+        (ZeroDivisionError("reading 12.5 of kettle"), 1, UNEXPECTED),
+    ],
+)
+@pytest.mark.parametrize("is_debugging", [False, True])
+def test_failures(
+    error: BaseException,
+    exit_code: int,
+    message: str,
+    *,
+    is_debugging: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every failure is one line and its exit code; the traceback comes only when asked for."""
+    monkeypatch.setenv("RASE_DEBUG", "1" if is_debugging else "0")
+    command = click.Command("run", callback=raising(error))
+    monkeypatch.setattr("rase.cli.run.command", command)
+    assert main(["run"]) == exit_code
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1].endswith(f"rase: error: {message}")
+    assert ("Traceback" in shown.err) == is_debugging
+    assert "12.5" not in shown.err or is_debugging
+
+
+def test_closed_pipe(tmp_path: Path) -> None:
+    """A reader who has seen enough ends the run without words."""
+    path = tmp_path / "readings.csv"
+    rows = "".join(f"{second},a,1\n" for second in range(3000))
+    path.write_text(f"time,device,value\n{rows}")
+    command = f"{sys.executable} -m rase run {path} --range 0 1 --epsilon 1 | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("start")
+    assert done.stderr == ""
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    """Control-C ends with 130 in one line, and leaves no file behind."""
+    fifo = tmp_path / "readings.csv"
+    os.mkfifo(fifo)
+    out = tmp_path / "out.csv"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rase", "run", str(fifo)),
+            *("--range", "0", "1", "--epsilon", "1", "--out", str(out)),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Opening a pipe to write returns once the command reads from it.
+    with fifo.open("w"):
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told.strip()) == (130, "rase: error: interrupted.")
+    assert list(tmp_path.iterdir()) == [fifo]

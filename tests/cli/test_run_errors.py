@@ -1,0 +1,162 @@
+"""Bad input to ``rase run``: one clear line, the right exit code, nothing written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rase.cli import main
+
+GOOD = "time,device,value\n1,a,1\n1,b,2\n2,a,3\n"
+RANGE = ("--range", "0", "10")
+FLAGS = (*RANGE, "--epsilon", "1")
+
+DATA = {
+    "wrong column": ("time,id,value\n1,a,1\n", "has no column 'device'; it has 'time', 'id', "),
+    "empty file": ("", "is empty; give a table with at least one reading."),
+    "no rows": ("time,device,value\n", "holds no rows"),
+    "all null": ("time,device,value\n1,a,\n", "is empty in all 1 rows"),
+    "NaN": ("time,device,value\n1,a,1\n2,a,NaN\n", "row 2 holds NaN or infinity"),
+    "no number": ("time,device,value\n1,a,1\n2,a,12.75W\n", "and row 2 does not"),
+    "duplicate": (GOOD + "2,a,9\n", "row 4 repeats a time of its device; keep one row"),
+    "unsorted": (GOOD + "1,a,9\n", "row 4 goes back in time for its device; sort the table by"),
+    "no time": ("time,device,value\nyesterday,a,1\n", "holds no time in row 1"),
+}
+ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "no epsilon": (RANGE, 2, "Missing option '--epsilon'."),
+    "no range": (("--epsilon", "1"), 2, "Missing option '--range'."),
+    "epsilon 0": ((*RANGE, "--epsilon", "0"), 2, "epsilon must be "),
+    "epsilon -1": ((*RANGE, "--epsilon", "-1"), 2, "epsilon must be "),
+    "epsilon nan": ((*RANGE, "--epsilon", "nan"), 2, "epsilon must be "),
+    "epsilon inf": ((*RANGE, "--epsilon", "inf"), 2, "epsilon must be "),
+    "epsilon text": ((*RANGE, "--epsilon", "much"), 2, "'much' is not a valid float."),
+    "range": (("--range", "5", "5", "--epsilon", "1"), 2, "low must be below high, got low 5.0"),
+    "range nan": (("--range", "0", "nan", "--epsilon", "1"), 2, "must be finite numbers"),
+    "steps": ((*FLAGS, "--steps", "0"), 2, "steps must be between 1 and"),
+    "estimator": ((*FLAGS, "--estimator", "medain"), 2, "did you mean median?"),
+    "mechanism": ((*FLAGS, "--mechanism", "magic"), 2, "'magic' is not one of"),
+    "beta": ((*FLAGS, "--beta", "2"), 2, "beta must be between 0 and 1, got 2.0."),
+    "beta alone": ((*FLAGS, "--mechanism", "duchi", "--beta", "0.5"), 2, "--beta and --rho belong"),
+    "alpha": ((*FLAGS, "--alpha", "1"), 2, "--alpha needs --groups"),
+    "groups": ((*FLAGS, "--groups", "2"), 2, "--groups needs --alpha"),
+    "graph": ((*FLAGS, "--graph", "graph.csv"), 2, "--graph needs --alpha and --groups."),
+    "alpha 0": ((*FLAGS, "--alpha", "0", "--groups", "2"), 2, "alpha must be "),
+    "groups 0": ((*FLAGS, "--alpha", "1", "--groups", "0"), 2, "group_count must be "),
+    "no graph": (
+        (*FLAGS, "--alpha", "1", "--groups", "2", "--graph", "none.csv"),
+        2,
+        "there is no file none.csv",
+    ),
+    "every": ((*FLAGS, "--every", "soon"), 2, "a duration must look like 30s, 15min, 1h"),
+    "window": ((*FLAGS, "--window", "0"), 2, "--window must hold two rounds or more, got 0."),
+    "window alone": ((*FLAGS, "--window", "1d"), 2, "--window 1d needs --every"),
+    "window part": (
+        (*FLAGS, "--every", "7h", "--window", "1d"),
+        2,
+        "--window must hold whole rounds of 7h, got 1d.",
+    ),
+    "window text": ((*FLAGS, "--every", "1h", "--window", "long"), 2, "a duration must look"),
+    "level": ((*FLAGS, "--level", "95"), 2, "--level must be between 0 and 1, got 95."),
+    "trials": ((*FLAGS, "--trials", "0"), 2, "0 is not in the range x>=1."),
+    "trials unseeded": ((*FLAGS, "--trials", "2"), 5, "add --seed"),
+    "out ending": ((*FLAGS, "--out", "x.xls"), 2, "--out must end in .csv, .parquet, .json"),
+    "out folder": ((*FLAGS, "--out", "none/x.csv"), 2, "must lie in a folder that exists"),
+    "out is folder": ((*FLAGS, "--out", "dir.csv"), 2, "--out must be a file, got the folder"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a good table and a folder that looks like a file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "readings.csv").write_text(GOOD)
+    (tmp_path / "dir.csv").mkdir()
+    return tmp_path
+
+
+def refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 2
+) -> str:
+    """Run a command that must fail well; return the one line it says."""
+    before = sorted(folder.rglob("*"))
+    assert main(["run", *arguments]) == exit_code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("rase: error: ")
+    assert shown.err.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+    return shown.err
+
+
+@pytest.mark.parametrize("case", DATA)
+@pytest.mark.parametrize("out", [(), ("--json",), ("--out", "out.csv"), ("--out", "out.parquet")])
+def test_bad_tables(
+    case: str, out: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table that cannot be used is refused, wherever the results were to go."""
+    text, message = DATA[case]
+    (folder / "readings.csv").write_text(text)
+    told = refused(folder, capsys, "readings.csv", *FLAGS, *out)
+    assert message in told
+    assert "75" not in told
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_bad_arguments(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Options that are wrong or contradict each other are refused."""
+    arguments, exit_code, message = ARGUMENTS[case]
+    assert message in refused(folder, capsys, "readings.csv", *arguments, exit_code=exit_code)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.csv", "there is no file none.csv; check the path."),
+        ("dir.csv", "dir.csv is a directory"),
+        ("false.parquet", "false.parquet is not Parquet"),
+        ("torn.parquet", "torn.parquet is a damaged Parquet file"),
+    ],
+)
+def test_bad_files(
+    name: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are not there, folders, false and damaged Parquet are refused."""
+    (folder / "false.parquet").write_text(GOOD)
+    (folder / "torn.parquet").write_bytes(b"PAR1" + os.urandom(100))
+    assert message in refused(folder, capsys, name, *FLAGS, "--out", "out.csv")
+
+
+def test_forbidden_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder one may not write to is refused before any work."""
+    # Root may write anywhere, so the answer of the system is replaced.
+    monkeypatch.setattr("rase.cli.output.os.access", lambda _, mode: mode != os.W_OK)
+    (folder / "shut").mkdir()
+    told = refused(folder, capsys, "readings.csv", *FLAGS, "--out", "shut/x.csv")
+    assert "a folder you may write to" in told
+
+
+def test_real_processes(folder: Path) -> None:
+    """In a process of its own too: exit code, one line on stderr, nothing on stdout or disk."""
+    (folder / "readings.csv").write_text(GOOD + "1,a,9\n")
+    before = sorted(folder.rglob("*"))
+    source = str(Path(__file__).parents[2] / "src")
+    for arguments, exit_code in (
+        (("readings.csv", *FLAGS, "--out", "out.csv"), 2),
+        (("readings.csv", *FLAGS, "--trials", "2"), 5),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "rase", "run", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": source},
+        )
+        assert done.returncode == exit_code
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1
+        assert done.stderr.startswith("rase: error: ")
+    assert sorted(folder.rglob("*")) == before

@@ -1,0 +1,32 @@
+"""Shared settings of the test suite."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile(
+    "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with genuine data sets, named by RASE_DATA."""
+    folder = os.environ.get("RASE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("RASE_DATA does not name a folder with the data sets")
+    return Path(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> "object":
+    """Turn a skip into a failure where CI is set: there, everything must run."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped in CI: {call.excinfo}"
+    return report

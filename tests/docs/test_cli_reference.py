@@ -1,0 +1,60 @@
+"""The command-line reference names every command and every option."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from rase.cli import COMMANDS
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
+
+
+def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield a command and those below it, by what one types."""
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from commands(f"{name} {below}", found)
+
+
+TYPED = [
+    typed
+    for name, place in COMMANDS.items()
+    for typed in commands(f"rase {name}", import_module(place.module).command)
+]
+
+
+@pytest.mark.parametrize(("name", "command"), TYPED, ids=[name for name, _ in TYPED])
+def test_every_option_is_documented(name: str, command: click.Command) -> None:
+    """A command has a section of its own that names all its options, and no others."""
+    assert f"## `{name}" in REFERENCE
+    section = REFERENCE.split(f"## `{name}", 1)[1].split("\n## ", 1)[0]
+    options = {
+        option
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    documented = {word.strip("`") for word in section.split() if word.startswith("`--")}
+    assert documented == options
+
+
+def test_every_command_has_help() -> None:
+    """Each command and option says what it does."""
+    for _, command in TYPED:
+        assert command.help
+        for parameter in command.params:
+            assert not isinstance(parameter, click.Option) or parameter.help
+
+
+def test_exit_codes_are_documented() -> None:
+    """The exit codes stand in the reference."""
+    for code in (0, 1, 2, 3, 4, 5, 6, 7, 130):
+        assert f"| {code} |" in REFERENCE

@@ -1,0 +1,104 @@
+"""Documents keep up with the code: examples run, numbers are computed, links lead somewhere."""
+
+import doctest
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rase
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@each_page
+def test_examples_run(page: Path) -> None:
+    """Every Python example on the page gives what it shows."""
+    text = page.read_text(encoding="utf-8")
+    # A fence is no output: without the blank line doctest would take it for one.
+    test = doctest.DocTestParser().get_doctest(
+        text.replace("\n```", "\n\n```"), {}, page.name, str(page), 0
+    )
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test)
+    assert runner.failures == 0
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link and picture exists."""
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+@each_page
+def test_pages_can_be_reached(page: Path) -> None:
+    """Every page is linked from another page, or lies in a folder that is."""
+    if page.name == "README.md":
+        return
+    others = [other.read_text(encoding="utf-8") for other in PAGES if other != page]
+    assert any(page.name in text or f"docs/{page.parent.name})" in text for text in others)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    """A public name without a line in the reference fails the build."""
+    reference = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    assert [name for name in rase.__all__ if f"`{name}" not in reference] == []
+
+
+def test_every_departure_has_a_test_and_every_such_test_a_row() -> None:
+    """Rows of the paper page and marked tests belong together."""
+    page = (ROOT / "docs/explain/paper.md").read_text(encoding="utf-8")
+    rows = {int(row) for row in re.findall(r"\*\*Row (\d+)\.", page)}
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    marked = {int(row) for row in re.findall(r"departure\(row=(\d+)\)", tests)}
+    assert rows == set(range(1, 14))
+    assert marked == rows
+
+
+def test_the_readme_states_the_errors_the_code_computes() -> None:
+    """The table of errors by fleet size and epsilon is the worst case of the default mechanism."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for row in error_rows():
+        assert row in text
+
+
+def test_the_noise_page_states_the_variances_the_code_computes() -> None:
+    """The table of mechanisms shows their largest variance."""
+    text = (ROOT / "docs/explain/noise.md").read_text(encoding="utf-8")
+    for row in variance_rows():
+        assert row in text
+
+
+def error_rows() -> list[str]:
+    """Return the README's table of standard errors."""
+    readings = np.linspace(0, 1, 101)
+    rows = []
+    for n in (64, 1000, 10_000, 100_000):
+        shares = []
+        for epsilon in (0.5, 1, 2, 4):
+            br = BudgetAware(epsilon, ValueRange(0, 1), Precision(0.5, 0.9))
+            shares.append(f"{100 * np.sqrt(br.variance(readings).max() / n):.2g} %")
+        rows.append(f"| {n:,} | {' | '.join(shares)} |")
+    return rows
+
+
+def variance_rows() -> list[str]:
+    """Return the noise page's table of variances."""
+    readings, public = np.linspace(0, 1, 101), ValueRange(0, 1)
+    rows = []
+    for epsilon in (0.1, 0.5, 1, 2, 4, 8):
+        mechanisms = [
+            Laplace(epsilon, public),
+            BudgetAware(epsilon, public, Precision(beta=0, rho=0.9)),
+            Duchi(epsilon, public),
+            Piecewise(epsilon, public),
+            Hybrid(epsilon, public),
+        ]
+        shown = [f"{mechanism.variance(readings).max():.3g}" for mechanism in mechanisms]
+        rows.append(f"| {epsilon:g} | {' | '.join(shown)} |")
+    return rows

@@ -1,0 +1,74 @@
+"""Memory of a batch run: bounded by batches, devices and the spill limit, not by the table."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+# Releases are replaced by a count: they keep nothing, and 300,000 of them take a minute.
+MEASURED = """
+import sys
+from rase import Laplace, Pipeline, SeededRandom, ValueRange
+from rase.engine.local import run_table
+from rase.engine.table import open_table
+
+class Counting(Pipeline):
+    def release(self, reports, **known):
+        return len(reports)
+
+pipeline = Counting(Laplace(1.0, ValueRange(0, 100)))
+run = run_table(open_table(sys.argv[1]), pipeline, rng=SeededRandom(1), memory_bytes=1 << 20)
+reports = sum(run)
+# Not ru_maxrss: that one begins with the size of the process that started this one.
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(reports, run.summary.rounds, status["VmHWM"].removesuffix("kB\\n"))
+"""
+
+
+def peak_kib(path: Path, *, rows: int, rounds: int) -> int:
+    """Run a table in a process of its own and return its peak memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True
+    )
+    reports, released, peak = map(int, done.stdout.split())
+    assert (reports, released) == (rows, rounds)
+    return peak
+
+
+def growth_mib(folder: Path, rounds: tuple[int, int], *, ending: str, is_by_device: bool) -> float:
+    """Return how much more memory the longer of two tables of 10 devices takes."""
+    peaks = []
+    for count in rounds:
+        time, device = np.arange(count), np.arange(10)
+        if is_by_device:
+            time, device = np.tile(time, 10), np.repeat(device, count)
+        else:
+            time, device = np.repeat(time, 10), np.tile(device, count)
+        columns = {"time": time, "device": device, "value": (time % 100).astype(float)}
+        path = folder / f"{count}.{ending}"
+        if ending == "csv":
+            pyarrow.csv.write_csv(pa.table(columns), path)
+        else:
+            pyarrow.parquet.write_table(pa.table(columns), path, row_group_size=10 * count)
+        peaks.append(peak_kib(path, rows=10 * count, rounds=count))
+    return (peaks[1] - peaks[0]) / 1024
+
+
+def test_peak_does_not_grow(tmp_path: Path) -> None:
+    """800,000 more reports, 18 MiB and twice that to sort, take less than 10 MiB more."""
+    growth = growth_mib(tmp_path, (20_000, 100_000), ending="parquet", is_by_device=True)
+    assert growth < 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("is_by_device", [True, False])
+def test_peak_does_not_grow_long(ending: str, is_by_device: bool, tmp_path: Path) -> None:
+    """6 million more reports, 137 MiB and twice that to sort, take less than 70 MiB more."""
+    growth = growth_mib(tmp_path, (100_000, 700_000), ending=ending, is_by_device=is_by_device)
+    assert growth < 70

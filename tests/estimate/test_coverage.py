@@ -1,0 +1,165 @@
+"""Intervals cover what they promise: 93 to 97 % at level 0.95 from 50 reports on."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rase.estimate.decoder import Floats
+from rase.estimate.estimate import Estimate
+from rase.estimate.mean import bootstrap_mean, median, sample_mean, unbiased_mean
+from rase.kernels.words import SeededRandom
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.protocol import Randomizer
+from rase.stream import Precision, ValueRange
+
+REACH = ValueRange(0, 3000)
+PRECISION = Precision(beta=0.5, rho=0.9)
+ROUNDS = 10_000
+FALSE_ALARM = 1e-6
+FLEETS: dict[str, Callable[[int], Floats]] = {
+    "even": lambda n: np.linspace(0, 3000, n),
+    "skewed": lambda n: 3000 * np.linspace(0, 1, n) ** 4,
+    "at the end": lambda n: np.full(n, 3000.0),
+}
+
+
+def hits(estimates: list[Estimate], truth: float, *, error_factor: float = 1.0) -> int:
+    """Return how many 95 % intervals hold the truth, with all errors off by a factor."""
+    count = 0
+    for one in estimates:
+        low, high = one.interval()
+        count += abs(one.value - truth) <= error_factor * (high - low) / 2
+    return count
+
+
+def is_low(count: int, rounds: int = ROUNDS) -> bool:
+    """Say whether so few hits happen with probability 1e-6 at most if coverage is 93 %."""
+    return bool(stats.binom.cdf(count, rounds, 0.93) <= FALSE_ALARM)
+
+
+def is_high(count: int, rounds: int = ROUNDS) -> bool:
+    """Say whether so many hits happen with probability 1e-6 at most if coverage is 97 %."""
+    return bool(stats.binom.sf(count - 1, rounds, 0.97) <= FALSE_ALARM)
+
+
+def check_coverage(estimates: list[Estimate], truth: float) -> None:
+    """Accept coverage between 93 and 97 %; show that errors 30 % off are rejected.
+
+    False-alarm rate: 2e-6 if the true coverage is between 93 and 97 %.
+    """
+    rounds = len(estimates)
+    count = hits(estimates, truth)
+    assert not is_low(count, rounds), count / rounds
+    assert not is_high(count, rounds), count / rounds
+    assert is_low(hits(estimates, truth, error_factor=0.7), rounds)
+    assert is_high(hits(estimates, truth, error_factor=1.3), rounds)
+
+
+def unbiased_means(randomizer: Randomizer, readings: Floats) -> list[Estimate]:
+    """Return the estimates of many rounds of the same readings."""
+    source = SeededRandom(2026)
+    estimates = []
+    for _ in range(10):
+        tiled = np.tile(readings, (ROUNDS // 10, 1))
+        reports = randomizer.randomize(tiled, rng=source)
+        estimates += [unbiased_mean(row, randomizer=randomizer) for row in reports]
+    return estimates
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "n", "fleet"),
+    [
+        (BudgetAware(0.1, REACH, PRECISION), 64, "even"),
+        (BudgetAware(1.0, REACH, PRECISION), 50, "at the end"),
+        (BudgetAware(8.0, REACH, PRECISION), 64, "skewed"),
+        (Laplace(1.0, REACH), 50, "even"),
+        (Piecewise(1.0, REACH), 64, "at the end"),
+        (Piecewise(8.0, REACH), 50, "even"),
+        (Hybrid(4.0, REACH), 64, "skewed"),
+    ],
+)
+def test_unbiased_mean_covers_the_mean_of_the_readings(
+    randomizer: Randomizer, n: int, fleet: str
+) -> None:
+    """Intervals hold the mean of these readings in 93 to 97 % of the rounds."""
+    readings = FLEETS[fleet](n)
+    check_coverage(unbiased_means(randomizer, readings), float(readings.mean()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fleet", FLEETS)
+@pytest.mark.parametrize("n", [50, 64, 500])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("kind", [BudgetAware, Laplace, Piecewise, Hybrid])
+def test_unbiased_mean_covers_everywhere(
+    kind: type[Randomizer], epsilon: float, n: int, fleet: str
+) -> None:
+    """The same for all mechanisms, budgets and fleets; Hybrid at 0.1 sends bits like Duchi."""
+    rest = (PRECISION,) if kind is BudgetAware else ()
+    randomizer = kind(epsilon, REACH, *rest)  # type: ignore[call-arg]
+    readings = FLEETS[fleet](n)
+    estimates = unbiased_means(randomizer, readings)
+    if kind is Hybrid and epsilon == 0.1:
+        assert not is_low(hits(estimates, float(readings.mean())))
+    else:
+        check_coverage(estimates, float(readings.mean()))
+
+
+@pytest.mark.parametrize(("epsilon", "fleet"), [(1.0, "even"), (4.0, "skewed")])
+def test_one_bit_reports_cover_enough(epsilon: float, fleet: str) -> None:
+    """Duchi's errors are bounds: intervals hold the mean in 93 % of the rounds or more.
+
+    False-alarm rate 1e-6. An error 30 % too small is rejected at epsilon 1, where the bound is
+    tight; at epsilon 4 the bound itself is 30 % too large.
+    """
+    readings = FLEETS[fleet](64)
+    estimates = unbiased_means(Duchi(epsilon, REACH), readings)
+    truth = float(readings.mean())
+    assert not is_low(hits(estimates, truth))
+    assert is_low(hits(estimates, truth, error_factor=0.7 / epsilon**0.25))
+
+
+def noisy_rounds(randomizer: Randomizer, n: int) -> Floats:
+    """Return rounds of reports whose readings are drawn anew, uniform over the range."""
+    source = SeededRandom(2026)
+    words = source.words(ROUNDS * n).reshape(ROUNDS, n)
+    return randomizer.randomize(3000 * (words / 2.0**64), rng=source)
+
+
+@pytest.mark.parametrize("n", [50, 64])
+@pytest.mark.parametrize(
+    "randomizer", [BudgetAware(1.0, REACH, PRECISION), BudgetAware(8.0, REACH, PRECISION)]
+)
+def test_sample_and_bootstrap_mean_cover_the_mean_of_reports(
+    randomizer: Randomizer, n: int
+) -> None:
+    """Over fresh readings and noise they hold the mean report, here the middle by symmetry."""
+    rows = noisy_rounds(randomizer, n)
+    check_coverage([sample_mean(row) for row in rows], 1500.0)
+    source = SeededRandom(7)
+    check_coverage([bootstrap_mean(row, resamples=20, rng=source) for row in rows], 1500.0)
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 50), (1.0, 64), (8.0, 50), (8.0, 51), (30.0, 64)])
+def test_the_median_covers_the_median_of_reports(epsilon: float, n: int) -> None:
+    """Over fresh readings and noise the interval holds the median report, the middle here."""
+    rows = noisy_rounds(Laplace(epsilon, REACH), n)
+    check_coverage([median(row) for row in rows], 1500.0)
+
+
+@pytest.mark.parametrize(("budgets", "n"), [((1.0, 4.0), 66), ((0.5, 1.0, 8.0), 150)])
+def test_the_weighted_median_covers_too(budgets: tuple[float, ...], n: int) -> None:
+    """With unequal scales the interval holds the weighted median of reports."""
+    epsilon = np.resize(budgets, n)
+    rows = noisy_rounds(Laplace(tuple(epsilon.tolist()), REACH), n)
+    check_coverage([median(row, 3000 / epsilon) for row in rows], 1500.0)
+
+
+@pytest.mark.parametrize("n", [2, 5, 10])
+def test_few_reports_are_covered_by_students_t(n: int) -> None:
+    """The sample mean of a handful of Laplace reports is covered in 93 % of the rounds or more."""
+    rows = noisy_rounds(Laplace(1.0, REACH), n)
+    assert not is_low(hits([sample_mean(row) for row in rows], 1500.0))

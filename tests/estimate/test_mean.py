@@ -1,0 +1,304 @@
+"""The four estimators of the mean, apart from their coverage."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rase.errors import NotIdentifiable
+from rase.estimate.decoder import Floats
+from rase.estimate.mean import (
+    ESTIMATORS,
+    bootstrap_from,
+    bootstrap_mean,
+    estimator_named,
+    median,
+    sample_mean,
+    unbiased_mean,
+)
+from rase.kernels.words import SeededRandom
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.protocol import Randomizer
+from rase.stream import Precision, ValueRange
+
+REACH = ValueRange(-50, 150)
+PRECISION = Precision(beta=0.5, rho=0.9)
+MECHANISMS = ["clamped", "laplace", "duchi", "piecewise", "hybrid"]
+
+
+def mechanism(name: str, epsilon: float, reach: ValueRange = REACH) -> Randomizer:
+    """Return the mechanism of this name; "clamped" clamps at every epsilon."""
+    made: dict[str, Randomizer] = {
+        "clamped": BudgetAware(epsilon, reach, Precision(beta=0, rho=0.9)),
+        "laplace": Laplace(epsilon, reach),
+        "duchi": Duchi(epsilon, reach),
+        "piecewise": Piecewise(epsilon, reach),
+        "hybrid": Hybrid(epsilon, reach),
+    }
+    return made[name]
+
+
+def is_unbiased(values: Floats, truth: float, variance: float) -> bool:
+    """Say whether the mean of the values is within 5 standard errors of the truth."""
+    return bool(abs(values.mean() - truth) <= 5 * math.sqrt(variance / values.size))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_unbiased_mean_is_unbiased(name: str, epsilon: float) -> None:
+    """At both ends and inside, 500,000 reports average to the reading.
+
+    False-alarm rate 6e-7 for each reading; an error of 30 % of a standard deviation in one
+    reading, over 500,000, is 42 times the limit and rejected.
+    """
+    randomizer = mechanism(name, epsilon)
+    for reading in (-50.0, 20.3, 150.0):
+        source = SeededRandom(2026).child(f"{name} {epsilon} {reading}")
+        reports = randomizer.randomize(np.full(500_000, reading), rng=source)
+        variance = float(np.asarray(randomizer.variance(reading)))
+        done = unbiased_mean(reports, randomizer=randomizer)
+        assert is_unbiased(np.full(500_000, done.value), reading, variance)
+        planted = done.value + 0.3 * math.sqrt(variance)
+        assert not is_unbiased(np.full(500_000, planted), reading, variance)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_error_is_that_of_the_noise(name: str) -> None:
+    """For equal readings the squared error is the mechanism's variance over n, within 4 %.
+
+    Of 20,000 reports; an error 30 % off is rejected, because it would be 69 % off in the square.
+    """
+    randomizer = mechanism(name, 2.0)
+    reports = randomizer.randomize(np.full(20_000, 120.0), rng=SeededRandom(2026))
+    expected = float(np.asarray(randomizer.variance(120.0))) / 20_000
+    done = unbiased_mean(reports, randomizer=randomizer)
+    assert done.standard_error**2 == pytest.approx(expected, rel=0.04)
+    assert (1.3 * done.standard_error) ** 2 != pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_one_report_is_enough_for_a_bounded_error(name: str) -> None:
+    """The mechanism's variance is known, so a single report has a finite error."""
+    randomizer = mechanism(name, 1.0)
+    reports = randomizer.randomize([30.0], rng=SeededRandom(1))
+    done = unbiased_mean(reports, randomizer=randomizer)
+    tried = np.asarray(randomizer.variance(np.linspace(-50, 150, 17)))
+    assert tried.min() <= done.standard_error**2 * (1 + 1e-12)
+    assert done.standard_error**2 <= tried.max() * (1 + 1e-12)
+    assert (done.n, done.method, done.target) == (1, "unbiased_mean", "mean of the readings")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_range_far_from_zero_keeps_its_error(name: str) -> None:
+    """Errors survive a range so far from 0 that squares lose all their digits."""
+    far = ValueRange(1e9, 1e9 + 1, steps=64)
+    near = ValueRange(0, 1, steps=64)
+    errors = []
+    for reach in (near, far):
+        randomizer = mechanism(name, 1.0, reach)
+        readings = reach.low + np.linspace(0, 1, 65)
+        reports = randomizer.randomize(readings, rng=SeededRandom(3))
+        errors.append(unbiased_mean(reports, randomizer=randomizer).standard_error)
+    assert errors[1] == pytest.approx(errors[0], rel=0.25)
+
+
+def test_different_budgets_are_decoded_each_by_its_own() -> None:
+    """With mixed budgets the mean stays unbiased and its error is the mean of the variances.
+
+    False-alarm rate 6e-7.
+    """
+    budgets = np.where(np.arange(4000) % 2 == 0, 0.5, 4.0)
+    randomizer = BudgetAware(tuple(budgets.tolist()), REACH, PRECISION)
+    readings = np.full(4000, 140.0)
+    reports = randomizer.randomize(readings, rng=SeededRandom(2026))
+    done = unbiased_mean(reports, randomizer=randomizer, epsilon=budgets)
+    variance = float(randomizer.variance(readings, epsilon=budgets).mean())
+    assert abs(done.value - 140.0) <= 5 * math.sqrt(variance / 4000)
+    assert done.standard_error**2 == pytest.approx(variance / 4000, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["piecewise", "hybrid"])
+def test_wild_reports_widen_the_interval(name: str) -> None:
+    """At epsilon 8 rare wild reports call for Student's t, at epsilon 1 or among many not."""
+    few, many = np.zeros(50), np.zeros(50_000)
+    degrees = []
+    for epsilon, readings in ((8.0, few), (1.0, few), (8.0, many)):
+        randomizer = mechanism(name, epsilon)
+        reports = randomizer.randomize(readings, rng=SeededRandom(4))
+        degrees.append(unbiased_mean(reports, randomizer=randomizer).degrees_of_freedom)
+    assert 4 <= degrees[0] < 30
+    assert degrees[1] == math.inf
+    assert degrees[2] > 5000
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=9), st.data())
+def test_the_median_minimises_the_weighted_distance(values: list[int], data: st.DataObject) -> None:
+    """No point is nearer to all reports; of many such points it is the middle."""
+    scales = data.draw(
+        st.lists(st.integers(1, 6), min_size=len(values), max_size=len(values)), label="scales"
+    )
+    weights = [60 // scale for scale in scales]
+
+    def distance(point: float) -> float:
+        return sum(w * abs(v - point) for w, v in zip(weights, values, strict=True))
+
+    # A convex function of straight pieces is least at some of the values.
+    least = min(distance(v) for v in values)
+    best = [v for v in values if distance(v) == least]
+    done = median(values, [60 / weight for weight in weights])
+    assert done.value == (min(best) + max(best)) / 2
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.floats(0.1, 10))
+def test_equal_scales_make_the_plain_median(values: list[float], scale: float) -> None:
+    """Weights that are equal do not matter."""
+    assert median(values, scale) == median(values)
+    assert median(values).value == np.median(values)
+
+
+def test_the_median_names_its_target() -> None:
+    """It estimates a median of reports, and says which."""
+    assert median([1, 2, 3]).target == "median of the reports"
+    assert median([1, 2, 3], [1, 2, 3]).target == "weighted median of the reports"
+
+
+def test_price_and_bonett_small_samples() -> None:
+    """For n = 5 the error is the span over twice the normal quantile of 1/32."""
+    assert median([1, 2, 3, 4, 10]).standard_error == pytest.approx(9 / (2 * 1.8627), rel=1e-4)
+
+
+def test_the_error_of_a_median_does_not_jump_where_the_formula_changes() -> None:
+    """Above 1000 reports the normal law stands in for the binomial."""
+    grid = np.linspace(0, 1, 1000)
+    before, after = median(grid).standard_error, median(np.append(grid, 0.5)).standard_error
+    assert after == pytest.approx(before, rel=0.05)
+
+
+def test_one_heavy_report_leaves_a_weighted_median_unsure() -> None:
+    """If one report has nearly all the weight, the error is a multiple of the span."""
+    assert median([0.0, 1.0, 2.0], [1e-6, 1.0, 1.0]).standard_error > 100
+
+
+def test_weighted_medians_of_many_reports_have_small_errors() -> None:
+    """The error of a weighted median falls like one over the root of n."""
+    spread = np.linspace(-1, 1, 4000)
+    scales = np.where(np.arange(4000) % 2 == 0, 1.0, 3.0)
+    # Density 1/2 and an effective number of 3200: 1 / (2 f sqrt(n)).
+    assert median(spread, scales).standard_error == pytest.approx(1 / math.sqrt(3200), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "done", [sample_mean([7.0]), median([7.0]), bootstrap_mean([7.0]), bootstrap_from([[7.0]])]
+)
+def test_the_error_of_one_report_is_unknown(done: object) -> None:
+    """Where only the spread of reports could tell, one report tells nothing."""
+    assert (done.value, done.standard_error) == (7.0, math.inf)  # type: ignore[attr-defined]
+
+
+def test_sample_mean_has_the_textbook_error() -> None:
+    """The error is s / sqrt(n) with n - 1 degrees of freedom."""
+    done = sample_mean([1.0, 2.0, 3.0, 6.0])
+    assert done.standard_error == pytest.approx(np.std([1, 2, 3, 6], ddof=1) / 2)
+    assert done.degrees_of_freedom == 3
+
+
+def test_bootstrap_scatters_as_its_error_says() -> None:
+    """Over 4000 bootstraps of 10 resamples each, the values scatter by s / sqrt(n B), within 8 %.
+
+    The relative standard error of the scatter is 1.1 %, so the false-alarm rate is below 1e-11; a
+    scatter 30 % off is rejected.
+    """
+    reports = np.array([0.0, 1.0, 5.0, 5.5, 30.0])
+    source = SeededRandom(2026)
+    values = np.array(
+        [bootstrap_mean(reports, resamples=10, rng=source).value for _ in range(4000)]
+    )
+    expected = reports.std() / math.sqrt(50)
+    assert values.std() == pytest.approx(expected, rel=0.08)
+    assert 1.3 * values.std() != pytest.approx(expected, rel=0.08)
+    done = bootstrap_mean(reports, resamples=10, rng=source)
+    sampling = sample_mean(reports).standard_error
+    assert done.standard_error**2 == pytest.approx(sampling**2 + expected**2)
+
+
+def test_bootstrap_draws_in_pieces() -> None:
+    """More resamples than fit into one piece are drawn in several."""
+    reports = np.arange(1000.0)
+    done = bootstrap_mean(reports, resamples=600, rng=SeededRandom(1))
+    assert done.value == pytest.approx(499.5, abs=5 * 289 / math.sqrt(600_000))
+
+
+def test_bootstrap_uses_secure_randomness_by_default() -> None:
+    """Two bootstraps of the same reports differ."""
+    reports = np.arange(50.0)
+    assert bootstrap_mean(reports).value != bootstrap_mean(reports).value
+
+
+@pytest.mark.parametrize("function", [sample_mean, median, bootstrap_mean])
+@pytest.mark.parametrize(
+    ("reports", "message"),
+    [
+        ([], "at least one report"),
+        ([1.0, math.nan], "finite"),
+        ([math.inf], "finite"),
+        ([[1.0]], "one row"),
+    ],
+)
+def test_unusable_reports_are_refused(function: object, reports: list[float], message: str) -> None:
+    """No reports, NaN and tables are refused in one sentence."""
+    with pytest.raises(ValueError, match=message):
+        function(reports)  # type: ignore[operator]
+
+
+def test_unusable_arguments_are_refused() -> None:
+    """Each argument is named in its refusal."""
+    randomizer = mechanism("laplace", 1.0)
+    with pytest.raises(ValueError, match="resamples must be at least 1"):
+        bootstrap_mean([1.0], resamples=0)
+    with pytest.raises(ValueError, match="resamples must be rows"):
+        bootstrap_from([1.0, 2.0])
+    with pytest.raises(ValueError, match="scales must hold 2 scales"):
+        median([1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="scales must be finite numbers greater than 0"):
+        median([1.0, 2.0], [1.0, 0.0])
+    with pytest.raises(ValueError, match="epsilon must hold 2 budgets"):
+        unbiased_mean([0.0, 100.0], randomizer=randomizer, epsilon=[1.0])
+    with pytest.raises(ValueError, match="epsilon must hold finite budgets"):
+        unbiased_mean([0.0, 100.0], randomizer=randomizer, epsilon=[1.0, -1.0])
+
+
+def test_named_estimators_agree_with_their_functions() -> None:
+    """The uniform form changes nothing, and hands budgets and randomness on."""
+    budgets = np.array([1.0, 1.0, 2.0, 4.0])
+    randomizer = Laplace(tuple(budgets.tolist()), REACH)
+    reports = randomizer.randomize([0.0, 10.0, 20.0, 30.0], rng=SeededRandom(1))
+    done = {
+        name: one(reports, randomizer=randomizer, epsilon=budgets, rng=SeededRandom(2))
+        for name, one in ESTIMATORS.items()
+    }
+    assert done == {
+        "unbiased_mean": unbiased_mean(reports, randomizer=randomizer, epsilon=budgets),
+        "sample_mean": sample_mean(reports),
+        "median": median(reports, 200 / budgets),
+        "bootstrap_mean": bootstrap_mean(reports, rng=SeededRandom(2)),
+    }
+    assert all(one.method == name for name, one in done.items())
+    plain = estimator_named("median")(reports, randomizer=randomizer)
+    assert plain == median(reports)
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    """The refusal lists the names, and the nearest if there is one."""
+    with pytest.raises(ValueError, match="did you mean unbiased_mean"):
+        estimator_named("unbiased-mean")
+    with pytest.raises(ValueError, match=r"one of unbiased_mean, .* got 'xyz'\.$"):
+        estimator_named("xyz")
+
+
+def test_duchi_bits_do_not_tell_squares() -> None:
+    """The fall-back for one-bit reports is really taken."""
+    with pytest.raises(NotIdentifiable):
+        Duchi(1.0, REACH).decode_square(Duchi(1.0, REACH).randomize([1.0]))

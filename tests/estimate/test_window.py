@@ -1,0 +1,117 @@
+"""The mean over a sliding window."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rase.estimate.estimate import Estimate
+from rase.estimate.window import rolling, window
+
+
+def rounds(values: list[float], error: float = 3.0, degrees: float = math.inf) -> list[Estimate]:
+    """Return one estimate a value."""
+    return [
+        Estimate(v, error, n=10, method="m", target="mean", degrees_of_freedom=degrees)
+        for v in values
+    ]
+
+
+values_strategy = st.lists(st.floats(-1e6, 1e6), max_size=12)
+
+
+@given(values_strategy, st.integers(1, 14))
+def test_a_window_is_the_mean_of_its_rounds(values: list[float], w: int) -> None:
+    """There is one window for each round from the w-th on, and each is a plain mean."""
+    done = window(rounds(values), w)
+    assert len(done) == max(len(values) - w + 1, 0)
+    for start, one in enumerate(done):
+        assert one is not None
+        assert one.value == pytest.approx(math.fsum(values[start : start + w]) / w)
+        assert one.standard_error == pytest.approx(3 / math.sqrt(w))
+        assert one.n == 10 * w
+
+
+@given(values_strategy)
+def test_a_window_of_one_changes_nothing(values: list[float]) -> None:
+    """Win(t, 1) = avg(t)."""
+    assert window(rounds(values), 1) == rounds(values)
+
+
+@given(values_strategy, st.integers(1, 5), st.floats(-100, 100))
+def test_windows_move_with_their_rounds(values: list[float], w: int, shift: float) -> None:
+    """Adding a constant to every round adds it to every window."""
+    moved = window(rounds([v + shift for v in values]), w)
+    for one, other in zip(window(rounds(values), w), moved, strict=True):
+        assert one is not None
+        assert other is not None
+        assert other.value == pytest.approx(one.value + shift, abs=1e-6)
+
+
+@given(st.lists(st.booleans(), max_size=12), st.integers(1, 5))
+def test_a_withheld_round_withholds_its_windows(present: list[bool], w: int) -> None:
+    """A window is None exactly if one of its rounds is."""
+    one = rounds([1.0])[0]
+    series = [one if is_there else None for is_there in present]
+    done = window(series, w)
+    assert [entry is not None for entry in done] == [
+        all(present[start : start + w]) for start in range(len(done))
+    ]
+
+
+def test_an_endless_series_is_read_no_further_than_needed() -> None:
+    """The first window of 3 takes 3 rounds."""
+    taken = itertools.count()
+    series = (rounds([float(place)])[0] for place in taken)
+    first = next(rolling(series, 3))
+    assert first is not None
+    assert first.value == 1.0
+    assert next(taken) == 3
+
+
+def test_long_series_do_not_drift() -> None:
+    """After a huge round has left, the window is exact again."""
+    done = window(rounds([1e17, 1.0, 1.0, 1.0]), 3)[-1]
+    assert done is not None
+    assert done.value == 1.0
+
+
+def test_mixed_methods_and_targets_are_named() -> None:
+    """A window says what it averages."""
+    other = Estimate(1.0, 1.0, n=1, method="median", target="median")
+    done = window([*rounds([1.0]), other], 2)[0]
+    assert done is not None
+    assert done.method == "m and median"
+    assert done.target == "mean and median, over 2 rounds"
+
+
+def test_degrees_of_freedom_add_up() -> None:
+    """Equal rounds of 9 degrees have 9 w together (Welch and Satterthwaite)."""
+    done = window(rounds([1.0, 2.0, 3.0], degrees=9.0), 3)[0]
+    assert done is not None
+    assert done.degrees_of_freedom == pytest.approx(27)
+
+
+@pytest.mark.parametrize(("error", "degrees"), [(math.inf, 1.0), (0.0, math.inf)])
+def test_errors_unknown_or_absent_stay_so(error: float, degrees: float) -> None:
+    """An infinite error stays infinite, an error of 0 stays 0."""
+    done = window(rounds([1.0, 2.0], error=error, degrees=4.0), 2)[0]
+    assert done is not None
+    assert done.standard_error == error
+    assert done.degrees_of_freedom == degrees
+
+
+@pytest.mark.parametrize("w", [0, -1])
+def test_windows_below_one_are_refused(w: int) -> None:
+    """A window has at least one round."""
+    with pytest.raises(ValueError, match="w must be at least 1"):
+        rolling([], w)
+
+
+@pytest.mark.parametrize("w", [1.5, "3", True])
+def test_windows_must_be_whole_numbers(w: object) -> None:
+    """A broken number of rounds means nothing."""
+    with pytest.raises(TypeError, match="w must be a whole number"):
+        window([], w)  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""Laplace noise on the grid."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from rase import BudgetAware, Precision, ValueRange
+from rase.randomize.geometric import ClampedGeometric, log_ratio
+
+WORD = 1 << 64
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+def test_the_loss_is_the_largest_ratio_over_all_inputs_and_reports(
+    epsilon: float, steps: int
+) -> None:
+    """Enumerating the channel's integer weights gives the loss the law states, never more."""
+    law = ClampedGeometric(epsilon, steps)
+    sums = [0, *(int(total) for total in law._table), WORD]
+    weight = [later - sooner for sooner, later in pairwise(sums)]
+    assert len(weight) == 2 * steps + 1
+    rows = []
+    for index in range(steps + 1):
+        row = [0] * (steps + 1)
+        for place, mass in enumerate(weight):
+            row[min(max(index + place - steps, 0), steps)] += mass
+        assert sum(row) == WORD
+        rows.append(row)
+    worst = max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))
+    assert log_ratio(worst) <= law.effective_epsilon <= epsilon
+
+
+def test_log_ratio_rounds_up() -> None:
+    """The float is never below the logarithm."""
+    assert log_ratio(Fraction(1)) == 0.0
+    assert log_ratio(Fraction(3)) >= math.log(3)
+    for numerator in range(2, 60):
+        up = log_ratio(Fraction(numerator, 1))
+        assert up - math.log(numerator) <= 2 * math.ulp(up)
+
+
+def test_clamped_variance_meets_the_continuous_formula() -> None:
+    """On a fine grid the variance is λ²(2 − e^(−ε/2) cosh(ε u)), u from the middle."""
+    public = ValueRange(0, 1, 65536)
+    for epsilon in (0.1, 1.0, 4.0):
+        br = BudgetAware(epsilon, public, Precision(beta=0, rho=0.9))
+        for reading in (0.0, 0.25, 0.5, 1.0):
+            formula = (
+                2 - math.exp(-epsilon / 2) * math.cosh(epsilon * (reading - 0.5))
+            ) / epsilon**2
+            assert float(br.variance(reading)) == pytest.approx(formula, rel=1e-4)
+
+
+def test_the_branch_follows_the_precision() -> None:
+    """BR clamps below the bound of Lemma 1 and not at it, contributor by contributor."""
+    public, precision = ValueRange(0, 100), Precision(0.5, 0.9)
+    bound = precision.epsilon_bound(public)
+    assert BudgetAware(bound, public, precision).is_clamping is False
+    assert BudgetAware(np.nextafter(bound, 0), public, precision).is_clamping is True
+    assert BudgetAware((1.0, 9.0), public, precision).is_clamping == (True, False)
+
+
+def test_br_needs_a_precision() -> None:
+    """A pair of numbers is not taken for a precision."""
+    with pytest.raises(TypeError, match="precision must be a Precision"):
+        BudgetAware(1.0, ValueRange(0, 1), (0.5, 0.9))  # type: ignore[arg-type]

@@ -1,0 +1,137 @@
+import math
+
+import numpy as np
+import pytest
+
+from rase.kernels.permute import uniform_order
+from rase.kernels.words import SeededRandom
+from rase.shuffle.attacker import order_attack
+from rase.shuffle.mallows import Mallows
+from rase.shuffle.partition import Partition, sensitivity
+from rase.shuffle.permutation import inverse
+from rase.shuffle.robust import Robust
+
+
+def test_mallows_is_drawn_where_it_hides_senders() -> None:
+    """Two groups of 64 at alpha 30 stay below twice chance, and the manifest tells the numbers."""
+    robust = Robust(alpha=30, group_count=2, partition=Partition.contiguous(64, 1))
+    release, order = robust.insecure_shuffle_with_order(np.arange(64), rng=SeededRandom(2026))
+    manifest = release.manifest
+    assert manifest.method == "mallows"
+    assert manifest.sensitivity == 32 * 31 // 2
+    assert manifest.theta == pytest.approx(30 / 496)
+    assert manifest.alpha == pytest.approx(30)
+    assert manifest.real_loss == pytest.approx(30 / 496 * 64 * 63 / 2)
+    assert manifest.attacker_success == order_attack(64, 30 / 496).mean_success < 2 / 64
+    assert "below the cap of 2/64 = 3.12 %" in manifest.reason
+    drawn = Mallows(64, 30 / 496).sample(rng=SeededRandom(2026))
+    assert order.tolist() == release.values.tolist() == drawn.tolist()
+
+
+def test_uniform_is_drawn_where_mallows_would_expose_senders() -> None:
+    """Sixteen groups of 64 would let 98.7 % keep their place, so the order is uniform."""
+    manifest = Robust(alpha=30, group_count=16).plan(64)
+    assert (manifest.method, manifest.alpha, manifest.real_loss) == ("uniform", 0, 0)
+    assert "Theta 5 = alpha 30 / sensitivity 6 of 16 groups" in manifest.reason
+    assert "98.7 % of the slots, not below the cap" in manifest.reason
+
+
+def test_the_cap_decides() -> None:
+    """A cap just above the observer's success takes Mallows, one just below takes uniform."""
+    success = 64 * order_attack(64, 5.0).mean_success
+    for cap, method in ((success * 1.001, "mallows"), (success * 0.999, "uniform")):
+        assert Robust(alpha=30, group_count=16, attacker_cap=cap).plan(64).method == method
+
+
+def test_groups_of_one_are_shuffled_uniformly() -> None:
+    """Where theta would be infinite nothing may stay as it is."""
+    manifest = Robust(alpha=30, group_count=9).plan(5)
+    assert manifest.method == "uniform"
+    assert "With 5 groups of one" in manifest.reason
+    assert Robust(alpha=30, group_count=9).plan(1).reason == "There was nothing to shuffle."
+
+
+def test_unnamed_groups_count_as_one_group_of_all() -> None:
+    """Without a partition the real loss is the worst case, and the reason says so."""
+    manifest = Robust(alpha=3, group_count=2, attacker_cap=math.inf).plan(6)
+    assert manifest.real_loss == pytest.approx(15.0)
+    assert "Nobody named the real groups" in manifest.reason
+
+
+def test_real_groups_can_be_kept() -> None:
+    """Without refinement alpha is the loss for the real groups, at the places where they stand."""
+    partition = Partition([0, 0, 1, 1, 0])
+    arrival = np.array([0, 2, 3, 1, 4])
+    robust = Robust(
+        alpha=3, group_count=2, partition=partition, refinement="none", attacker_cap=math.inf
+    )
+    manifest = robust.plan(5, arrival=arrival)
+    exact = sensitivity(partition, inverse(arrival))
+    assert manifest.sensitivity == exact == 7
+    assert manifest.alpha == manifest.real_loss == pytest.approx(3)
+
+
+def test_refinements_other_than_blocks_can_be_asked_for() -> None:
+    """Greedy and connected groups set theta by their own sensitivity."""
+    greedy = Robust(alpha=3, group_count=2, refinement="agglomerative", attacker_cap=math.inf)
+    assert greedy.plan(6).sensitivity == 6
+    path = iter([(i, i + 1) for i in range(5)])
+    connected = Robust(
+        alpha=3, group_count=2, refinement="connected", edges=path, attacker_cap=math.inf
+    )
+    assert [connected.plan(6).sensitivity for _ in range(2)] == [3, 3]
+
+
+@pytest.mark.parametrize("refinement", ["contiguous", "agglomerative", "connected", "none"])
+def test_neighbouring_arrivals_are_planned_alike(refinement: str) -> None:
+    """Theta is the same after members of a group used have changed places, so it tells nothing."""
+    n, source = 8, SeededRandom(2026)
+    edges = [(0, 5), (5, 2), (2, 7), (7, 1), (1, 6), (6, 3), (3, 4)]
+    robust = Robust(
+        alpha=3,
+        group_count=3,
+        partition=Partition([0, 1, 2, 0, 1, 2, 0, 1]),
+        refinement=refinement,  # type: ignore[arg-type]
+        edges=edges if refinement == "connected" else None,
+        attacker_cap=math.inf,
+    )
+    for _ in range(20):
+        arrival = uniform_order(n, source)
+        groups = robust._refined(n, inverse(arrival))
+        for group in groups.groups:
+            places = np.flatnonzero(np.isin(arrival, group))
+            neighbour = arrival.copy()
+            neighbour[places] = arrival[places][uniform_order(places.size, source)]
+            assert robust.plan(n, arrival=neighbour).theta == robust.plan(n, arrival=arrival).theta
+
+
+def test_partitions_of_others_are_refused() -> None:
+    """The partition must be of those who report, and the error tells the way out."""
+    robust = Robust(alpha=3, group_count=2, partition=Partition([0, 0, 1]))
+    with pytest.raises(
+        ValueError, match=r"partition must group the 4 .* got one of 3; Partition\."
+    ):
+        robust.shuffle(range(4))
+    with pytest.raises(ValueError, match="arrival must name a contributor for each of 3 reports"):
+        robust.shuffle(range(3), arrival=[0, 1])
+    with pytest.raises(ValueError, match=r"arrival must be a permutation of 0\.\.2"):
+        robust.shuffle(range(3), arrival=[0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0}, "alpha must be above 0 and finite"),
+        ({"group_count": 0}, "group_count must be at least 1"),
+        ({"attacker_cap": 0.5}, "attacker_cap must be at least 1"),
+        ({"mode": "printed"}, 'mode must be "corrected" or "paper"'),
+        ({"refinement": "best"}, 'refinement must be "contiguous"'),
+        ({"refinement": "connected"}, 'edges must be given for refinement "connected" alone'),
+        ({"edges": [(0, 1)]}, 'edges must be given for refinement "connected" alone'),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
+    """Each error names the argument and what it must be."""
+    full: dict[str, object] = {"alpha": 3, "group_count": 2, **arguments}
+    with pytest.raises(ValueError, match=message):
+        Robust(**full)  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+"""Wall time to round numbers."""
+
+import numpy as np
+import pytest
+
+from rase.clock import parse_duration_s, round_number, round_start_s
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("8s", 8),
+        ("30", 30),
+        ("15min", 900),
+        ("15m", 900),
+        ("1h", 3600),
+        (" 2 D ", 172800),
+        ("1w", 604800),
+    ],
+)
+def test_durations_are_read(text: str, seconds: int) -> None:
+    """A number and a unit make seconds."""
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "0s", "-1h", "1.5h", "1y", "one hour"])
+def test_bad_durations_are_refused_with_examples(text: str) -> None:
+    """What is no duration is refused, with what one looks like."""
+    with pytest.raises(ValueError, match="must look like 30s"):
+        parse_duration_s(text)
+
+
+def test_rounds_begin_at_multiples_of_the_interval() -> None:
+    """A time belongs to the round that began last, before 1970 too."""
+    assert round_number(7199, 3600) == 1
+    assert round_number(-1, 3600) == -1
+    assert round_number(np.array([0, 3600]), 3600).tolist() == [0, 1]
+    assert round_start_s(2, 3600) == 7200

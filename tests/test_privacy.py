@@ -1,0 +1,130 @@
+"""Guarantees as values."""
+
+import math
+
+import pytest
+
+from rase.privacy import CentralDP, LocalDP, PermutationPrivacy
+
+
+def test_local_dp_bounds_what_an_observer_can_learn() -> None:
+    """The posterior of a sure-as-a-coin observer is e^epsilon / (1 + e^epsilon)."""
+    assert LocalDP(1.0).posterior() == pytest.approx(math.e / (1 + math.e))
+    assert LocalDP(0.0).posterior(0.2) == pytest.approx(0.2)
+    assert LocalDP(3.0).posterior(0.0) == 0.0
+    assert LocalDP(3.0).posterior(1.0) == 1.0
+
+
+def test_local_dp_prints_one_sentence() -> None:
+    """The sentence tells odds, and says when they are worthless."""
+    assert str(LocalDP(1.0)) == (
+        "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73 % sure."
+    )
+    assert "may become 99.9 % sure; this is hardly any protection" in str(LocalDP(10.0))
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf])
+def test_what_is_no_loss_is_refused(epsilon: float) -> None:
+    """A loss is finite and not negative."""
+    with pytest.raises(ValueError, match="epsilon must be finite"):
+        LocalDP(epsilon)
+    with pytest.raises(ValueError, match="epsilon must be finite"):
+        CentralDP(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
+def test_what_is_no_delta_is_refused(delta: float) -> None:
+    """A delta of 1 promises nothing at all."""
+    with pytest.raises(ValueError, match="delta must be at least 0 and below 1"):
+        CentralDP(1.0, delta)
+
+
+def test_a_prior_that_is_no_probability_is_refused() -> None:
+    """A prior lies between 0 and 1."""
+    for guarantee in (LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 1, 0.5, 0.5)):
+        with pytest.raises(ValueError, match="prior must be between 0 and 1"):
+            guarantee.posterior(1.5)
+    with pytest.raises(ValueError, match="prior must be between 0 and 1"):
+        CentralDP(1.0, 1e-6).guess(-0.1)
+
+
+def test_central_dp_prints_delta_beside_the_odds() -> None:
+    """The sentence does not hide that delta means no promise."""
+    assert str(CentralDP(0.0705, 1e-6)) == (
+        "(0.0705, 1e-06)-DP of the release: an observer who was 50 % sure of a contributor's "
+        "reading becomes at most 52 % sure, but for an event of probability 1e-06, in which all "
+        "may be lost."
+    )
+    assert str(CentralDP(1.0, 0.0)).endswith("becomes at most 73 % sure.")
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.1])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("prior", [0.0, 0.1, 0.5, 0.9])
+def test_a_guess_includes_delta(epsilon: float, delta: float, prior: float) -> None:
+    """It is the most that the two inequalities of the definition leave, tried on a fine grid."""
+    factor = math.exp(epsilon)
+    best = 0.0
+    for place in range(2001):
+        no_if_other = place / 2000
+        yes_if_other = 1 - no_if_other
+        yes = min(1.0, factor * yes_if_other + delta, 1 - (no_if_other - delta) / factor)
+        best = max(best, prior * yes + (1 - prior) * no_if_other)
+    guess = CentralDP(epsilon, delta).guess(prior)
+    assert best <= guess + 1e-12
+    assert guess <= best + 2e-3
+    assert CentralDP(epsilon, 0.0).guess(0.5) == pytest.approx(LocalDP(epsilon).posterior())
+
+
+def test_guarantees_of_huge_losses_do_not_overflow() -> None:
+    """A year of reports may add up to thousands."""
+    assert CentralDP(5000.0, 1e-6).guess() == 1.0
+    assert LocalDP(5000.0).posterior() == 1.0
+
+
+def test_permutation_privacy_prints_what_alpha_means() -> None:
+    """The sentence names both losses, the attacker's success and chance."""
+    guarantee = PermutationPrivacy(alpha=30, real_loss=120, attacker_success=0.5, chance=1 / 64)
+    assert str(guarantee) == (
+        "30-d_σ privacy for the groups used (120 for the real groups): an observer of the order "
+        "assigns 50 % of the slots rightly, guessing 1.6 %."
+    )
+    assert guarantee.odds == (
+        "an observer who was 50 % sure of the order of a real group may become 100 % sure; this is "
+        "hardly any protection"
+    )
+
+
+def test_permutation_odds_are_those_of_the_real_groups() -> None:
+    """Groups the shuffler invented do not help the contributors."""
+    assert PermutationPrivacy(0.1, 1.0, 0.1, 0.1).posterior() == LocalDP(1.0).posterior()
+    assert PermutationPrivacy(math.inf, math.inf, 1.0, 0.5).posterior() == 1.0
+    assert "at most 50 % sure" in PermutationPrivacy(0.0, 0.0, 0.1, 0.1).odds
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        ((-1.0, 0.0, 0.5, 0.5), "alpha"),
+        ((0.0, math.nan, 0.5, 0.5), "real_loss"),
+        ((0.0, 0.0, 1.5, 0.5), "attacker_success"),
+        ((0.0, 0.0, 0.5, -0.1), "chance"),
+    ],
+)
+def test_permutation_privacy_refuses_what_is_no_loss_or_share(
+    numbers: tuple[float, float, float, float], name: str
+) -> None:
+    """Losses are not negative, shares lie between 0 and 1."""
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        PermutationPrivacy(*numbers)
+
+
+@pytest.mark.parametrize(
+    "guarantee", [LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 2, 0.5, 0.5)]
+)
+def test_every_guarantee_names_its_terms(
+    guarantee: LocalDP | CentralDP | PermutationPrivacy,
+) -> None:
+    """Neighbours, assumption and theorem can be read from the value."""
+    assert all((guarantee.neighbours, guarantee.assumption, guarantee.theorem, guarantee.odds))
+    assert guarantee.odds in str(guarantee) or isinstance(guarantee, PermutationPrivacy)

@@ -1,0 +1,84 @@
+"""The public names, pinned."""
+
+import subprocess
+import sys
+
+import pytest
+
+import rase
+
+NAMES = [
+    "BudgetAware",
+    "CayleyMallows",
+    "Cyclic",
+    "DataError",
+    "Duchi",
+    "Estimate",
+    "Hybrid",
+    "Laplace",
+    "LocalDP",
+    "Mallows",
+    "MallowsShuffle",
+    "Manifest",
+    "NotIdentifiable",
+    "Partition",
+    "PermutationPrivacy",
+    "Piecewise",
+    "Pipeline",
+    "Precision",
+    "PrivacyRefused",
+    "Randomizer",
+    "RaseError",
+    "Release",
+    "Robust",
+    "RoundResult",
+    "SecureRandom",
+    "SeededRandom",
+    "Shuffler",
+    "Uniform",
+    "ValueRange",
+    "aggregate",
+    "bootstrap_mean",
+    "count",
+    "group_width",
+    "histogram",
+    "kendall_tau",
+    "median",
+    "quantile",
+    "quantiles",
+    "refine",
+    "regional_means",
+    "sample_mean",
+    "sensitivity",
+    "total",
+    "unbiased_mean",
+    "variance",
+    "window",
+]
+
+
+def test_the_export_list_is_pinned() -> None:
+    """A public name comes or goes only with this list."""
+    assert sorted(rase.__all__) == sorted(NAMES)
+    assert set(NAMES) < set(dir(rase))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_resolves_and_is_documented(name: str) -> None:
+    """Each name exists and has a docstring."""
+    assert getattr(rase, name).__doc__
+
+
+def test_unknown_names_are_refused() -> None:
+    """A name that is not there raises AttributeError."""
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        rase.nonsense  # noqa: B018
+
+
+def test_importing_the_package_loads_no_numpy() -> None:
+    """The import is lazy: a device agent can afford it."""
+    code = (
+        "import rase, sys; from rase import stream, clock, privacy; print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

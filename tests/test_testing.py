@@ -1,0 +1,217 @@
+"""The contract checks themselves: each notices a planted fault."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rase import (
+    BudgetAware,
+    Estimate,
+    Laplace,
+    LocalDP,
+    Piecewise,
+    Precision,
+    Uniform,
+    ValueRange,
+)
+from rase.estimate.mean import ESTIMATORS
+from rase.kernels.words import SeededRandom
+from rase.randomize.geometric import UnboundedGeometric
+from rase.testing import check_estimator, check_randomizer, check_shuffler
+
+PUBLIC = ValueRange(0, 10)
+BR = BudgetAware(1.0, PUBLIC, Precision(0.5, 0.9))
+
+
+class TooLittleNoise(Laplace):
+    """Draw with a budget 30 % larger than stated."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        return Laplace(1.3, PUBLIC).randomize(readings, rng=rng)
+
+
+class TooMuchClaimed(Laplace):
+    """State a law with more privacy than it has."""
+
+    def _law(self, epsilon: float) -> UnboundedGeometric:
+        return UnboundedGeometric(1.3 * epsilon, PUBLIC.steps)
+
+
+class Biased(Laplace):
+    """Decode a little too high."""
+
+    def decode(self, reports: Any, *, epsilon: Any = None) -> Any:
+        """Cheat."""
+        return super().decode(reports) + 0.3 * PUBLIC.width
+
+
+class OffGrid(Laplace):
+    """Report between grid points."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        return super().randomize(readings, rng=rng) + PUBLIC.step / 2
+
+
+class BadSquares(Piecewise):
+    """Decode squares wrongly."""
+
+    def decode_square(self, reports: Any, *, epsilon: Any = None) -> Any:
+        """Cheat."""
+        return super().decode_square(reports) + 30
+
+
+class Stale(Laplace):
+    """Use the same noise each time."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        return super().randomize(readings, rng=rng or SeededRandom(1))
+
+
+class Restless(Laplace):
+    """Ignore the seed."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        return super().randomize(readings)
+
+
+class Wide(Laplace):
+    """Take readings outside the range as they are."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        values = np.asarray(readings, dtype=np.float64)
+        beyond = values - np.clip(values, PUBLIC.low, PUBLIC.high)
+        return super().randomize(values, rng=rng) + np.rint(beyond / PUBLIC.step) * PUBLIC.step
+
+
+class Tolerant(Laplace):
+    """Take NaN for zero."""
+
+    def randomize(self, readings: Any, *, rng: Any = None) -> Any:
+        """Cheat."""
+        return super().randomize(np.nan_to_num(readings, posinf=0), rng=rng)
+
+
+class Boastful(Laplace):
+    """Promise more loss than its budget."""
+
+    @property
+    def guarantee(self) -> LocalDP:
+        """Cheat."""
+        return LocalDP(2.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "promise"),
+    [
+        (TooLittleNoise, "follow the stated law"),
+        (TooMuchClaimed, "must be epsilon-LDP"),
+        (Biased, "average to the reading"),
+        (OffGrid, "lie on the grid"),
+        (BadSquares, "squared reading"),
+        (Stale, "fresh each time"),
+        (Restless, "one seed must give one result"),
+        (Wide, "count at its ends"),
+        (Tolerant, "not finite must be refused"),
+        (Boastful, "must not exceed epsilon"),
+    ],
+)
+def test_faulty_randomizers_are_noticed(fault: type[Laplace], promise: str) -> None:
+    """Each planted fault breaks the promise it should."""
+    with pytest.raises(AssertionError, match=promise):
+        check_randomizer(fault(1.0, PUBLIC))
+
+
+def _shuffler(change: Callable[[Any, Any], Any]) -> Any:
+    class Faulty:
+        def shuffle(self, values: Any, *, rng: Any = None) -> Any:
+            """Shuffle, then spoil."""
+            return change(Uniform().shuffle(values, rng=rng), values)
+
+    return Faulty()
+
+
+@pytest.mark.parametrize(
+    ("change", "promise"),
+    [
+        (lambda release, _: replace(release, values=release.values + 1), "stay the same"),
+        (lambda _, values: Uniform().shuffle(values), "one seed"),
+        (
+            lambda release, _: replace(release, values=np.sort(release.values, axis=0)[::-1] * 1.0)
+            if release.values.ndim == 1
+            else replace(release, values=np.column_stack([release.values[:, 0], release.values[::-1, 1]])),
+            "rows must stay whole",
+        ),
+        (lambda r, _: replace(r, manifest=replace(r.manifest, n=3)), "count the values"),
+        (lambda r, _: replace(r, manifest=replace(r.manifest, reason="")), "say why"),
+        (lambda r, _: replace(r, manifest=replace(r.manifest, chance=0.5)), "chance must be"),
+        (
+            lambda r, _: replace(r, manifest=replace(r.manifest, attacker_success=0.0)),
+            "worse than chance",
+        ),
+        (lambda r, _: replace(r, manifest=replace(r.manifest, alpha=1.0)), "real groups"),
+    ],
+)
+def test_faulty_shufflers_are_noticed(change: Callable[[Any, Any], Any], promise: str) -> None:
+    """Each planted fault breaks the promise it should."""
+    with pytest.raises(AssertionError, match=promise):
+        check_shuffler(_shuffler(change))
+
+
+def test_a_shuffler_that_tells_its_order_is_noticed() -> None:
+    """A release with the permutation inside is refused."""
+
+    class Telling:
+        def __init__(self, release: Any) -> None:
+            self.values, self.manifest, self.order = release.values, release.manifest, [0]
+
+    with pytest.raises(AssertionError, match="must not carry its permutation"):
+        check_shuffler(_shuffler(lambda release, _: Telling(release)))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_named_estimator_keeps_the_contract(name: str) -> None:
+    """All implementations pass, for a clamping and a plain mechanism."""
+    check_estimator(ESTIMATORS[name], randomizer=BR)
+    check_estimator(ESTIMATORS[name], randomizer=Piecewise(4.0, PUBLIC))
+
+
+def _estimator(**change: Any) -> Any:
+    def faulty(reports: Any, /, **keywords: Any) -> Estimate:
+        """Estimate, then spoil."""
+        estimate = ESTIMATORS["unbiased_mean"](reports, **keywords)
+        return replace(estimate, **change)
+
+    return faulty
+
+
+@pytest.mark.parametrize(
+    ("faulty", "promise"),
+    [
+        (_estimator(n=3), "count its reports"),
+        (_estimator(value=float("nan")), "finite|must be"),
+        (_estimator(standard_error=0.0), "carry its error"),
+        (_estimator(target=""), "say what it is"),
+        (
+            lambda reports, **_: Estimate(
+                float(reports[:30].sum()), 1e-9, n=len(reports), method="f", target="t"
+            ),
+            "order of reports",
+        ),
+        (
+            lambda reports, **_: Estimate(1.0, 1.0, n=len(reports) or 1, method="f", target="t"),
+            "no reports at all",
+        ),
+    ],
+)
+def test_faulty_estimators_are_noticed(faulty: Any, promise: str) -> None:
+    """Each planted fault breaks the promise it should."""
+    with pytest.raises((AssertionError, ValueError), match=promise):
+        check_estimator(faulty, randomizer=BR)

@@ -5,7 +5,7 @@ ARGS ?=
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
-MATHS := src/rase/stream.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
+MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
 .PHONY: help demo test check slow lock clean
 .DEFAULT_GOAL := help

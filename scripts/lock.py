@@ -34,7 +34,9 @@ def main() -> int:
         subprocess.run([f"{scratch}/bin/pip", "install", "--quiet", "uv"], check=True)
         uv = f"{scratch}/bin/uv"
         compile_lock(uv, "dev", ["--all-extras", "--upgrade"])
-        compile_lock(uv, "demo", ["--extra=batch", "--extra=plot", f"--constraint={FOLDER}/dev.txt"])
+        compile_lock(
+            uv, "demo", ["--extra=batch", "--extra=plot", f"--constraint={FOLDER}/dev.txt"]
+        )
     return 0
 
 

@@ -1,6 +1,7 @@
 """Shared settings of the test suite."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def data_folder() -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> "object":
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure where CI is set: there, everything must run."""
     report = yield
     if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):

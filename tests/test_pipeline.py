@@ -1,6 +1,6 @@
 """Algorithm 3 in one process."""
 
-import datetime
+import datetime as dt
 import math
 from types import MappingProxyType
 
@@ -94,7 +94,7 @@ def test_tables_are_cut_into_rounds() -> None:
     "time",
     [
         np.array(["2026-01-01T00:00", "2026-01-01T01:00"], dtype="datetime64[m]"),
-        [datetime.datetime(2026, 1, 1, 0), datetime.datetime(2026, 1, 1, 1)],  # noqa: DTZ001
+        [dt.datetime(2026, 1, 1, 0), dt.datetime(2026, 1, 1, 1)],  # noqa: DTZ001
         ["2026-01-01T00:00:00", "2026-01-01T01:00:00"],
         np.array([1767225600, 1767229200]),
     ],
@@ -153,7 +153,7 @@ def test_contributors_with_budgets_of_their_own_are_estimated_together() -> None
 def test_budgets_belong_to_devices_in_tables() -> None:
     """The i-th budget is that of the i-th device by name, also when some do not report."""
     mixed = BudgetAware((30.0, 0.5, 30.0), PUBLIC, Precision(0, 0.9))
-    table = {"time": [0, 0, 1, 1], "device": ["c", "a", "b", "c"], "value": [10.0, 10.0, 10.0, 10.0]}
+    table = {"time": [0, 0, 1, 1], "device": ["c", "a", "b", "c"], "value": [10.0] * 4}
     results = Pipeline(mixed).run(table, rng=SeededRandom(1))
     # Without the device of budget 0.5 the error is that of budget 30.
     assert results[0].estimate.standard_error < 5 < results[1].estimate.standard_error

@@ -8,8 +8,10 @@ import pytest
 import rase
 
 NAMES = [
+    "Amplification",
     "BudgetAware",
     "CayleyMallows",
+    "CentralDP",
     "Cyclic",
     "DataError",
     "Duchi",
@@ -38,7 +40,11 @@ NAMES = [
     "Uniform",
     "ValueRange",
     "aggregate",
+    "amplify",
     "bootstrap_mean",
+    "compose_local",
+    "compose_permutation",
+    "compose_shuffled",
     "count",
     "group_width",
     "histogram",

@@ -7,6 +7,7 @@ The way of a reading::
     shuffle      the shuffler breaks the link between sender and report
     estimate     the fusion centre learns the mean, with its error
     pipeline     the three steps in one process
+    accounting   what it all costs: amplification, composition, ledger, planner
 
 Names below are resolved when first used, so that ``import rase`` costs next to nothing.
 """
@@ -15,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rase.accounting.amplification import Amplification, amplify
+    from rase.accounting.composition import compose_local, compose_permutation, compose_shuffled
     from rase.errors import DataError, NotIdentifiable, PrivacyRefused, RaseError
     from rase.estimate.aggregates import count, total, variance
     from rase.estimate.distribution import histogram, quantile, quantiles
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from rase.estimate.window import window
     from rase.kernels.words import SecureRandom, SeededRandom
     from rase.pipeline import Pipeline, RoundResult, aggregate
-    from rase.privacy import LocalDP, PermutationPrivacy
+    from rase.privacy import CentralDP, LocalDP, PermutationPrivacy
     from rase.randomize.bounded import Duchi, Hybrid, Piecewise
     from rase.randomize.budget_aware import BudgetAware, Laplace
     from rase.randomize.protocol import Randomizer
@@ -47,8 +50,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Amplification",
     "BudgetAware",
     "CayleyMallows",
+    "CentralDP",
     "Cyclic",
     "DataError",
     "Duchi",
@@ -77,7 +82,11 @@ __all__ = [
     "Uniform",
     "ValueRange",
     "aggregate",
+    "amplify",
     "bootstrap_mean",
+    "compose_local",
+    "compose_permutation",
+    "compose_shuffled",
     "count",
     "group_width",
     "histogram",
@@ -96,6 +105,12 @@ __all__ = [
 ]
 
 _HOME = {
+    "rase.accounting.amplification": ("Amplification", "amplify"),
+    "rase.accounting.composition": (
+        "compose_local",
+        "compose_permutation",
+        "compose_shuffled",
+    ),
     "rase.errors": ("DataError", "NotIdentifiable", "PrivacyRefused", "RaseError"),
     "rase.estimate.aggregates": ("count", "total", "variance"),
     "rase.estimate.distribution": ("histogram", "quantile", "quantiles"),
@@ -105,7 +120,7 @@ _HOME = {
     "rase.estimate.window": ("window",),
     "rase.kernels.words": ("SecureRandom", "SeededRandom"),
     "rase.pipeline": ("Pipeline", "RoundResult", "aggregate"),
-    "rase.privacy": ("LocalDP", "PermutationPrivacy"),
+    "rase.privacy": ("CentralDP", "LocalDP", "PermutationPrivacy"),
     "rase.randomize.bounded": ("Duchi", "Hybrid", "Piecewise"),
     "rase.randomize.budget_aware": ("BudgetAware", "Laplace"),
     "rase.randomize.protocol": ("Randomizer",),

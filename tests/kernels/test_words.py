@@ -43,10 +43,13 @@ from rase.kernels.words import SecureRandom
 source = SecureRandom()
 source.words(8)
 child = os.fork()
-print(*source.words(8), flush=True)
 if child:
+    mine = [*source.words(8), *source.words(8)]
     os.waitpid(child, 0)
-    print(*source.words(8))
+    print(*mine)
+else:
+    print(*source.words(8), flush=True)
+    os._exit(0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(set(done.stdout.split())) == len(done.stdout.split()) == 24

@@ -9,7 +9,7 @@ from rase.lab.fleet import SyntheticFleet
 
 @pytest.mark.departure(row=11)
 def test_epsilon_adds_up_over_the_reports_of_a_device() -> None:
-    """A run tells what a device spent in all: epsilon times its reports, 270,000 for the paper's."""
+    """A run tells what a device spent in all: epsilon times its reports (the paper's: 270,000)."""
     pipeline = Pipeline(BudgetAware(0.5, ValueRange(0, 1000), Precision(0.5, 0.9)))
     run = run_table(SyntheticFleet(devices=3, days=2, seed=1), pipeline, every="1h")
     assert len(list(run)) == 48

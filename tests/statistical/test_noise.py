@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from rase import (
@@ -39,7 +40,9 @@ MAKERS: dict[str, Maker] = {
 each = pytest.mark.parametrize("name", MAKERS)
 
 
-def pvalue(randomizer: Randomizer, reading: float, seen: np.ndarray, edges: np.ndarray) -> float:  # type: ignore[type-arg]
+def pvalue(
+    randomizer: Randomizer, reading: float, seen: NDArray[np.int64], edges: NDArray[np.float64]
+) -> float:
     """Return the chi-square p-value of binned reports under a randomizer's law."""
     expected = randomizer.report_probabilities([reading], edges)[0] * seen.sum()
     usual = expected >= 5

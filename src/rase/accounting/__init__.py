@@ -1,0 +1,1 @@
+"""What privacy costs: guarantees added up, budgets kept, plans made."""

@@ -1,0 +1,280 @@
+"""Amplification by uniform shuffling: what a shuffled round promises to each contributor.
+
+A report is epsilon-LDP whoever looks. Once n of them are shuffled uniformly, an observer of the
+release cannot tell whose report is whose, and the round as a whole is (epsilon, delta)-DP with a
+smaller epsilon. Each number names its theorem and stands beside a proven lower bound.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeGuard
+
+from rase.accounting.blanket import BLANKET_MAX_EPSILON, Blanket, Covered, channel_of
+from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
+from rase.accounting.clones import ClonePair, closed_form
+from rase.accounting.counting import CountingObserver, best_questions, response_question
+from rase.accounting.curve import crossing
+from rase.errors import PrivacyRefused
+from rase.privacy import CentralDP
+from rase.randomize.protocol import Randomizer
+from rase.shuffle.release import Manifest
+
+__all__ = [
+    "BLANKET_THEOREM",
+    "CLONE_THEOREM",
+    "CLOSED_FORM_THEOREM",
+    "LOCAL_THEOREM",
+    "Amplification",
+    "Method",
+    "amplify",
+    "budget_classes",
+    "check_uniform",
+    "class_bound",
+    "epsilon_of",
+    "lower_bound",
+    "worst_of",
+]
+
+Method = Literal["auto", "clone", "blanket", "closed_form"]
+
+CLONE_THEOREM = "clone pair (Feldman, McMillan, Talwar 2021, Theorem 3.2), summed exactly"
+CLOSED_FORM_THEOREM = "closed form (Feldman, McMillan, Talwar 2021, Theorem 3.1)"
+BLANKET_THEOREM = "privacy blanket (Balle, Bell, Gascón, Nissim 2019), by FFT"
+LOCAL_THEOREM = "local guarantee alone"
+
+# Errors are kept below this share of delta, and added to it.
+_NEGLIGIBLE = 1e-6
+# An epsilon smaller by less than this share is not worth the delta it costs.
+_WORTH_A_DELTA = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Amplification:
+    """Hold what shuffling n reports promises, with its theorem and a lower bound.
+
+    Args:
+        epsilon: The central epsilon; never above what the local guarantees give.
+        delta: The delta it was asked for.
+        n: How many reports are shuffled in a round.
+        epsilon_local: The largest budget of one report.
+        theorem: Which theorem the epsilon rests on.
+        lower_bound: An epsilon that no theorem can go below: for a mechanism, what a counting
+            observer achieves against it; for a bare epsilon, against randomized response.
+        rounds: Over how many rounds, with new noise and a new shuffle in each.
+    """
+
+    epsilon: float
+    delta: float
+    n: int
+    epsilon_local: float
+    theorem: str
+    lower_bound: float
+    rounds: int = 1
+
+    @property
+    def is_amplified(self) -> bool:
+        """Whether shuffling improves on the local guarantees."""
+        return self.epsilon < self.rounds * self.epsilon_local
+
+    @property
+    def guarantee(self) -> CentralDP:
+        """The promise of the release; with no amplification the local one, which has no delta."""
+        if self.is_amplified:
+            return CentralDP(self.epsilon, self.delta, theorem=self.theorem)
+        return CentralDP(self.epsilon, 0.0, theorem=self.theorem)
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        times = f" in each of {self.rounds} rounds" if self.rounds > 1 else ""
+        what = f"{self.n} reports of epsilon {self.epsilon_local:g}{times}"
+        if not self.is_amplified:
+            return f"No amplification: {what} stay at epsilon {self.epsilon:g}."
+        return (
+            f"{what}, shuffled uniformly, are ({self.epsilon:.3g}, {self.delta:g})-DP and not "
+            f"better than {self.lower_bound:.3g}: {self.theorem}."
+        )
+
+
+def amplify(
+    source: Randomizer | float,
+    n: int,
+    *,
+    delta: float,
+    method: Method = "auto",
+    shuffle: Manifest | Literal["uniform", "mallows", "cyclic"] = "uniform",
+) -> Amplification:
+    """Return the central guarantee of n uniformly shuffled reports.
+
+    Guarantee: (epsilon, delta)-DP of the release for two rounds that differ in one contributor's
+    reading. Assumes that the shuffler keeps its permutation secret, and that all n contributors
+    follow the protocol: those who lie or tell their reports hide nobody, so count them out.
+
+    Contributors with different budgets hide only among those with the same one; the result is the
+    worst of these classes.
+
+    Args:
+        source: The randomizer all contributors use, or the epsilon of any epsilon-LDP mechanism
+            they share.
+        n: How many reports are shuffled together.
+        delta: The delta allowed, well below 1 / n.
+        method: ``clone`` holds for any mechanism, ``blanket`` for those of this package,
+            ``closed_form`` needs no sum; ``auto`` takes the best that applies.
+        shuffle: How the reports were shuffled: the release's manifest, or the name of a law.
+
+    Returns:
+        The amplification; ``is_amplified`` is false where there is none.
+
+    Raises:
+        PrivacyRefused: If the shuffle is not uniform; nothing is known for it.
+        ValueError: If an argument is out of bounds.
+
+    Example:
+        >>> result = amplify(1.0, 1000, delta=1e-6)
+        >>> print(result)
+        1000 reports of epsilon 1, shuffled uniformly, are (0.182, 1e-06)-DP and not better than
+        0.127: clone pair (Feldman, McMillan, Talwar 2021, Theorem 3.2), summed exactly.
+        >>> print(amplify(4.0, 64, delta=1e-6))
+        No amplification: 64 reports of epsilon 4 stay at epsilon 4.
+    """
+    n, delta = checked_n(n), checked_delta(delta)
+    if method not in ("auto", "clone", "blanket", "closed_form"):
+        raise ValueError(f"method must be auto, clone, blanket or closed_form, got {method!r}.")
+    check_uniform(shuffle, n)
+    parts = []
+    for mechanism, size in budget_classes(source, n):
+        bound, theorem = min(_upper_bounds(mechanism, size, delta=delta, method=method))
+        parts.append(class_bound(mechanism, size, bound, theorem, rounds=1, delta=delta))
+    return worst_of(parts, n)
+
+
+def check_uniform(shuffle: Manifest | Literal["uniform", "mallows", "cyclic"], n: int) -> None:
+    """Refuse every shuffle for which no amplification theorem is known here.
+
+    Raises:
+        PrivacyRefused: If the law is not uniform.
+        ValueError: If the manifest is one of another number of reports, or the name unknown.
+    """
+    law = shuffle.method if isinstance(shuffle, Manifest) else shuffle
+    if law == "mallows":
+        raise PrivacyRefused(
+            "a Mallows shuffle keeps reports near their places; no amplification theorem covers "
+            "it. It has its d_σ guarantee, and each report its local one. Shuffle uniformly."
+        )
+    if law == "cyclic":
+        raise PrivacyRefused(
+            "the cyclic shuffle never leaves a report in its place, so an observer can exclude "
+            "senders with certainty; it amplifies nothing. Shuffle uniformly."
+        )
+    if law != "uniform":
+        raise ValueError(f"shuffle must be uniform, mallows or cyclic, got {law!r}.")
+    if isinstance(shuffle, Manifest) and shuffle.n != n:
+        raise ValueError(f"n must be the number of reports shuffled, {shuffle.n}, got {n}.")
+
+
+def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | float, int]]:
+    """Return the mechanism of each different budget and how many contributors share it.
+
+    A mechanism whose blanket is not known here counts with its epsilon alone.
+
+    Raises:
+        TypeError: If the source is neither a randomizer nor a number.
+        ValueError: If the randomizer has budgets for another number of contributors.
+    """
+    epsilon = getattr(source, "epsilon", source)
+    if not isinstance(epsilon, tuple):
+        return [(source if isinstance(source, Covered) else checked_epsilon(epsilon), n)]
+    if len(epsilon) != n:
+        raise ValueError(
+            f"n must be the number of contributors with a budget, {len(epsilon)}, got {n}."
+        )
+    return [
+        (replace(source, epsilon=budget), size)
+        if isinstance(source, Covered)
+        else (checked_epsilon(budget), size)
+        for budget, size in sorted(Counter(epsilon).items())
+    ]
+
+
+def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float) -> float:
+    """Return an epsilon that the release really has at least, at this delta.
+
+    Args:
+        mechanism: A randomizer with one budget; or an epsilon, and the bound holds for some
+            mechanism of that epsilon, namely randomized response.
+        n: How many reports share it; where budgets differ they are released beside the reports.
+        rounds: How many rounds.
+        delta: The delta allowed.
+
+    Returns:
+        The bound; 0, which is always true, for a mechanism with an epsilon above 16.
+    """
+    local = epsilon_of(mechanism)
+    if isinstance(mechanism, float):
+        questions = [response_question(local)]
+    else:
+        # Above the limit the chances of rare reports have too few digits for a proof.
+        questions = best_questions(channel_of(mechanism)) if _has_blanket(mechanism) else []
+    bounds = [0.0]
+    for question in questions:
+        observer = CountingObserver(question, n, rounds, negligible=_NEGLIGIBLE * delta)
+        bounds.append(crossing(observer.delta, delta, highest=rounds * local)[0])
+    return max(bounds)
+
+
+def epsilon_of(mechanism: Covered | float) -> float:
+    """Return the budget of one report."""
+    return mechanism if isinstance(mechanism, float) else mechanism.guarantee.epsilon
+
+
+def class_bound(
+    mechanism: Covered | float,
+    n: int,
+    epsilon: float,
+    theorem: str,
+    *,
+    rounds: int,
+    delta: float,
+) -> Amplification:
+    """Return the amplification of contributors with one budget, from an upper bound on epsilon."""
+    local = epsilon_of(mechanism)
+    if epsilon > (1 - _WORTH_A_DELTA) * rounds * local:
+        epsilon, theorem = rounds * local, LOCAL_THEOREM
+    lower = lower_bound(mechanism, n, rounds=rounds, delta=delta)
+    return Amplification(epsilon, delta, n, local, theorem, lower, rounds)
+
+
+def worst_of(parts: list[Amplification], n: int) -> Amplification:
+    """Return what holds for all classes of budgets together."""
+    worst = max(parts, key=lambda part: part.epsilon)
+    return replace(
+        worst,
+        n=n,
+        epsilon_local=max(part.epsilon_local for part in parts),
+        lower_bound=max(part.lower_bound for part in parts),
+    )
+
+
+def _upper_bounds(
+    mechanism: Covered | float, n: int, *, delta: float, method: Method
+) -> Iterator[tuple[float, str]]:
+    local, negligible = epsilon_of(mechanism), _NEGLIGIBLE * delta
+    if method == "closed_form":
+        closed = closed_form(local, n, delta=delta)
+        yield (local if closed is None else closed), CLOSED_FORM_THEOREM
+        return
+    if method in ("auto", "clone"):
+        pair = ClonePair(local, n, negligible=negligible)
+        yield crossing(pair.delta, delta, highest=local)[1], CLONE_THEOREM
+    if method in ("auto", "blanket") and _has_blanket(mechanism):
+        blanket = Blanket(channel_of(mechanism), n, negligible=negligible)
+        yield crossing(blanket.delta, delta, highest=local)[1], BLANKET_THEOREM
+    elif method == "blanket":
+        raise ValueError(
+            "source must be a randomizer of this package with an epsilon of at most "
+            f"{BLANKET_MAX_EPSILON:g} for the blanket; use clone, which holds for any mechanism."
+        )
+
+
+def _has_blanket(mechanism: Covered | float) -> TypeGuard[Covered]:
+    return isinstance(mechanism, Covered) and epsilon_of(mechanism) <= BLANKET_MAX_EPSILON

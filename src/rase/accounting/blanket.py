@@ -1,0 +1,157 @@
+"""Amplification for the mechanisms of this package: the privacy blanket, by FFT.
+
+Balle, Bell, Gascón, Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019. The part of a
+report's law that is the same for every reading, min over x of Pr[y | x], is a blanket: with
+probability gamma, its total mass, a report says nothing about its reading. The blanket reports of
+the others hide the one in question, which gives
+
+    delta(epsilon) <= E[(X_1 + ... + X_n)_+] / n,
+
+where X = (Pr[y | x] - e^epsilon Pr[y | x']) / blanket(y) with probability blanket(y), and 0 with
+probability 1 - gamma.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rase.accounting.binomial import Floats
+from rase.accounting.lattice import Lattice, split
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+
+__all__ = ["BLANKET_MAX_EPSILON", "Blanket", "Channel", "Covered", "channel_of", "mean_excess"]
+
+# Above, the rarest reports are known to fewer than six digits from their distribution function.
+BLANKET_MAX_EPSILON = 16.0
+# Covers the rounding of probabilities and of the FFT many times over, and costs 1e-5 of epsilon.
+_SLACK = 1e-4
+# Places of the lattice: within a standard deviation, at least, at most, and for a first sketch.
+_PER_DEVIATION = 8
+_FEWEST, _MOST = 2**14, 2**18
+_SKETCH = 512
+
+Covered = BudgetAware | Laplace | Duchi | Piecewise | Hybrid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Channel:
+    """Hold what a report says of three readings: one row of probabilities for each.
+
+    Args:
+        low: The law of the report of the smallest reading.
+        middle: The law for the middle of the range.
+        high: The law for the largest reading.
+    """
+
+    low: Floats
+    middle: Floats
+    high: Floats
+
+    @property
+    def blanket(self) -> Floats:
+        """The least probability of each report over all readings.
+
+        For these mechanisms it is attained at one of the ends: the geometric laws fall with the
+        distance, a window that holds a report at both ends holds it at all readings, and a bit's
+        chance is linear in the reading.
+        """
+        return np.minimum(self.low, self.high)
+
+
+class Blanket:
+    """Bound delta at any epsilon for one mechanism and n reports.
+
+    Guarantee: `delta` bounds the hockey-stick divergence of the uniformly shuffled round for
+    contributors who share the mechanism, and rounds that differ in one contributor's reading. The
+    worst pair of readings are the two ends of the range: for Duchi by convexity, for Piecewise
+    because windows that do not meet can be told apart best, for the geometric laws by comparing
+    all pairs (tests/accounting/test_blanket.py).
+
+    Args:
+        channel: The mechanism's rows.
+        n: How many reports.
+        negligible: The error to aim at; what is left out is bounded and added.
+    """
+
+    def __init__(self, channel: Channel, n: int, *, negligible: float) -> None:
+        """Keep the reports that occur."""
+        least = channel.blanket
+        occurs = least > 0
+        self._first, self._second = channel.low[occurs], channel.high[occurs]
+        self._least = least[occurs]
+        # The ratio of a report without blanket is unbounded: count it as a failure.
+        self._bare = float(channel.low[~occurs].sum())
+        self._n, self._negligible = n, negligible
+
+    def delta(self, epsilon: float) -> float:
+        """Return the blanket bound at epsilon, rounded up."""
+        values = (self._first - math.exp(epsilon) * self._second) / self._least
+        excess = mean_excess(values, self._least, self._n, negligible=self._negligible)
+        return min(1.0, excess * (1 + _SLACK) + self._bare)
+
+
+def mean_excess(values: Floats, masses: Floats, n: int, *, negligible: float) -> float:
+    """Return an upper bound on E[(X_1 + ... + X_n)_+] / n; what masses lack to 1 lies at 0.
+
+    Splitting an atom about its place can only raise the mean of the positive part, a convex
+    function; so can the cyclic sum. What lies beyond the cycle is bounded and added.
+
+    Args:
+        values: The values of X, of negative mean.
+        masses: Their masses.
+        n: How many summands.
+        negligible: The error to aim at.
+    """
+    highest = float(values.max())
+    if highest <= 0:
+        return 0.0
+    # One summand below -(n - 1) * highest already keeps the sum from being positive.
+    values = np.append(np.maximum(values, -(n - 1) * highest), 0.0)
+    masses = np.append(masses, max(0.0, 1 - float(masses.sum())))
+    step, size, reach = _layout(values, masses, n, negligible=negligible)
+    law = split(values, masses, step)
+    tilt = law.tilt_for(0.0)
+    tilted, log_factor = law.sum_of(n, tilt=tilt, size=size)
+    sums = step * np.arange(1, math.ceil(reach / step) + 1)
+    inside = float((sums * np.exp(log_factor - tilt * sums) * tilted[1 : sums.size + 1]).sum())
+    return (inside + math.exp(_log_excess_beyond(law, n, float(sums[-1])))) / n
+
+
+def _layout(
+    values: Floats, masses: Floats, n: int, *, negligible: float
+) -> tuple[float, int, float]:
+    """Return the lattice's step, its number of places, and the sum up to which to look."""
+    width = float(values.max() - values.min())
+    sketch = split(values, masses, width / _SKETCH)
+    spread = sketch.moments(sketch.tilt_for(0.0))[1] * math.sqrt(n)
+    reach = 8 * spread
+    while _log_excess_beyond(sketch, n, reach) > math.log(negligible * n):
+        reach *= 1.25
+    lowest, highest = float(sketch.values[0]), float(sketch.values[-1])
+    reach = min(reach, n * highest)
+    cycle = reach + max(min(8 * spread, -n * lowest), -lowest)
+    wished = _PER_DEVIATION * cycle / sketch.moments()[1]
+    size = min(max(_FEWEST, 1 << math.ceil(math.log2(wished))), _MOST)
+    return cycle / (size - 8), size, reach
+
+
+def channel_of(randomizer: Covered) -> Channel:
+    """Return the rows of a randomizer with one budget.
+
+    Reports beyond those listed are pooled with the outermost ones: there the ratio of any two
+    readings' probabilities does not change, so an observer learns the same.
+    """
+    bounds = randomizer.value_range
+    margin = bounds.steps // 2 + 2
+    inner = np.arange(1 - margin, bounds.steps + margin + 1) - 0.5
+    edges = np.concatenate(([-np.inf], bounds.low + bounds.step * inner, [np.inf]))
+    middle, high = randomizer.report_probabilities([bounds.middle, bounds.high], edges)
+    # The laws are symmetric; mirroring keeps the digits that 1 - (1 - tiny) would lose.
+    return Channel(low=high[::-1].copy(), middle=middle, high=high)
+
+
+def _log_excess_beyond(law: Lattice, n: int, reach: float) -> float:
+    """Return a bound on ln E[S; S > reach]: s <= reach * e^(t (s - reach)) for t >= 1 / reach."""
+    return math.log(reach) + law.log_tail(n, reach, least_tilt=1 / reach)

@@ -1,0 +1,228 @@
+"""Guarantees over many rounds: local epsilons add up, alphas add up, shuffled rounds compose.
+
+A contributor who reports in every round is protected less with each. For shuffled rounds the sum is
+far too pessimistic; their privacy losses are added as random numbers instead, by FFT, which is
+exact but for a rounding on the safe side.
+"""
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from rase.accounting.amplification import (
+    CLONE_THEOREM,
+    Amplification,
+    amplify,
+    budget_classes,
+    check_uniform,
+    class_bound,
+    epsilon_of,
+    worst_of,
+)
+from rase.accounting.binomial import Floats, probabilities
+from rase.accounting.checks import checked_delta, checked_n, checked_rounds
+from rase.accounting.clones import ClonePair
+from rase.accounting.curve import crossing
+from rase.accounting.lattice import Lattice, split
+from rase.privacy import LocalDP, PermutationPrivacy
+from rase.randomize.protocol import Randomizer
+from rase.shuffle.release import Manifest
+
+__all__ = [
+    "COMPOSED_THEOREM",
+    "ComposedClones",
+    "compose_local",
+    "compose_permutation",
+    "compose_shuffled",
+]
+
+COMPOSED_THEOREM = f"{CLONE_THEOREM}, composed by privacy loss distributions"
+
+_NEGLIGIBLE = 1e-6
+# Rounding of sums and of the FFT is far below this.
+_SLACK = 1e-6
+# Numbers of clones this close, as a share, are counted as one; it costs half as much of epsilon.
+_CLONE_SHARE = 5e-4
+# Places of the lattice within a standard deviation, at least and at most; deviations looked at.
+_PER_DEVIATION = 32
+_FEWEST, _MOST = 2**14, 2**18
+_REACH = 12.0
+_NEARLY = 1.05
+_LARGEST_EXPONENT = 700.0
+
+
+def compose_local(guarantee: LocalDP, rounds: int) -> LocalDP:
+    """Return what a device promises after one report in each round: epsilons add up.
+
+    Args:
+        guarantee: What one report promises.
+        rounds: How many reports.
+
+    Example:
+        >>> compose_local(LocalDP(0.5), 24)
+        LocalDP(epsilon=12.0)
+    """
+    return LocalDP(checked_rounds(rounds) * guarantee.epsilon)
+
+
+def compose_permutation(guarantee: PermutationPrivacy, rounds: int) -> PermutationPrivacy:
+    """Return what the shuffler promises for the same groups over many rounds: alphas add up.
+
+    The success of an observer of order alone stays: new permutations tell nothing about old ones.
+    An observer of values that recur can do better, and the larger alpha says so.
+
+    Args:
+        guarantee: What one round promises.
+        rounds: How many rounds.
+
+    Example:
+        >>> compose_permutation(PermutationPrivacy(2, 5, 0.1, 0.01), 10).alpha
+        20
+    """
+    count = checked_rounds(rounds)
+    return replace(guarantee, alpha=count * guarantee.alpha, real_loss=count * guarantee.real_loss)
+
+
+def compose_shuffled(
+    source: Randomizer | float,
+    n: int,
+    *,
+    rounds: int,
+    delta: float,
+    shuffle: Manifest | Literal["uniform", "mallows", "cyclic"] = "uniform",
+) -> Amplification:
+    """Return the central guarantee of many rounds, each with new noise and a new uniform shuffle.
+
+    Guarantee: (epsilon, delta)-DP of all releases together, for two histories that differ in the
+    readings of one contributor, in any or all rounds. Assumes what `amplify` assumes, in each
+    round. Rounds may depend on what earlier ones released.
+
+    Args:
+        source: As for `amplify`.
+        n: How many reports are shuffled together in each round.
+        rounds: How many rounds.
+        delta: The delta allowed for all rounds together.
+        shuffle: As for `amplify`.
+
+    Returns:
+        The guarantee by the clone pair, whatever the mechanism; for one round that of `amplify`.
+
+    Raises:
+        PrivacyRefused: If the shuffle is not uniform.
+        ValueError: If an argument is out of bounds.
+
+    Example:
+        >>> day = compose_shuffled(0.5, 1000, rounds=24, delta=1e-6)
+        >>> round(day.epsilon, 3), 24 * 0.5
+        (0.386, 12.0)
+    """
+    rounds, n, delta = checked_rounds(rounds), checked_n(n), checked_delta(delta)
+    if rounds == 1:
+        return amplify(source, n, delta=delta, shuffle=shuffle)
+    check_uniform(shuffle, n)
+    parts = [
+        class_bound(
+            mechanism,
+            size,
+            _composed_epsilon(epsilon_of(mechanism), size, rounds=rounds, delta=delta),
+            COMPOSED_THEOREM,
+            rounds=rounds,
+            delta=delta,
+        )
+        for mechanism, size in budget_classes(source, n)
+    ]
+    return worst_of(parts, n)
+
+
+class ComposedClones:
+    """Hold the privacy loss of many clone pairs and tell its delta, never too small.
+
+    The loss of one round is ln P/Q of the pair at the counts observed; that of many rounds is a sum
+    of independent losses (adaptive composition of dominating pairs: Zhu, Dong, Wang 2022). Losses
+    between two lattice points are split so that the masses of P and of Q both stay, which keeps the
+    pair a coarsening of the one computed with, hence the result an upper bound.
+
+    Args:
+        epsilon_local: The budget of one report.
+        n: How many reports a round.
+        rounds: How many rounds.
+        delta: The delta about which epsilon will be asked.
+    """
+
+    def __init__(self, epsilon_local: float, n: int, *, rounds: int, delta: float) -> None:
+        """Compute the law of the summed loss, tilted to where delta is decided."""
+        negligible = _NEGLIGIBLE * delta / rounds
+        pair = ClonePair(epsilon_local, n, negligible=negligible)
+        losses, masses = _losses(pair, negligible=negligible)
+        deviation = math.sqrt(float((masses * np.square(losses)).sum()))
+        cycle = 4 * _REACH * math.sqrt(rounds) * deviation + 2 * epsilon_local
+        wished = _PER_DEVIATION * cycle / deviation
+        size = min(max(_FEWEST, 1 << math.ceil(math.log2(wished))), _MOST)
+        step = cycle / size
+        law = split(losses, masses, step, upper_share=lambda gone: _share(gone, step))
+        tilt = _best_tilt(law, rounds, delta=delta, scale=deviation)
+        mean, spread = law.moments(tilt)
+        top = math.ceil((rounds * mean + _REACH * math.sqrt(rounds) * spread) / step)
+        places = np.arange(top - size + 1, top + 1)
+        tilted, log_factor = law.sum_of(rounds, tilt=tilt, size=size)
+        self._sums = step * places
+        # Sums far below the middle have a factor without bound; no answer lies there.
+        exponent = np.minimum(log_factor - tilt * self._sums, _LARGEST_EXPONENT)
+        self._masses = tilted[places % size] * np.exp(exponent)
+        beyond = math.exp(law.log_tail(rounds, float(self._sums[-1])))
+        self._lost = beyond + rounds * (pair.lost + negligible)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the hockey-stick divergence of the composed pairs at epsilon, rounded up."""
+        if epsilon < self._sums[0]:
+            return 1.0
+        first = int(np.searchsorted(self._sums, epsilon, side="right"))
+        above = (-np.expm1(epsilon - self._sums[first:]) * self._masses[first:]).sum()
+        return min(1.0, float(above) * (1 + _SLACK) + self._lost)
+
+
+def _composed_epsilon(epsilon_local: float, n: int, *, rounds: int, delta: float) -> float:
+    losses = ComposedClones(epsilon_local, n, rounds=rounds, delta=delta)
+    return crossing(losses.delta, delta, highest=rounds * epsilon_local)[1]
+
+
+def _losses(pair: ClonePair, *, negligible: float) -> tuple[Floats, Floats]:
+    """Return the losses ln P/Q of a clone pair and their masses under P.
+
+    At most ``negligible`` is left out. Fewer clones are a pair that is easier to tell apart, so
+    numbers of clones that differ little are counted as the smallest of them.
+    """
+    width = max(1, int(_CLONE_SHARE * pair.clones[0]))
+    contrast = math.tanh(pair.epsilon_local / 2)
+    losses, masses = [], []
+    for first in range(0, pair.clones.size, width):
+        reports = pair.clones[first] + 1
+        # Hoeffding: of the reports, all but 4 exp(-2 h^2 / m) lie within h of the middle.
+        half = math.sqrt(reports * math.log(4 / negligible) / 2)
+        low, high = max(0.0, reports / 2 - half), min(reports, reports / 2 + half)
+        likes = np.arange(math.floor(low), math.ceil(high) + 1)
+        # Of m reports k look like the first candidate: P/Q = (1 + t x) / (1 - t x), x = 2k/m - 1.
+        lean = contrast * (2 * likes / reports - 1)
+        losses.append(2 * np.arctanh(lean))
+        weight = float(pair.weights[first : first + width].sum())
+        masses.append(weight * probabilities(likes, reports, 0.5) * (1 + lean))
+    return np.concatenate(losses), np.concatenate(masses)
+
+
+def _share(gone: Floats, step: float) -> Floats:
+    """Return the share of P's mass that goes up so that Q's mass, e^-loss of it, stays too."""
+    share: Floats = np.expm1(-step * gone) / math.expm1(-step)
+    return share
+
+
+def _best_tilt(law: Lattice, rounds: int, *, delta: float, scale: float) -> float:
+    """Return the smallest tilt at which the Chernoff bound on epsilon is nearly its least.
+
+    A larger tilt would look too far out and lose the digits of what lies below.
+    """
+    middle = math.sqrt(-2 * math.log(delta) / rounds) / scale
+    tilts = middle * np.logspace(-1.5, 1.5, 61)
+    bounds = np.array([(rounds * law.log_mgf(tilt) - math.log(delta)) / tilt for tilt in tilts])
+    return float(tilts[int(np.argmax(bounds <= _NEARLY * bounds.min()))])

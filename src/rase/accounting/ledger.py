@@ -1,0 +1,381 @@
+"""The device's privacy ledger: spends budget together with the report it pays for, or refuses.
+
+One transaction checks every limit, has the report made, and stores both; only then may it be sent.
+Whatever happens in between, budget is spent once, noise is drawn once, and a retry repeats the same
+bytes. Rounds come from the device's clock, which may jump: entries stand by round number, and a
+window is checked on both sides, so going back never opens budget again.
+
+Pure Python without NumPy, because the device agent imports it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rase.accounting.ledger_book import Book, Request, digest_of
+from rase.accounting.ledger_file import LedgerFile, LedgerUnusable, create_ledger
+from rase.accounting.ledger_limits import (
+    CampaignLimits,
+    OwnerLimits,
+    checked_round,
+    nano_from_spending,
+    nano_to_epsilon,
+)
+from rase.accounting.ledger_status import CampaignStatus, Entry, LedgerStatus, status_of
+from rase.errors import PrivacyRefused
+
+__all__ = [
+    "CampaignLimits",
+    "CampaignStatus",
+    "Entry",
+    "Ledger",
+    "LedgerStatus",
+    "LedgerUnusable",
+    "OwnerLimits",
+    "StoredReport",
+    "create_ledger",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    """Hold a report that was paid for and stored, ready to be sent any number of times.
+
+    Args:
+        campaign: Whose report it is.
+        round: The round it belongs to.
+        epsilon: What it was charged with.
+        report: The noisy reading as it was drawn.
+        envelope: What is sent: the report, sealed.
+        is_new: Whether it was made by this call rather than found.
+    """
+
+    campaign: str
+    round: int
+    epsilon: float
+    report: bytes = field(repr=False)
+    envelope: bytes = field(repr=False)
+    is_new: bool = False
+
+
+class Ledger:
+    """Keep the privacy budget of one device, durably.
+
+    Guarantee: for every campaign, any ``window`` consecutive rounds spend at most its window budget
+    (w-event privacy), and all campaigns together keep the owner's limits per report, span and in
+    total. Assumes that every report passes through `spend`, and that the file is neither deleted
+    nor replaced by an older copy. Tested with crashes, kills, two processes and clock jumps in
+    tests/accounting/test_ledger_model.py and test_ledger_kill.py.
+
+    Sums are exact: epsilon is kept in whole billionths, rounded up for spending and down for
+    limits. Nothing gives budget back, and a limit is loosened only by asking for it.
+
+    Args:
+        path: A file made by `create_ledger`.
+        owner: The limits of the device's owner.
+        busy_s: How long to wait for another process that writes.
+
+    Raises:
+        LedgerUnusable: If the file is missing, damaged or of another version.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "ledger.db"
+        >>> create_ledger(path)
+        >>> owner = OwnerLimits(report_epsilon=1, span_epsilon=2, total_epsilon=100)
+        >>> with Ledger(path, owner) as ledger:
+        ...     ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=1.0))
+        ...     made = ledger.spend("power", 7, epsilon=0.6, draw=lambda: b"noisy")
+        ...     again = ledger.spend("power", 7, epsilon=0.6, draw=lambda: b"never drawn")
+        ...     (again.envelope, again.is_new, ledger.remaining("power", 8))
+        (b'noisy', False, 0.4)
+    """
+
+    def __init__(self, path: Path, owner: OwnerLimits, *, busy_s: float = 30.0) -> None:
+        self._file = LedgerFile(path, busy_s=busy_s)
+        self._book = Book(self._file, owner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def join(self, limits: CampaignLimits, *, loosen: bool = False) -> None:
+        """Take part in a campaign, or take over the limits of its new version.
+
+        Args:
+            limits: The campaign's limits.
+            loosen: Whether limits may allow more than those stored. Set it only for a new version
+                of the campaign that the owner's rules admit.
+
+        Raises:
+            PrivacyRefused: If the limits are looser than the stored ones and ``loosen`` is not
+                set, or the rounds have another length: numbers would then mean other times.
+        """
+        with self._file.writing():
+            stored = self._book.campaign(limits.campaign)
+            if stored is not None and limits.round_s != stored.round_s:
+                raise PrivacyRefused(
+                    f"round_s of campaign {limits.campaign!r} must stay {stored.round_s}, got "
+                    f"{limits.round_s}. Rounds of another length need another campaign."
+                )
+            if stored is not None and limits.is_looser_than(stored) and not loosen:
+                raise PrivacyRefused(
+                    f"campaign {limits.campaign!r} asks for looser limits than it was joined "
+                    f"with: {limits}, joined with {stored}."
+                )
+            total = None if limits.total_epsilon is None else float(limits.total_epsilon)
+            values = (
+                limits.campaign,
+                limits.round_s,
+                limits.window,
+                float(limits.window_epsilon),
+                total,
+            )
+            self._file.rows(
+                "INSERT INTO campaign (name, round_s, window, window_epsilon, total_epsilon, "
+                "digest) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "window = excluded.window, window_epsilon = excluded.window_epsilon, "
+                "total_epsilon = excluded.total_epsilon, digest = excluded.digest",
+                *values,
+                digest_of(*values),
+            )
+
+    def spend(
+        self,
+        campaign: str,
+        round: int,
+        *,
+        epsilon: float,
+        draw: Callable[[], bytes],
+        seal: Callable[[bytes], bytes] | None = None,
+        memo: bytes | None = None,
+    ) -> StoredReport:
+        """Pay for the report of a round and store it, or return the one that is stored.
+
+        ``draw`` and ``seal`` are called inside the transaction, after all limits were checked. If
+        one raises, nothing is spent and nothing stored. Send only what this returns.
+
+        Args:
+            campaign: A campaign that was joined.
+            round: The round by the device's clock.
+            epsilon: The budget of the report.
+            draw: Makes the noisy report; called at most once in the life of a round.
+            seal: Makes the envelope of a report; None if the report is sent as it is.
+            memo: The tag of a memoized reading (`rase.accounting.schedule.Memoized`). A tag that
+                was reported before with this epsilon gives the same report again, without drawing;
+                that adds nothing to the totals, and counts once in any window.
+
+        Returns:
+            The stored report; ``is_new`` is false if the round had one already.
+
+        Raises:
+            BudgetSpent: If a limit would be exceeded.
+            PrivacyRefused: If the campaign was not joined or the round is closed.
+            LedgerUnusable: If the file cannot be read or written.
+            ValueError: If ``epsilon`` or ``round`` is out of bounds.
+        """
+        charged = nano_from_spending("epsilon", epsilon)
+        with self._file.writing():
+            limits = self._joined(campaign)
+            start_s = limits.start_s(checked_round(round, limits))
+            stored = self._stored(campaign, round)
+            if stored is not None:
+                return stored
+            report = None if memo is None else self._memoized(campaign, memo, charged)
+            spent = charged if report is None else 0
+            value = None if memo is None else (campaign, memo, charged)
+            self._book.check(limits, Request(round, charged, spent=spent, value=value))
+            if report is None:
+                report = bytes(draw())
+                if memo is not None:
+                    self._file.rows(
+                        "INSERT INTO memo VALUES (?, ?, ?, ?)", campaign, memo, charged, report
+                    )
+            envelope = report if seal is None else bytes(seal(report))
+            self._file.rows(
+                "INSERT INTO entry (campaign, round, start_s, charged, spent, tag, report, "
+                "envelope) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *(campaign, round, start_s, charged, spent, memo, report, envelope),
+            )
+            self._file.rows(
+                "UPDATE state SET reports = reports + 1, charged = charged + ?, spent = spent + ?",
+                charged,
+                spent,
+            )
+        return StoredReport(
+            campaign, round, nano_to_epsilon(charged), report=report, envelope=envelope, is_new=True
+        )
+
+    def reseal(self, campaign: str, round: int, *, seal: Callable[[bytes], bytes]) -> StoredReport:
+        """Put the same report into a new envelope, for keys that changed; spends nothing.
+
+        Raises:
+            PrivacyRefused: If the round has no report that may still be sent.
+        """
+        with self._file.writing():
+            stored = self._stored(campaign, round)
+            if stored is None:
+                raise PrivacyRefused(f"round {round} of campaign {campaign!r} has no report.")
+            envelope = bytes(seal(stored.report))
+            self._file.rows(
+                "UPDATE entry SET envelope = ?, is_sent = 0 WHERE campaign = ? AND round = ?",
+                envelope,
+                campaign,
+                round,
+            )
+        return StoredReport(
+            campaign, round, stored.epsilon, report=stored.report, envelope=envelope
+        )
+
+    def unsent(self) -> list[StoredReport]:
+        """Return the stored reports that were not marked as sent, oldest first."""
+        with self._file.reading():
+            rows = self._file.rows(
+                "SELECT campaign, round, charged, report, envelope FROM entry "
+                "WHERE is_sent = 0 AND envelope IS NOT NULL ORDER BY id"
+            )
+        return [_stored_report(*row) for row in rows]
+
+    def mark_sent(self, campaign: str, round: int) -> None:
+        """Note that the shuffler acknowledged the report of a round; it stays stored."""
+        with self._file.writing():
+            self._file.rows(
+                "UPDATE entry SET is_sent = 1 WHERE campaign = ? AND round = ?", campaign, round
+            )
+
+    def remaining(self, campaign: str, round: int) -> float:
+        """Return the largest epsilon that a new report of a round could spend, under all limits.
+
+        Raises:
+            PrivacyRefused: If the campaign was not joined.
+        """
+        with self._file.reading():
+            limits = self._joined(campaign)
+            checked_round(round, limits)
+            if self._file.rows(
+                "SELECT 1 FROM entry WHERE campaign = ? AND round = ?", campaign, round
+            ):
+                return 0.0
+            return nano_to_epsilon(self._book.left(limits, round))
+
+    def status(self, time_s: int) -> LedgerStatus:
+        """Return what is spent, what is left and when it refreshes, for the owner.
+
+        Args:
+            time_s: The present second since 1970, by the device's clock.
+        """
+        with self._file.reading():
+            return status_of(self._book, time_s)
+
+    def history(self, count: int = 100) -> list[Entry]:
+        """Return the latest entries, newest first, without what was reported.
+
+        Entries that were pruned are in the totals of `status` only.
+        """
+        with self._file.reading():
+            rows = self._file.rows(
+                "SELECT campaign, round, charged, spent FROM entry ORDER BY id DESC LIMIT ?", count
+            )
+        return [
+            Entry(campaign, round, nano_to_epsilon(charged), is_repeat=not spent)
+            for campaign, round, charged, spent in rows
+        ]
+
+    def close_rounds(self, before_s: int) -> int:
+        """Close all rounds that begin before a second, for ever, and prune what cannot matter.
+
+        Nothing is reported or handed out for a closed round again; its report is erased. An entry
+        is pruned once no open round shares a window or a span with it, and stays in the totals, so
+        pruning never changes an answer. Closing cannot be undone: pass a time that the shuffler
+        has confirmed as over, never the device's own clock, which may be years ahead.
+
+        Args:
+            before_s: The second since 1970; an earlier one than before changes nothing.
+
+        Returns:
+            How many entries were pruned.
+        """
+        pruned = 0
+        with self._file.writing():
+            self._file.rows("UPDATE state SET closed_before_s = max(closed_before_s, ?)", before_s)
+            closed_s = self._file.rows("SELECT closed_before_s FROM state")[0][0]
+            self._file.rows(
+                "UPDATE entry SET report = NULL, envelope = NULL "
+                "WHERE start_s < ? AND report IS NOT NULL",
+                closed_s,
+            )
+            for limits in self._book.campaigns():
+                pruned += self._prune(limits, closed_s)
+        return pruned
+
+    def _prune(self, limits: CampaignLimits, closed_s: int) -> int:
+        """Remove the entries of a campaign that no open round can meet; return how many."""
+        # The last round that shares no window with the first open one.
+        reach = limits.first_round_from(closed_s) - limits.window
+        values = (limits.campaign, reach, closed_s - self._book.owner.span_s)
+        count, charged, spent, last_round, last_s = self._file.rows(
+            "SELECT count(*), sum(charged), sum(spent), max(round), max(start_s) FROM entry "
+            "WHERE campaign = ? AND round <= ? AND start_s <= ?",
+            *values,
+        )[0]
+        if count:
+            self._file.rows(
+                "UPDATE campaign SET pruned_reports = pruned_reports + ?, "
+                "pruned_spent = pruned_spent + ?, "
+                "pruned_round = max(coalesce(pruned_round, 0), ?) WHERE name = ?",
+                *(count, spent, last_round, limits.campaign),
+            )
+            self._file.rows(
+                "UPDATE state SET pruned_charged = pruned_charged + ?, "
+                "pruned_start_s = max(coalesce(pruned_start_s, 0), ?)",
+                charged,
+                last_s,
+            )
+            self._file.rows(
+                "DELETE FROM entry WHERE campaign = ? AND round <= ? AND start_s <= ?", *values
+            )
+        return int(count)
+
+    def _joined(self, campaign: str) -> CampaignLimits:
+        limits = self._book.campaign(campaign)
+        if limits is None:
+            raise PrivacyRefused(f"campaign {campaign!r} must be joined before it is paid for.")
+        return limits
+
+    def _stored(self, campaign: str, round: int) -> StoredReport | None:
+        """Return the report of a round if it may still be sent."""
+        rows = self._file.rows(
+            "SELECT campaign, round, charged, report, envelope FROM entry "
+            "WHERE campaign = ? AND round = ? AND envelope IS NOT NULL",
+            campaign,
+            round,
+        )
+        return _stored_report(*rows[0]) if rows else None
+
+    def _memoized(self, campaign: str, tag: bytes, charged: int) -> bytes | None:
+        rows = self._file.rows(
+            "SELECT report FROM memo WHERE campaign = ? AND tag = ? AND charged = ?",
+            campaign,
+            tag,
+            charged,
+        )
+        return bytes(rows[0][0]) if rows else None
+
+
+def _stored_report(
+    campaign: str, round: int, charged: int, report: bytes, envelope: bytes
+) -> StoredReport:
+    return StoredReport(campaign, round, nano_to_epsilon(charged), report=report, envelope=envelope)

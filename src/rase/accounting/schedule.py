@@ -1,0 +1,211 @@
+"""When a device reports and with how much: every round, a little each round, or all at its turn.
+
+A schedule proposes, the ledger disposes: whatever a schedule says, `Ledger.spend` holds the window
+budget. Pure Python without NumPy, because the device agent imports it.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rase.accounting.ledger_limits import nano_from_limit, nano_from_spending, nano_to_epsilon
+
+__all__ = ["EveryRound", "Memoized", "Rotate", "Schedule", "Split"]
+
+_SECRET_BYTES = 16
+
+
+class Schedule(Protocol):
+    """Say for each round whether to report, and with which budget."""
+
+    def epsilon_at(self, round: int) -> float | None:
+        """Return the epsilon to report with, or None to stay silent (or send a cover report)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EveryRound:
+    """Report in every round with the same epsilon, until the ledger refuses.
+
+    Args:
+        epsilon: The budget of one report.
+
+    Example:
+        >>> EveryRound(0.5).epsilon_at(7)
+        0.5
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the number once."""
+        nano_from_spending("epsilon", self.epsilon)
+
+    def epsilon_at(self, round: int) -> float:
+        """Return the same epsilon for every round."""
+        return self.epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Report in every round with an equal share of the window's budget.
+
+    The share is cut to whole billionths, so that ``window`` of them fit exactly.
+
+    Args:
+        window_epsilon: The budget of any window.
+        window: How many rounds share it.
+
+    Raises:
+        ValueError: If the window is below 1 or the share would be 0.
+
+    Example:
+        >>> Split(1.0, 24).epsilon_at(7)
+        0.041666666
+    """
+
+    window_epsilon: float
+    window: int
+
+    def __post_init__(self) -> None:
+        """Check both numbers once."""
+        nano = _checked_budget(self.window_epsilon, self.window)
+        if nano < self.window:
+            raise ValueError(
+                f"window must leave at least 1e-09 for each round, got {self.window} rounds for "
+                f"epsilon {self.window_epsilon}."
+            )
+
+    def epsilon_at(self, round: int) -> float:
+        """Return the share of one round."""
+        nano = nano_from_limit("window_epsilon", self.window_epsilon)
+        return nano_to_epsilon(nano // self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Report once in every window with its whole budget, at the device's own turn.
+
+    The turn is ``HMAC-SHA-256(secret, campaign, window) mod window``, the same in every window: the
+    device reports in the rounds r with ``r mod window = turn``.
+
+    Why it keeps w-event privacy: two of those rounds differ by a multiple of the window, so any
+    ``window`` consecutive rounds contain exactly one of them, and spend exactly the budget. A fresh
+    turn for each block of rounds would not do: the last round of one block and the first of the
+    next are neighbours, and two whole budgets would fall into one window.
+
+    Why it is even: to whoever lacks the secrets the turns are independent and uniform, so n devices
+    give each round a binomial number of reports around n / window.
+
+    What to know: if the window is a day, a device reports at the same time each day, and the
+    estimate of 15:00 always comes from the same devices. A window that shares no factor with the
+    rounds of a day, such as 25 hours, takes each device through all hours.
+
+    Args:
+        window_epsilon: The budget of any window.
+        window: How many rounds share it.
+        secret: The device's secret, at least 16 bytes; never leaves the device.
+        campaign: The campaign's name, so that turns differ between campaigns.
+
+    Raises:
+        ValueError: If an argument is out of bounds.
+
+    Example:
+        >>> turns = Rotate(1.0, 24, secret=bytes(16), campaign="power")
+        >>> [r for r in range(72) if turns.epsilon_at(r)]
+        [21, 45, 69]
+    """
+
+    window_epsilon: float
+    window: int
+    secret: bytes = field(repr=False, kw_only=True)
+    campaign: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the arguments once."""
+        _checked_budget(self.window_epsilon, self.window)
+        _check_secret(self.secret)
+
+    @property
+    def turn(self) -> int:
+        """The device's round within each window."""
+        digest = _keyed(self.secret, b"rotate", self.campaign, self.window.to_bytes(8, "big"))
+        return int.from_bytes(digest, "big") % self.window
+
+    def epsilon_at(self, round: int) -> float | None:
+        """Return the whole budget in the device's turn, otherwise None."""
+        if round % self.window != self.turn:
+            return None
+        return nano_to_epsilon(nano_from_limit("window_epsilon", self.window_epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class Memoized:
+    """Answer a reading that was reported before with the same report instead of fresh noise.
+
+    Fresh noise on a constant reading averages out; the same noise does not. The ledger keeps the
+    first report of each grid place under a tag, the ``memo`` of `Ledger.spend`, and gives it again.
+
+    Guarantee: between two streams of readings that change, and return to earlier places, in the
+    same rounds, k different places in a window cost k * epsilon in it, and k different places ever
+    cost k * epsilon in total. Assumes secure noise, drawn once per place.
+
+    What it leaks: the rounds in which the reading changed, and in which it returned to an earlier
+    place. No epsilon bounds that: equal reports say "unchanged" almost surely. A report that comes
+    again also links the rounds of one device to whoever sees single reports. Take it for readings
+    that rest for long and whose changes are no secret; otherwise take `Rotate`.
+
+    What lies on the device: the report (noisy, as it was sent) under
+    ``HMAC-SHA-256(secret, campaign, law, place)``, never the reading. Whoever reads the ledger
+    learns when the reading changed. Whoever has the secret, too, can try all places and so learns
+    the readings to the grid: keep the secret in another file, out of backups.
+
+    Args:
+        secret: The device's secret, at least 16 bytes; never leaves the device.
+        campaign: The campaign's name.
+        law: What the report is drawn from, such as the campaign's hash: reports of another range or
+            mechanism are not repeated.
+
+    Raises:
+        ValueError: If the secret is too short.
+
+    Example:
+        >>> memo = Memoized(bytes(16), "power", law=b"version 1")
+        >>> memo.tag(1200) == memo.tag(1200), memo.tag(1200) == memo.tag(1201)
+        (True, False)
+    """
+
+    secret: bytes = field(repr=False)
+    campaign: str
+    law: bytes = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the secret once."""
+        _check_secret(self.secret)
+
+    def tag(self, place: int) -> bytes:
+        """Return the tag of a reading's place on the public grid."""
+        encoded = place.to_bytes(8, "big", signed=True)
+        return _keyed(self.secret, b"memo", self.campaign, self.law + encoded)
+
+
+def _checked_budget(window_epsilon: float, window: int) -> int:
+    nano = nano_from_limit("window_epsilon", window_epsilon)
+    if isinstance(window, bool) or not isinstance(window, int):
+        raise TypeError(f"window must be a whole number, got {window!r}.")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}.")
+    return nano
+
+
+def _check_secret(secret: bytes) -> None:
+    if len(secret) < _SECRET_BYTES:
+        raise ValueError(f"secret must have at least {_SECRET_BYTES} bytes, got {len(secret)}.")
+
+
+def _keyed(secret: bytes, purpose: bytes, campaign: str, detail: bytes) -> bytes:
+    """Return a keyed hash; the length of the name keeps two different inputs apart."""
+    name = campaign.encode()
+    message = b"rase 1 " + purpose + len(name).to_bytes(4, "big") + name + detail
+    return hmac.new(secret, message, hashlib.sha256).digest()

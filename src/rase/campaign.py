@@ -1,0 +1,411 @@
+"""What a fleet agreed to: the campaign, an immutable value known to everybody.
+
+Pure Python without NumPy, because the device agent imports it. Its bytes, hash and signatures are
+made in rase.wire.signed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, Self
+
+from rase.stream import Precision, ValueRange
+
+__all__ = [
+    "ESTIMATORS",
+    "KEMS",
+    "MAX_EPSILON",
+    "MECHANISMS",
+    "MIN_EPSILON",
+    "SHUFFLES",
+    "Campaign",
+    "CampaignInvalid",
+    "ShufflePlan",
+]
+
+MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid")
+SHUFFLES: Final = ("robust", "uniform", "mallows")
+ESTIMATORS: Final = ("unbiased_mean", "sample_mean", "median", "bootstrap_mean")
+KEMS: Final = ("x25519", "x-wing")
+# The bounds of rase.randomize.grid, which needs NumPy; a test keeps them equal.
+MIN_EPSILON: Final = 1e-4
+MAX_EPSILON: Final = 30.0
+
+_MAX_CLASSES = 4
+_MAX_GROUPS = 1024
+_MAX_WHOLE = 2**32 - 1  # rounds and counts travel in four bytes
+_MAX_DURATION_S = 366 * 86400
+# Part of addresses and MQTT topics, so nothing in it may need escaping.
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_GROUP_KEYS = ("method", "alpha", "groups")
+_FIXED = ("id", "quantity", "unit", "low", "high", "steps", "round_s", "window")
+
+
+class CampaignInvalid(ValueError):
+    """A campaign cannot be as it is described; ``mistakes`` lists everything that is wrong.
+
+    Args:
+        mistakes: One sentence for each.
+    """
+
+    def __init__(self, mistakes: Iterable[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(self.mistakes))
+
+
+@dataclass(frozen=True, slots=True)
+class ShufflePlan:
+    """Say how the shuffler hides senders.
+
+    Args:
+        method: "uniform", "mallows", or "robust" for Mallows where it protects and uniform
+            elsewhere.
+        alpha: The privacy loss allowed for the groups; 0 for uniform.
+        groups: The names of the public groups, in the order in which a Mallows shuffle starts;
+            empty for one group of all.
+    """
+
+    method: str = "uniform"
+    alpha: float = 0.0
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the plan once, and list all mistakes."""
+        mistakes = _Mistakes()
+        mistakes.choice("shuffle.method", self.method, SHUFFLES)
+        mistakes.number("shuffle.alpha", self.alpha, low=0.0, high=1000.0)
+        mistakes.names("shuffle.groups", self.groups, most=_MAX_GROUPS)
+        if not mistakes.found:
+            if self.method == "uniform" and self.alpha != 0:
+                mistakes.add("shuffle.alpha", "0 for the uniform shuffle", self.alpha)
+            if self.method != "uniform" and self.alpha == 0:
+                mistakes.add("shuffle.alpha", f"greater than 0 for {self.method}", self.alpha)
+        mistakes.raise_if_any()
+        object.__setattr__(self, "alpha", _as_float(self.alpha))
+        object.__setattr__(self, "groups", tuple(self.groups))
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the plan as plain values by name."""
+        return {"method": self.method, "alpha": self.alpha, "groups": list(self.groups)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """Hold everything that devices, shuffler and fusion centre agree on, for some rounds.
+
+    A change is a new version for later rounds, never an edit: see `check_succeeds`.
+
+    Args:
+        id: Name in addresses: lower-case letters, digits and hyphens.
+        version: 1 for the first, one more for each change.
+        quantity: What is measured, in words.
+        unit: The unit of readings; may be empty.
+        low: The smallest reading.
+        high: The largest reading.
+        steps: How many steps the public grid has.
+        mechanism: How devices randomize: one of `MECHANISMS`.
+        beta: Relative half-width of the precision asked for.
+        rho: Probability with which a report shall be that close.
+        epsilon: One to four budgets of a report, ascending; a device takes the largest its owner
+            allows, and says which by its place in this tuple.
+        window: The rounds over which a device's budget is counted, w.
+        window_budget: The epsilon that a device may spend in any ``window`` rounds.
+        round_s: The length of a round.
+        upload_s: How long after a round's end its reports are sent, each at a random moment.
+        grace_s: How long after a round's end the shuffler waits before it closes the round.
+        k_min: The fewest reports that are ever released together.
+        shuffle: How the shuffler hides senders.
+        estimators: What the fusion centre computes: names out of `ESTIMATORS`.
+        not_before: The first round for which this version holds.
+        not_after: The last round for which it holds.
+        kem: The inner envelope's key encapsulation: "x25519", or "x-wing" against quantum
+            computers. One for all devices, so that the size of a report says nothing.
+
+    Raises:
+        CampaignInvalid: With all mistakes.
+
+    Example:
+        >>> campaign = Campaign(
+        ...     id="street-power", version=1, quantity="power", unit="W", low=0, high=3000,
+        ...     epsilon=(1,), window=24, window_budget=24, round_s=3600, upload_s=300,
+        ...     grace_s=600, k_min=20, not_before=495000, not_after=499999,
+        ... )
+        >>> campaign.value_range.step, campaign.closes_s(495000)
+        (0.732421875, 1782004200)
+    """
+
+    id: str
+    version: int
+    quantity: str
+    unit: str
+    low: float
+    high: float
+    steps: int = 4096
+    mechanism: str = "budget-aware"
+    beta: float = 0.5
+    rho: float = 0.9
+    epsilon: tuple[float, ...]
+    window: int
+    window_budget: float
+    round_s: int
+    upload_s: int
+    grace_s: int
+    k_min: int
+    shuffle: ShufflePlan = field(default_factory=ShufflePlan)
+    estimators: tuple[str, ...] = ("unbiased_mean",)
+    not_before: int
+    not_after: int
+    kem: str = "x25519"
+
+    def __post_init__(self) -> None:
+        """Check all fields once, and list all mistakes."""
+        mistakes = _Mistakes()
+        self._check_words(mistakes)
+        self._check_numbers(mistakes)
+        if not mistakes.found:
+            self._check_together(mistakes)
+        mistakes.raise_if_any()
+        for name in ("low", "high", "beta", "rho", "window_budget"):
+            object.__setattr__(self, name, _as_float(getattr(self, name)))
+        object.__setattr__(self, "epsilon", tuple(_as_float(value) for value in self.epsilon))
+        object.__setattr__(self, "estimators", tuple(self.estimators))
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """Build a campaign from plain values by name, as a file or a message holds them.
+
+        Args:
+            values: As `as_fields` returns them; fields with a default may be absent.
+
+        Raises:
+            CampaignInvalid: With all mistakes; unknown and missing fields are named.
+        """
+        known = [item.name for item in fields(cls)]
+        missing = [name for name in _REQUIRED if name not in values]
+        mistakes = [f"{name} is not a field of a campaign." for name in _unknown(values, known)]
+        mistakes += [f"{name} is missing." for name in missing]
+        given: dict[str, Any] = {name: values.get(name) for name in _REQUIRED}
+        given |= {name: values[name] for name in known if name in values}
+        try:
+            given["shuffle"] = _shuffle_of(values.get("shuffle", {}))
+        except CampaignInvalid as error:
+            mistakes += error.mistakes
+            given["shuffle"] = ShufflePlan()
+        try:
+            campaign = cls(**given)
+        except CampaignInvalid as error:
+            # A missing field was tried as None; what that led to is no mistake of its own.
+            absent = tuple(f"{name} must be " for name in missing)
+            mistakes += [text for text in error.mistakes if not text.startswith(absent)]
+        if mistakes:
+            raise CampaignInvalid(mistakes)
+        return campaign
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the campaign as plain values by name."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["epsilon"] = list(self.epsilon)
+        values["estimators"] = list(self.estimators)
+        values["shuffle"] = self.shuffle.as_fields()
+        return values
+
+    @property
+    def value_range(self) -> ValueRange:
+        """The public range of readings and its grid."""
+        return ValueRange(self.low, self.high, self.steps)
+
+    @property
+    def precision(self) -> Precision:
+        """The (beta, rho) asked for."""
+        return Precision(self.beta, self.rho)
+
+    def holds_in(self, round: int) -> bool:
+        """Return whether this version holds in a round."""
+        return self.not_before <= round <= self.not_after
+
+    def round_end_s(self, round: int) -> int:
+        """Return the second at which a round ends and its upload window begins."""
+        return (round + 1) * self.round_s
+
+    def upload_end_s(self, round: int) -> int:
+        """Return the second at which the upload window of a round ends."""
+        return self.round_end_s(round) + self.upload_s
+
+    def closes_s(self, round: int) -> int:
+        """Return the second from which the shuffler closes a round."""
+        return self.round_end_s(round) + self.grace_s
+
+    def check_succeeds(self, previous: "Campaign", *, from_round: int) -> None:
+        """Refuse to follow a campaign unless this is its next version, for later rounds.
+
+        What was measured, its range, grid, round length and window stay, so that estimates can be
+        compared and ledgers go on counting; what owners were promised may only get stronger.
+
+        Args:
+            previous: The version that holds now.
+            from_round: The first round in which the new version may hold: a later one than the
+                present round.
+
+        Raises:
+            CampaignInvalid: With everything that may not change so.
+        """
+        mistakes = [
+            f"{name} must stay {getattr(previous, name)!r} in a new version, "
+            f"got {getattr(self, name)!r}."
+            for name in _FIXED
+            if getattr(self, name) != getattr(previous, name)
+        ]
+        first = max(from_round, previous.not_before + 1)
+        for name, is_met, condition in (
+            ("version", self.version == previous.version + 1, f"{previous.version + 1}"),
+            ("not_before", self.not_before >= first, f"at least {first}"),
+            (
+                "window_budget",
+                self.window_budget <= previous.window_budget,
+                f"at most {previous.window_budget:g}, or owners would be promised less",
+            ),
+            (
+                "k_min",
+                self.k_min >= previous.k_min,
+                f"at least {previous.k_min}, or owners would be promised less",
+            ),
+        ):
+            if not is_met:
+                mistakes.append(f"{name} must be {condition}, got {getattr(self, name)!r}.")
+        if mistakes:
+            raise CampaignInvalid(mistakes)
+
+    def _check_words(self, mistakes: "_Mistakes") -> None:
+        mistakes.identifier("id", self.id)
+        mistakes.text("quantity", self.quantity, least=1)
+        mistakes.text("unit", self.unit, least=0)
+        mistakes.choice("mechanism", self.mechanism, MECHANISMS)
+        mistakes.choice("kem", self.kem, KEMS)
+        if not isinstance(self.shuffle, ShufflePlan):
+            mistakes.add("shuffle", "a ShufflePlan", self.shuffle)
+        if mistakes.names("estimators", self.estimators, least=1, most=len(ESTIMATORS)):
+            for name in self.estimators:
+                mistakes.choice("estimators", name, ESTIMATORS)
+
+    def _check_numbers(self, mistakes: "_Mistakes") -> None:
+        for name, most in (
+            ("version", _MAX_WHOLE),
+            ("window", _MAX_WHOLE),
+            ("round_s", _MAX_DURATION_S),
+            ("upload_s", _MAX_DURATION_S),
+            ("grace_s", _MAX_DURATION_S),
+        ):
+            mistakes.whole(name, getattr(self, name), low=1, high=most)
+        mistakes.whole("k_min", self.k_min, low=2, high=_MAX_WHOLE)
+        for name in ("not_before", "not_after"):
+            mistakes.whole(name, getattr(self, name), low=0, high=_MAX_WHOLE)
+        for name in ("low", "high"):
+            mistakes.number(name, getattr(self, name), low=-1e300, high=1e300)
+        mistakes.whole("steps", self.steps, low=1, high=65536)
+        for name in ("beta", "rho"):
+            mistakes.number(name, getattr(self, name), low=0.0, high=1.0)
+        mistakes.number("window_budget", self.window_budget, low=MIN_EPSILON, high=1e9)
+        mistakes.budgets("epsilon", self.epsilon)
+
+    def _check_together(self, mistakes: "_Mistakes") -> None:
+        try:
+            ValueRange(self.low, self.high, self.steps)
+        except ValueError as error:
+            mistakes.found.append(str(error))
+        if list(self.epsilon) != sorted(set(self.epsilon)):
+            mistakes.add("epsilon", "ascending budgets that differ", self.epsilon)
+        if self.window_budget < max(self.epsilon):
+            mistakes.add(
+                "window_budget",
+                f"at least the largest epsilon, {max(self.epsilon):g}",
+                self.window_budget,
+            )
+        if self.upload_s > self.grace_s:
+            mistakes.add("upload_s", f"at most grace_s, {self.grace_s}", self.upload_s)
+        if self.not_after < self.not_before:
+            mistakes.add("not_after", f"at least not_before, {self.not_before}", self.not_after)
+
+
+_REQUIRED = tuple(
+    item.name
+    for item in fields(Campaign)
+    if item.default is MISSING and item.default_factory is MISSING
+)
+
+
+class _Mistakes:
+    """Collect mistakes, so that all can be told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, name: str, condition: str, value: object) -> None:
+        self.found.append(f"{name} must be {condition}, got {_shown(value)}.")
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise CampaignInvalid(self.found)
+
+    def whole(self, name: str, value: object, *, low: int, high: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            self.add(name, f"a whole number from {low} to {high}", value)
+
+    def number(self, name: str, value: object, *, low: float, high: float) -> None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:  # type: ignore[operator]
+            self.add(name, f"a number from {low:g} to {high:g}", value)
+
+    def budgets(self, name: str, value: object) -> None:
+        if not isinstance(value, tuple | list) or not 1 <= len(value) <= _MAX_CLASSES:
+            self.add(name, f"one to {_MAX_CLASSES} budgets", value)
+            return
+        for budget in value:
+            self.number(name, budget, low=MIN_EPSILON, high=MAX_EPSILON)
+
+    def identifier(self, name: str, value: object) -> None:
+        if not isinstance(value, str) or not _ID.fullmatch(value):
+            self.add(name, "1 to 63 lower-case letters, digits or hyphens", value)
+
+    def text(self, name: str, value: object, *, least: int) -> None:
+        is_text = isinstance(value, str) and value.isprintable() and value == value.strip()
+        if not is_text or not least <= len(value) <= 64:  # type: ignore[arg-type]
+            self.add(name, f"{least} to 64 printable characters, none of them blank ends", value)
+
+    def choice(self, name: str, value: object, known: Sequence[str]) -> None:
+        if not isinstance(value, str) or value not in known:
+            self.add(name, f"one of {', '.join(known)}", value)
+
+    def names(self, name: str, value: object, *, least: int = 0, most: int) -> bool:
+        """Check a list of different short names; return whether it is one."""
+        is_list = isinstance(value, tuple | list) and all(
+            isinstance(item, str) and item.isprintable() and 1 <= len(item) <= 64 for item in value
+        )
+        if is_list and least <= len(value) <= most and len(set(value)) == len(value):  # type: ignore[arg-type, call-overload]
+            return True
+        self.add(name, f"{least} to {most} different names of 1 to 64 characters", value)
+        return False
+
+
+def _shuffle_of(value: object) -> ShufflePlan:
+    if isinstance(value, ShufflePlan):
+        return value
+    if not isinstance(value, Mapping):
+        raise CampaignInvalid([f"shuffle must be a table, got {_shown(value)}."])
+    unknown = _unknown(value, _GROUP_KEYS)
+    if unknown:
+        raise CampaignInvalid(f"shuffle.{name} is not a field of a campaign." for name in unknown)
+    return ShufflePlan(**value)
+
+
+def _unknown(values: Mapping[Any, Any], known: Iterable[str]) -> list[str]:
+    return sorted(_shown(name).strip("'") for name in values if name not in known)
+
+
+def _as_float(value: float) -> float:
+    # Adding zero turns -0.0 into 0.0: equal campaigns must have equal bytes.
+    return float(value) + 0.0
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,334 @@
+"""What is written: a report's header and content, a batch of inner envelopes and its manifest."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+from rase.errors import Malformed, UnknownVersion, WrongSize
+from rase.wire import cbor
+from rase.wire.suites import TAG_SIZE, X25519, X_WING, enc_size
+
+__all__ = [
+    "CONTENT_SIZE",
+    "HEADER_SIZE",
+    "INNER_SIZES",
+    "REPORT_SIZES",
+    "VERSION",
+    "Batch",
+    "BatchManifest",
+    "Content",
+    "Header",
+    "batch_id",
+    "check_format",
+    "check_names",
+    "check_report_size",
+    "inner_info",
+    "outer_info",
+]
+
+VERSION: Final = 1
+HEADER_SIZE: Final = 14
+CONTENT_SIZE: Final = 32
+# Sizes by the KEM of the inner envelope; the outer one is always X25519.
+INNER_SIZES: Final = {kem: enc_size(kem) + CONTENT_SIZE + TAG_SIZE for kem in (X25519, X_WING)}
+REPORT_SIZES: Final = {
+    kem: HEADER_SIZE + enc_size(X25519) + 1 + size + TAG_SIZE for kem, size in INNER_SIZES.items()
+}
+_HEADER = struct.Struct(">BB8sI")
+_CONTENT = struct.Struct(">BBBqI17x")
+_COVER = 1
+_BATCH = "bad-batch"  # the problem of everything between the two servers
+_MAX_BATCH_BYTES = 1 << 30
+_MAX_MANIFEST_BYTES = 4096
+_U32 = 2**32
+_I64 = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Hold what the shuffler reads before it opens anything: 14 bytes in the clear.
+
+    Args:
+        key_id: The number of the shuffler's key.
+        campaign_tag: The first eight bytes of the campaign's hash.
+        round: The round of the report.
+    """
+
+    key_id: int
+    campaign_tag: bytes
+    round: int
+
+    def __post_init__(self) -> None:
+        """Check the three once."""
+        _check_whole("key_id", self.key_id, 0, 256)
+        _check_whole("round", self.round, 0, _U32)
+        if len(self.campaign_tag) != 8:
+            raise ValueError(f"campaign_tag must have 8 bytes, got {len(self.campaign_tag)}.")
+
+    def to_bytes(self) -> bytes:
+        """Return the 14 bytes."""
+        return _HEADER.pack(VERSION, self.key_id, self.campaign_tag, self.round)
+
+    @classmethod
+    def from_report(cls, report: bytes) -> "Header":
+        """Read the header of a whole report.
+
+        Raises:
+            WrongSize: If the report has no size that the protocol knows.
+            UnknownVersion: If its first byte is another version than 1.
+        """
+        check_report_size(report)
+        version, key_id, tag, round = _HEADER.unpack_from(report)
+        if version != VERSION:
+            raise UnknownVersion(f"report version {version} is unknown; this release knows 1.")
+        return cls(key_id, tag, round)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Hold what only the fusion centre reads: a noisy value as a place on the public grid.
+
+    Args:
+        round: The round of the report.
+        place: The grid place of the noisy value; some mechanisms use places beyond both ends.
+        epsilon_class: Which of the campaign's budgets the noise was drawn for.
+        is_cover: Whether this only hides that the device had nothing to say; then place and
+            class are 0.
+    """
+
+    round: int
+    place: int = field(repr=False)
+    epsilon_class: int = 0
+    is_cover: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the four once."""
+        _check_whole("round", self.round, 0, _U32)
+        _check_whole("epsilon_class", self.epsilon_class, 0, 4)
+        _check_whole("place", self.place, -_I64, _I64)
+        if self.is_cover and (self.place or self.epsilon_class):
+            raise ValueError("place and epsilon_class must be 0 in a cover report.")
+
+    def to_bytes(self) -> bytes:
+        """Return the 32 bytes."""
+        return _CONTENT.pack(
+            VERSION, _COVER * self.is_cover, self.epsilon_class, self.place, self.round
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Content":
+        """Read the content of an opened inner envelope.
+
+        Raises:
+            WrongSize: If it does not have 32 bytes.
+            UnknownVersion: If its first byte is another version than 1.
+            Malformed: If a flag, the class or the padding is not as it must be.
+        """
+        if len(data) != CONTENT_SIZE:
+            raise WrongSize(f"a report's content must have 32 bytes, got {len(data)}.")
+        version, flags, epsilon_class, place, round = _CONTENT.unpack(data)
+        if version != VERSION:
+            raise UnknownVersion(f"content version {version} is unknown; this release knows 1.")
+        if any(data[15:]):
+            raise Malformed("the padding of a report must be zero; it is not.")
+        if flags not in (0, _COVER):
+            raise Malformed("a report has a flag that the protocol does not know.")
+        try:
+            return cls(round, place, epsilon_class, is_cover=flags == _COVER)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Hold the shuffled inner envelopes of one round and one key of the fusion centre.
+
+    Args:
+        campaign_hash: CH, the hash of the campaign.
+        round: The round of all reports.
+        key_id: The number of the fusion centre's key that all were sealed for.
+        inner: The envelopes, in the order the shuffler drew.
+    """
+
+    campaign_hash: bytes
+    round: int
+    key_id: int
+    inner: tuple[bytes, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check sizes and numbers once."""
+        _check_hash("campaign_hash", self.campaign_hash)
+        _check_whole("round", self.round, 0, _U32)
+        _check_whole("key_id", self.key_id, 0, 256)
+        sizes = {len(envelope) for envelope in self.inner}
+        if len(sizes) != 1 or not sizes.issubset(INNER_SIZES.values()):
+            raise ValueError("inner must hold envelopes of one size that the protocol knows.")
+
+    def to_bytes(self) -> bytes:
+        """Return the body; its SHA-256 is the batch's id."""
+        return cbor.encode([self.campaign_hash, self.round, self.key_id, self.inner])
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> "Batch":
+        """Read a batch.
+
+        Raises:
+            WireError: Named, with problem ``bad-batch``, if it is not such as `to_bytes` writes.
+        """
+        try:
+            parts = cbor.decode(body, max_size=_MAX_BATCH_BYTES)
+        except (Malformed, WrongSize) as error:
+            error.problem = _BATCH
+            raise
+        if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, int, int, list]:
+            raise Malformed("a batch must be [hash, round, key id, [envelope …]].", problem=_BATCH)
+        if not all(isinstance(envelope, bytes) for envelope in parts[3]):
+            raise Malformed("a batch must hold envelopes as byte strings.", problem=_BATCH)
+        try:
+            return cls(parts[0], parts[1], parts[2], tuple(parts[3]))
+        except ValueError as error:
+            raise Malformed(str(error), problem=_BATCH) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchManifest:
+    """Hold what the shuffler says of a batch; it signs this and stands for it.
+
+    Args:
+        batch_id: SHA-256 of the batch's body.
+        shuffler: The shuffler's name.
+        n: How many reports the batch holds.
+        k_min: The fewest that it would have released.
+        method: The law the permutation was drawn from: "uniform" or "mallows".
+        theta: The spread of the Mallows law; None for uniform.
+        alpha: The privacy loss for the groups used.
+        real_loss: The privacy loss for the real groups.
+        attacker_success: The share of slots the best observer of order alone assigns rightly.
+    """
+
+    METHODS: ClassVar = ("uniform", "mallows")
+
+    batch_id: bytes
+    shuffler: str
+    n: int
+    k_min: int
+    method: str
+    theta: float | None
+    alpha: float
+    real_loss: float
+    attacker_success: float
+
+    def __post_init__(self) -> None:
+        """Check everything once."""
+        _check_hash("batch_id", self.batch_id)
+        _check_whole("n", self.n, 1, _U32)
+        _check_whole("k_min", self.k_min, 1, _U32)
+        _check_name("shuffler", self.shuffler)
+        if self.method not in self.METHODS:
+            raise ValueError(f"method must be one of {', '.join(self.METHODS)}.")
+        if (self.theta is None) != (self.method == "uniform"):
+            raise ValueError("theta must be given for mallows, and for nothing else.")
+        numbers = ["alpha", "real_loss", "attacker_success"]
+        for name in numbers if self.theta is None else ["theta", *numbers]:
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            # Infinite and NaN fail the comparison too.
+            if not (is_number and 0 <= value < 1e300):
+                raise ValueError(f"{name} must be a finite number of at least 0.")
+            object.__setattr__(self, name, float(value) + 0.0)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes that are signed."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return cbor.encode({"format": VERSION, **values})
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> "BatchManifest":
+        """Read a manifest.
+
+        Raises:
+            WireError: Named, with problem ``bad-batch``, if it is not such as `to_bytes` writes.
+        """
+        try:
+            values = check_format("manifest", cbor.decode(body, max_size=_MAX_MANIFEST_BYTES))
+            manifest = cls(**check_names("manifest", values, [item.name for item in fields(cls)]))
+        except (Malformed, UnknownVersion, WrongSize) as error:
+            error.problem = _BATCH
+            raise
+        except ValueError as error:
+            raise Malformed(str(error), problem=_BATCH) from None
+        if manifest.to_bytes() != body:
+            raise Malformed("a manifest must write its numbers as floats.", problem=_BATCH)
+        return manifest
+
+
+def inner_info(campaign_hash: bytes, round: int) -> bytes:
+    """Return what the inner envelope is bound to: the whole campaign and the round."""
+    return b"rase/1 inner" + campaign_hash + round.to_bytes(4, "big")
+
+
+def outer_info(campaign_hash: bytes, header: bytes) -> bytes:
+    """Return what the outer envelope is bound to: the whole campaign and the header."""
+    return b"rase/1 outer" + campaign_hash + header
+
+
+def batch_id(body: bytes) -> bytes:
+    """Return the id of a batch: the SHA-256 of its body."""
+    return sha256(body).digest()
+
+
+def check_report_size(report: bytes) -> None:
+    """Refuse bytes that cannot be a report.
+
+    Raises:
+        WrongSize: If their number is not one of `REPORT_SIZES`.
+    """
+    if len(report) not in REPORT_SIZES.values():
+        raise WrongSize(f"a report must have 143 or 1231 bytes, got {len(report)}.")
+
+
+def check_format(kind: str, values: Any) -> dict[str, Any]:
+    """Return the fields of a document whose format this release knows.
+
+    Raises:
+        Malformed: If it is no map, or has no format.
+        UnknownVersion: If the format is another than 1; it is named.
+    """
+    if not isinstance(values, dict) or type(values.get("format")) is not int:
+        raise Malformed(f"a {kind} must be a map with a format; this is none.")
+    if values["format"] != VERSION:
+        raise UnknownVersion(
+            f"{kind} format {values['format']} is unknown; this release knows {VERSION}."
+        )
+    return {name: value for name, value in values.items() if name != "format"}
+
+
+def check_names(kind: str, values: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
+    """Return the fields of a document that has all the fields it must have and no other.
+
+    Raises:
+        Malformed: Naming what is unknown or missing.
+    """
+    unknown = sorted(set(values) - set(known))
+    missing = sorted(set(known) - set(values))
+    for words, names in (("unknown", unknown), ("missing", missing)):
+        if names:
+            raise Malformed(f"a {kind} has {words} fields: {', '.join(names)[:200]}.")
+    return dict(values)
+
+
+def _check_whole(name: str, value: object, low: int, below: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value < below:
+        raise ValueError(f"{name} must be a whole number from {low} to {below - 1}.")
+
+
+def _check_name(name: str, value: object) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= 64:
+        raise ValueError(f"{name} must be a name of 1 to 64 characters.")
+
+
+def _check_hash(name: str, value: object) -> None:
+    if not isinstance(value, bytes) or len(value) != 32:
+        raise ValueError(f"{name} must be the 32 bytes of a SHA-256.")

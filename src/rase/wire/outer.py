@@ -1,0 +1,72 @@
+"""The shuffler's side: open the outer envelope. Only rase.shuffler may import this."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidTag
+
+from rase.errors import NotOpened, UnknownKey, WrongCampaign, WrongSize
+from rase.wire.keys import OpeningKey, Role
+from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header, outer_info
+from rase.wire.suites import X25519, private_key, suite
+
+__all__ = ["OpenedOuter", "OuterOpener"]
+
+
+class OpenedOuter(NamedTuple):
+    """Hold what the shuffler finds: an envelope that it cannot open, and for which key it is."""
+
+    round: int
+    fusion_key_id: int
+    inner: bytes
+
+
+class OuterOpener:
+    """Open the outer envelopes of one campaign.
+
+    Build it once for each process: it keeps the keys in the form that opens fastest.
+
+    Args:
+        campaign_hash: CH, the campaign's hash.
+        keys: The shuffler's private keys that are accepted now.
+        inner_kem: The number of the campaign's KEM, which decides the size of a report.
+    """
+
+    def __init__(
+        self, campaign_hash: bytes, keys: Iterable[OpeningKey], *, inner_kem: int = X25519
+    ) -> None:
+        self._hash = campaign_hash
+        self._size = REPORT_SIZES[inner_kem]
+        self._keys = {}
+        for key in keys:
+            if key.role is not Role.SHUFFLER:
+                raise ValueError("keys must be keys of the shuffler.")
+            self._keys[key.id] = (suite(key.kem, key.aead), private_key(key.kem, key.secret))
+
+    def open(self, report: bytes) -> OpenedOuter:
+        """Return the inner envelope of a report.
+
+        Raises:
+            WrongSize: If the report is truncated or oversized.
+            UnknownVersion: If its version is unknown.
+            WrongCampaign: If it belongs to another campaign.
+            UnknownKey: If it was sealed for a key that is not among these.
+            NotOpened: If anything in it was changed.
+        """
+        if len(report) != self._size:
+            raise WrongSize(f"a report must have {self._size} bytes, got {len(report)}.")
+        header = Header.from_report(report)
+        if header.campaign_tag != self._hash[:8]:
+            raise WrongCampaign("the report belongs to another campaign or version of it.")
+        if header.key_id not in self._keys:
+            raise UnknownKey(f"the report was sealed for key {header.key_id}, not held here.")
+        hpke, key = self._keys[header.key_id]
+        try:
+            found = hpke.decrypt(
+                report[HEADER_SIZE:], key, outer_info(self._hash, report[:HEADER_SIZE])
+            )
+        except InvalidTag:
+            raise NotOpened(
+                "the outer envelope does not open: changed, or sealed for another key or campaign."
+            ) from None
+        return OpenedOuter(header.round, found[0], found[1:])

@@ -1,0 +1,174 @@
+"""How a refusal is told to the other side: stable problem types, in the form of RFC 9457."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from rase.errors import Malformed, WireError
+
+__all__ = ["MEDIA_TYPE", "PROBLEM_TYPES", "Problem", "ProblemType", "problem_of"]
+
+MEDIA_TYPE: Final = "application/problem+json"
+_PREFIX = "urn:rase:problem:"
+_OWN_MEMBERS = frozenset({"type", "title", "status", "detail"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """Name a kind of refusal; names and meanings never change, over HTTP and MQTT alike.
+
+    Args:
+        name: The stable name.
+        status: The HTTP status it travels with.
+        title: What happened, in one sentence.
+        remedy: What the sender should do.
+        is_final: Whether the same bytes can never be accepted later.
+    """
+
+    name: str
+    status: int
+    title: str
+    remedy: str
+    is_final: bool
+
+    @property
+    def uri(self) -> str:
+        """The name as RFC 9457 wants it."""
+        return _PREFIX + self.name
+
+
+_TYPES = (
+    ProblemType(
+        "outdated-config",
+        409,
+        "The report was sealed for a key or campaign version that is no longer used.",
+        "Fetch campaign and keyset again and seal the same noisy value anew.",
+        is_final=False,
+    ),
+    ProblemType(
+        "round-not-open",
+        409,
+        "The round has not begun by the shuffler's clock.",
+        "Check the device's clock and send the same bytes later.",
+        is_final=False,
+    ),
+    ProblemType(
+        "round-closed",
+        410,
+        "The round is closed.",
+        "Discard the report; its budget stays spent.",
+        is_final=True,
+    ),
+    ProblemType(
+        "unknown-campaign",
+        404,
+        "No such campaign is known here.",
+        "Discard the report; check the address.",
+        is_final=True,
+    ),
+    ProblemType(
+        "bad-report",
+        400,
+        "The report is not such as the protocol allows.",
+        "Discard the report.",
+        is_final=True,
+    ),
+    ProblemType(
+        "bad-batch",
+        400,
+        "The batch or its manifest is not such as the protocol allows.",
+        "Keep the batch and tell the operators of both servers.",
+        is_final=True,
+    ),
+    ProblemType(
+        "not-enrolled",
+        403,
+        "The sender is not enrolled.",
+        "Enrol, then send the same bytes again.",
+        is_final=False,
+    ),
+    ProblemType(
+        "too-many",
+        429,
+        "The sender sends too much.",
+        "Send the same bytes again after the time in Retry-After.",
+        is_final=False,
+    ),
+    ProblemType(
+        "below-k",
+        422,
+        "Fewer reports than k_min would be released together.",
+        "Nothing is released; the next round may have enough.",
+        is_final=True,
+    ),
+    ProblemType(
+        "final-round",
+        409,
+        "The estimate of the round is final.",
+        "Discard the batch.",
+        is_final=True,
+    ),
+)
+PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
+    {kind.name: kind for kind in _TYPES}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Hold one refusal as it is sent.
+
+    Args:
+        type: The kind of refusal.
+        detail: One sentence about this case, without value, key or identity.
+        extensions: Further members, e.g. the rounds that are open.
+
+    Example:
+        >>> Problem(PROBLEM_TYPES["round-closed"], "Round 7 was closed.", {"round": 7}).to_json()
+        b'{"type":"urn:rase:problem:round-closed","title":"The round is closed.","status":410,\
+"detail":"Round 7 was closed.","round":7}'
+    """
+
+    type: ProblemType
+    detail: str = ""
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Keep the four members of RFC 9457 for ourselves."""
+        taken = sorted(_OWN_MEMBERS.intersection(self.extensions))
+        if taken:
+            raise ValueError(f"extensions must not hold {', '.join(taken)}: taken by RFC 9457.")
+
+    def to_json(self) -> bytes:
+        """Return the body of the answer."""
+        kind = self.type
+        members = {"type": kind.uri, "title": kind.title, "status": kind.status}
+        document = {**members, "detail": self.detail, **self.extensions}
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Problem":
+        """Read the body of an answer.
+
+        Raises:
+            Malformed: If it is no problem of this protocol.
+        """
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            raise Malformed("a problem must be a JSON object; this is none.") from None
+        if not isinstance(document, dict) or not isinstance(document.get("type"), str):
+            raise Malformed("a problem must be a JSON object with a type; this is none.")
+        kind = PROBLEM_TYPES.get(document["type"].removeprefix(_PREFIX))
+        detail = document.get("detail", "")
+        if kind is None or not isinstance(detail, str):
+            raise Malformed("the answer's problem type is not one of this protocol.")
+        more = {name: value for name, value in document.items() if name not in _OWN_MEMBERS}
+        return cls(kind, detail, more)
+
+
+def problem_of(error: WireError) -> Problem:
+    """Return what the other side is told about a refusal."""
+    return Problem(PROBLEM_TYPES[error.problem], str(error))

@@ -1,0 +1,247 @@
+"""What the servers sign: campaign and keyset by both, the manifest of a batch by the shuffler.
+
+Two signatures make sure that no single server can give a device parameters or keys of its own.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+from rase.campaign import Campaign, CampaignInvalid
+from rase.errors import BadSignature, Malformed, WireError
+from rase.wire import cbor
+from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.messages import VERSION, BatchManifest, check_format
+
+__all__ = [
+    "MAX_CAMPAIGN_BYTES",
+    "PinnedKeys",
+    "SignedCampaign",
+    "SignedKeyset",
+    "SignedManifest",
+    "campaign_bytes",
+    "campaign_from_bytes",
+    "campaign_hash",
+    "signature_of",
+    "signing_input",
+]
+
+MAX_CAMPAIGN_BYTES: Final = 1 << 18
+_CAMPAIGN, _KEYSET, _MANIFEST = "campaign", "keyset", "manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedKeys:
+    """Hold the two public Ed25519 keys that a party trusts, got by another way than the network.
+
+    Args:
+        fusion: The fusion centre's.
+        shuffler: The shuffler's.
+
+    Raises:
+        ValueError: If one has not 32 bytes, or both are the same: then one party plays two roles.
+    """
+
+    fusion: bytes
+    shuffler: bytes
+
+    def __post_init__(self) -> None:
+        """Check both once."""
+        for name in ("fusion", "shuffler"):
+            value = getattr(self, name)
+            if not isinstance(value, bytes) or len(value) != 32:
+                raise ValueError(f"{name} must be the 32 bytes of a public Ed25519 key.")
+        if self.fusion == self.shuffler:
+            raise ValueError("fusion and shuffler must have different keys.")
+
+    def of(self, role: Role) -> bytes:
+        """Return the key of a server."""
+        return self.fusion if role is Role.FUSION else self.shuffler
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCampaign:
+    """Hold a campaign with the signatures of both servers.
+
+    Make it of a campaign and two results of `signature_of`; `from_bytes` checks them.
+
+    Args:
+        campaign: The campaign.
+        fusion_signature: By the fusion centre.
+        shuffler_signature: By the shuffler.
+    """
+
+    campaign: Campaign
+    fusion_signature: bytes = field(repr=False)
+    shuffler_signature: bytes = field(repr=False)
+
+    @property
+    def hash(self) -> bytes:
+        """CH, the campaign's hash."""
+        return campaign_hash(self.campaign)
+
+    def to_bytes(self) -> bytes:
+        """Return what the servers publish."""
+        return _packed(
+            _CAMPAIGN,
+            campaign_bytes(self.campaign),
+            (self.fusion_signature, self.shuffler_signature),
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, pinned: PinnedKeys) -> "SignedCampaign":
+        """Read a campaign that both servers signed.
+
+        Raises:
+            BadSignature: If one of them did not.
+            WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
+        """
+        body, (fusion, shuffler) = _unpacked(_CAMPAIGN, data, 2)
+        _check(_CAMPAIGN, body, Role.FUSION, fusion, pinned)
+        _check(_CAMPAIGN, body, Role.SHUFFLER, shuffler, pinned)
+        return cls(campaign_from_bytes(body), fusion, shuffler)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedKeyset:
+    """Hold a keyset with the signatures of both servers.
+
+    Args:
+        keyset: The keyset.
+        fusion_signature: By the fusion centre.
+        shuffler_signature: By the shuffler.
+    """
+
+    keyset: Keyset
+    fusion_signature: bytes = field(repr=False)
+    shuffler_signature: bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """Return what the servers publish."""
+        signatures = (self.fusion_signature, self.shuffler_signature)
+        return _packed(_KEYSET, self.keyset.to_bytes(), signatures)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, pinned: PinnedKeys) -> "SignedKeyset":
+        """Read a keyset that both servers signed.
+
+        Raises:
+            BadSignature: If one of them did not.
+            WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
+        """
+        body, (fusion, shuffler) = _unpacked(_KEYSET, data, 2)
+        _check(_KEYSET, body, Role.FUSION, fusion, pinned)
+        _check(_KEYSET, body, Role.SHUFFLER, shuffler, pinned)
+        return cls(Keyset.from_bytes(body), fusion, shuffler)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedManifest:
+    """Hold a batch's manifest with the shuffler's signature.
+
+    Args:
+        manifest: The manifest.
+        signature: By the shuffler.
+    """
+
+    manifest: BatchManifest
+    signature: bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """Return what travels beside the batch."""
+        return _packed(_MANIFEST, self.manifest.to_bytes(), (self.signature,))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, pinned: PinnedKeys) -> "SignedManifest":
+        """Read a manifest that the shuffler signed.
+
+        Raises:
+            BadSignature: If it did not.
+            WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
+        """
+        try:
+            body, (signature,) = _unpacked(_MANIFEST, data, 1)
+            _check(_MANIFEST, body, Role.SHUFFLER, signature, pinned)
+        except WireError as error:
+            error.problem = "bad-batch"
+            raise
+        return cls(BatchManifest.from_bytes(body), signature)
+
+
+def campaign_bytes(campaign: Campaign) -> bytes:
+    """Return the one encoding of a campaign, which is signed and hashed."""
+    return cbor.encode({"format": VERSION, **campaign.as_fields()})
+
+
+def campaign_hash(campaign: Campaign) -> bytes:
+    """Return CH, the SHA-256 of a campaign's bytes."""
+    return sha256(campaign_bytes(campaign)).digest()
+
+
+def campaign_from_bytes(body: bytes) -> Campaign:
+    """Read a campaign; this does not check who signed it.
+
+    Raises:
+        WireError: Named, if it is not such as `campaign_bytes` writes; all mistakes are listed.
+    """
+    values = check_format(_CAMPAIGN, cbor.decode(body, max_size=MAX_CAMPAIGN_BYTES))
+    try:
+        campaign = Campaign.from_fields(values)
+    except CampaignInvalid as error:
+        raise Malformed(str(error)) from None
+    # Catches what the value hides: whole numbers for floats, and fields left to their default.
+    if campaign_bytes(campaign) != body:
+        raise Malformed("a campaign must have all fields, and floats where floats belong.")
+    return campaign
+
+
+def signature_of(value: Campaign | Keyset | BatchManifest, key: SigningKey) -> bytes:
+    """Return a server's signature of a campaign, keyset or manifest."""
+    if isinstance(value, Campaign):
+        return key.sign(signing_input(_CAMPAIGN, key.role, campaign_bytes(value)))
+    kind = _KEYSET if isinstance(value, Keyset) else _MANIFEST
+    return key.sign(signing_input(kind, key.role, value.to_bytes()))
+
+
+def signing_input(kind: str, role: Role, body: bytes) -> bytes:
+    r"""Return the bytes under a signature: what it is and who signs stand before the body.
+
+    Example:
+        >>> signing_input("keyset", Role.FUSION, b"...")
+        b'rase/1 keyset by fusion\x00...'
+    """
+    return f"rase/1 {kind} by {role}\0".encode() + body
+
+
+def _packed(kind: str, body: bytes, signatures: tuple[bytes, ...]) -> bytes:
+    return cbor.encode([f"rase/1 {kind}", body, *signatures])
+
+
+def _unpacked(kind: str, data: bytes, count: int) -> tuple[bytes, list[bytes]]:
+    parts: Any = cbor.decode(data, max_size=MAX_CAMPAIGN_BYTES + 1024)
+    expected = [str, bytes] + [bytes] * count
+    if not isinstance(parts, list) or [type(part) for part in parts] != expected:
+        raise Malformed(f"a signed {kind} must be [name, body, signature …]; this is not.")
+    if parts[0] != f"rase/1 {kind}":
+        raise Malformed(f"a signed {kind} must be named rase/1 {kind}; this is not.")
+    return parts[1], parts[2:]
+
+
+def _check(kind: str, body: bytes, role: Role, signature: bytes, pinned: PinnedKeys) -> None:
+    if not _is_signed(signing_input(kind, role, body), signature, pinned.of(role)):
+        raise BadSignature(f"the {kind} is not signed by the pinned key of the {role}.")
+
+
+def _is_signed(message: bytes, signature: bytes, public_key: bytes) -> bool:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        from rase.wire.ed25519 import is_signed
+
+        return is_signed(message, signature=signature, public_key=public_key)
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True

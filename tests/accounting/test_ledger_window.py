@@ -1,0 +1,54 @@
+"""Sliding windows, against looking at every window one by one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rase.accounting.ledger_window import Charge, first_free, fullest
+
+places = st.integers(-3, 12)
+lengths = st.integers(1, 6)
+# Charges of one value have one price, as the ledger's tags have.
+charges = st.lists(
+    st.one_of(
+        st.builds(Charge, places, st.integers(1, 4)),
+        st.builds(lambda place, value: Charge(place, 1 + value, value), places, st.integers(0, 2)),
+    ),
+    max_size=9,
+)
+
+
+def load(begin: int, length: int, held: list[Charge]) -> int:
+    """Add up one window the slow way."""
+    inside = [charge for charge in held if begin <= charge.place < begin + length]
+    values = {charge.value: charge.nano for charge in inside if charge.value is not None}
+    return sum(charge.nano for charge in inside if charge.value is None) + sum(values.values())
+
+
+@given(charges, places, lengths)
+def test_the_fullest_window_is_found(held: list[Charge], place: int, length: int) -> None:
+    """No window that contains the place holds more, and one holds as much."""
+    slow = max(load(begin, length, held) for begin in range(place - length + 1, place + 1))
+    assert fullest(held, place, length=length) == slow
+
+
+@given(charges, places, lengths, st.integers(0, 8))
+def test_the_first_free_place_is_found(
+    held: list[Charge], place: int, length: int, room: int
+) -> None:
+    """All windows of the place found have room, and no earlier place has such windows."""
+    free = first_free(held, place, length=length, room=room)
+    assert free >= place
+    for candidate in range(place, free + 1):
+        begins = range(candidate - length + 1, candidate + 1)
+        is_free = all(load(begin, length, held) <= room for begin in begins)
+        assert is_free == (candidate == free)
+
+
+def test_a_repeated_value_leaves_the_windows_between_its_uses() -> None:
+    """A window that misses all uses of a value is not charged for it."""
+    repeated = [Charge(0, 5, "a"), Charge(4, 5, "a")]
+    between = [Charge(1, 7), Charge(3, 7)]
+    # Rounds 1 to 3 hold no use; rounds 0 to 2 and 2 to 4 hold one each.
+    assert fullest([*repeated, *between], 2, length=3) == 14
+    assert fullest([*repeated, *between], 2, length=5) == 19
+    assert first_free([*repeated, *between], 2, length=3, room=14) == 2

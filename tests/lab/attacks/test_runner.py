@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+
+from rase.errors import DataError
+from rase.kernels.words import SeededRandom
+from rase.lab.attacks import ATTACK_NAMES, attack_named
+from rase.lab.attacks.protocol import Knowledge
+from rase.lab.attacks.runner import attack_scheme, case_for
+from rase.lab.panel import Panel
+from rase.lab.schemes import scheme_named
+from rase.stream import ValueRange
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("name", ATTACK_NAMES)
+def test_an_attack_is_given_only_what_it_declared(name: str, homes: Panel) -> None:
+    """Labels, history, mechanism, law and centre are there if declared, and never beyond."""
+    attack = attack_named(name)
+    release, secret = scheme_named("br", ValueRange(0, 110)).release(homes, rng=SeededRandom(1))
+    case = case_for(attack, release, secret=secret, panel=homes)
+    given = {
+        Knowledge.LABELS: case.labels,
+        Knowledge.HISTORY: case.history,
+        Knowledge.MECHANISM: case.randomizer,
+        Knowledge.ORDER_LAW: case.laws,
+        Knowledge.CENTRE: case.arrival,
+    }
+    assert {knowledge for knowledge, value in given.items() if value is not None} == attack.knows
+    if case.labels is not None:
+        assert (case.labels[~case.is_train] == -1).all()
+    if case.history is not None:
+        assert np.isnan(case.history[~case.is_train.any(axis=1)]).all()
+
+
+@pytest.mark.parametrize("name", ATTACK_NAMES)
+def test_every_attack_states_its_knowledge_and_cost(name: str) -> None:
+    """The docstring has a Knowledge part with the cost, and the name is the registry's."""
+    attack = attack_named(name)
+    text = type(attack).__doc__ or ""
+    assert "Knowledge:" in text
+    assert "Cost" in text
+    assert attack.name == name
+    assert attack.cost in ("n log n", "n^2", "n^3")
+
+
+@pytest.mark.parametrize("split", ["random", "time"])
+@pytest.mark.parametrize("name", ATTACK_NAMES)
+def test_four_fifths_are_for_training(name: str, split: str, homes: Panel) -> None:
+    """The split is 4:1 in the attack's unit, seeded, and ordered by time where asked."""
+    attack = attack_named(name)
+    release, secret = scheme_named("raw", ValueRange(0, 110)).release(homes)
+    first, again, other = (
+        case_for(attack, release, secret=secret, panel=homes, split=split, seed=seed).is_train  # type: ignore[arg-type]
+        for seed in (1, 1, 2)
+    )
+    assert first.mean() == pytest.approx(0.8, abs=0.001)
+    assert np.array_equal(first, again)
+    if split == "time":
+        assert np.array_equal(first, other)
+        assert first[:480].all()
+        assert not first[480:].any()
+    else:
+        assert not np.array_equal(first, other)
+        is_whole = (first == first[:, :1]).all()
+        assert is_whole == (attack.unit == "round")
+        # A slot's day is never torn apart.
+        days = first.reshape(25, 24, -1)
+        assert (days == days[:, :1]).all() == (attack.unit == "day")
+
+
+def test_the_same_seed_gives_the_same_result(homes: Panel, watts: ValueRange) -> None:
+    """Noise, split, forest and bootstrap are all drawn from the one seed."""
+    runs = [
+        attack_scheme(
+            homes.first_rounds(120),
+            scheme_named("br", watts),
+            attacks=[attack_named("value"), attack_named("bayes")],
+            seed=seed,
+        )
+        for seed in (3, 3, 4)
+    ]
+    for first, again, other in zip(*runs, strict=True):
+        assert first.macro_recall == again.macro_recall
+        assert first.macro_recall != other.macro_recall
+
+
+def test_undeclared_knowledge_is_refused(homes: Panel, watts: ValueRange) -> None:
+    """An attack that reaches for what it did not declare fails loudly."""
+    release, secret = scheme_named("br", watts).release(homes, rng=SeededRandom(1))
+    bare = case_for(attack_named("profile"), release, secret=secret, panel=homes)
+    for name in ("value", "bayes", "mallows_aware"):
+        with pytest.raises(ValueError, match="knows must declare"):
+            attack_named(name).guess(bare)
+    for known in (bare.known_arrival, bare.known_laws):
+        with pytest.raises(ValueError, match="knows must declare"):
+            known()
+
+
+@pytest.mark.parametrize("name", ATTACK_NAMES)
+def test_bad_panels_are_refused_clearly(name: str, watts: ValueRange) -> None:
+    """One device, a silent device, too few rounds: a DataError that says what to do."""
+    attack = attack_named(name)
+    scheme = scheme_named("br", watts)
+    days = np.arange(30) * DAY_MS
+    values = np.random.default_rng(1).uniform(0, 100, (30, 2))
+    with pytest.raises(DataError, match="two or more"):
+        attack_scheme(Panel(days, ["a"], values[:, :1]), scheme, attacks=[attack])
+    silent = values.copy()
+    silent[:, 1] = np.nan
+    with pytest.raises(DataError, match="'b'"):
+        attack_scheme(Panel(days, ["a", "b"], silent), scheme, attacks=[attack])
+    with pytest.raises(DataError, match="at least 3"):
+        attack_scheme(Panel(days[:2], ["a", "b"], values[:2]), scheme, attacks=[attack])
+    with pytest.raises(ValueError, match="split must be"):
+        attack_scheme(
+            Panel(days, ["a", "b"], values),
+            scheme,
+            attacks=[attack],
+            split="odd",  # type: ignore[arg-type]
+        )
+
+
+@pytest.mark.parametrize("scheme", ["raw", "br", "best"])
+@pytest.mark.parametrize("name", ATTACK_NAMES)
+def test_constant_series_and_gaps_are_handled(name: str, scheme: str, watts: ValueRange) -> None:
+    """Constant devices and missing readings neither fail nor warn."""
+    generator = np.random.default_rng(7)
+    values = np.tile(np.array([5.0, 5.0, 50.0, 80.0]), (60, 1))
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[17] = np.nan
+    panel = Panel(np.arange(60) * (DAY_MS // 4), ["a", "b", "c", "d"], values)
+    for split in ("random", "time"):
+        result = attack_scheme(
+            panel,
+            scheme_named(scheme, watts, epsilon=10.0),
+            attacks=[attack_named(name)],
+            split=split,
+            arrival="random",
+            resamples=10,
+        )[0]
+        assert 0 <= result.macro_recall.low <= result.macro_recall.value <= 1
+        assert result.n == 4
+
+
+@pytest.mark.parametrize("name", ["bayes", "matching", "linkage", "averaging"])
+def test_devices_that_read_the_same_cannot_be_told_apart(name: str, watts: ValueRange) -> None:
+    """On identical constants, shuffled, nobody beats chance.
+
+    800 records at chance 1/4; 6 deviations, false alarm below 1e-8 each.
+    """
+    panel = Panel(np.arange(1000), ["a", "b", "c", "d"], np.full((1000, 4), 30.0))
+    result = attack_scheme(panel, scheme_named("best", watts), attacks=[attack_named(name)])[0]
+    assert abs(result.accuracy - 0.25) < 6 * np.sqrt(0.25 * 0.75 / 800)
+
+
+def test_matching_breaks_ties_without_looking_at_slots(watts: ValueRange) -> None:
+    """Where all likelihoods are equal, an order that was kept does not help it.
+
+    800 records at chance 1/4; 6 deviations, false alarm below 1e-8.
+    """
+    panel = Panel(np.arange(1000), ["a", "b", "c", "d"], np.full((1000, 4), 30.0))
+    result = attack_scheme(panel, scheme_named("raw", watts), attacks=[attack_named("matching")])[0]
+    assert abs(result.accuracy - 0.25) < 6 * np.sqrt(0.25 * 0.75 / 800)
+
+
+def test_unknown_attacks_are_refused() -> None:
+    """The registry names what there is."""
+    with pytest.raises(ValueError, match="name must be one of value, "):
+        attack_named("wishful")
+
+
+def test_a_device_unseen_in_training_is_still_possible(watts: ValueRange) -> None:
+    """Computing attacks treat a newcomer like the average device; forests never name it."""
+    values = np.random.default_rng(3).uniform(0, 100, (50, 3))
+    values[:40, 2] = np.nan
+    panel = Panel(np.arange(50) * DAY_MS, ["a", "b", "c"], values)
+    for name in ATTACK_NAMES:
+        result = attack_scheme(
+            panel, scheme_named("br", watts), attacks=[attack_named(name)], split="time"
+        )[0]
+        assert result.recall.shape == (3,)

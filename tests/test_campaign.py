@@ -1,0 +1,213 @@
+"""The campaign: what it accepts, how it tells mistakes, and what may follow it."""
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from rase.campaign import (
+    ESTIMATORS,
+    MAX_EPSILON,
+    MIN_EPSILON,
+    Campaign,
+    CampaignInvalid,
+    ShufflePlan,
+)
+from rase.estimate import mean
+from rase.randomize import grid
+from rase.stream import Precision, ValueRange
+
+FIELDS: dict[str, Any] = {
+    "id": "street-power",
+    "version": 1,
+    "quantity": "power",
+    "unit": "W",
+    "low": 0,
+    "high": 3000,
+    "epsilon": [0.5, 1],
+    "window": 24,
+    "window_budget": 24,
+    "round_s": 3600,
+    "upload_s": 300,
+    "grace_s": 600,
+    "k_min": 20,
+    "not_before": 495000,
+    "not_after": 499999,
+}
+
+
+def campaign(**changes: Any) -> Campaign:
+    """Return a campaign that is right but for the changes."""
+    return Campaign.from_fields(FIELDS | changes)
+
+
+def test_a_campaign_knows_its_range_precision_and_times() -> None:
+    """Range, precision and the times of a round follow from the fields."""
+    found = campaign()
+    assert found.value_range == ValueRange(0, 3000)
+    assert found.precision == Precision(0.5, 0.9)
+    assert found.epsilon == (0.5, 1.0)
+    assert found.round_end_s(495000) == 495001 * 3600
+    assert found.upload_end_s(495000) == 495001 * 3600 + 300
+    assert found.closes_s(495000) == 495001 * 3600 + 600
+    assert [found.holds_in(r) for r in (494999, 495000, 499999, 500000)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_campaign_cannot_be_changed() -> None:
+    """Fields are frozen."""
+    with pytest.raises(FrozenInstanceError):
+        campaign().k_min = 1  # type: ignore[misc]
+
+
+def test_fields_come_back() -> None:
+    """Plain values make the same campaign again, with a plan of either form."""
+    found = campaign(shuffle={"method": "robust", "alpha": 3, "groups": ["north", "south"]})
+    assert Campaign.from_fields(found.as_fields()) == found
+    assert found.shuffle == ShufflePlan("robust", 3.0, ("north", "south"))
+    assert campaign(shuffle=found.shuffle) == found
+
+
+def test_negative_zero_is_zero() -> None:
+    """Campaigns that are equal have one form."""
+    assert str(campaign(low=-0.0).low) == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("id", "Street", "id must be 1 to 63 lower-case letters"),
+        ("id", 5, "id must be"),
+        ("version", 0, "version must be a whole number from 1"),
+        ("version", True, "version must be"),
+        ("version", 1.0, "version must be"),
+        ("quantity", "", "quantity must be 1 to 64 printable"),
+        ("quantity", None, "quantity must be"),
+        ("unit", "\n", "unit must be 0 to 64 printable"),
+        ("unit", " W", "unit must be"),
+        ("low", "zero", "low must be a number"),
+        ("low", True, "low must be a number"),
+        ("low", 3000, "low must be below high"),
+        ("high", float("nan"), "high must be a number"),
+        ("high", float("inf"), "high must be a number"),
+        ("steps", 65537, "steps must be a whole number from 1 to 65536"),
+        ("mechanism", "magic", "mechanism must be one of budget-aware, laplace"),
+        ("mechanism", ["laplace"], "mechanism must be one of"),
+        ("beta", 1.5, "beta must be a number from 0 to 1"),
+        ("rho", -1, "rho must be a number from 0 to 1"),
+        ("epsilon", [], "epsilon must be one to 4 budgets"),
+        ("epsilon", [1, 2, 3, 4, 5], "epsilon must be one to 4 budgets"),
+        ("epsilon", 1.0, "epsilon must be one to 4 budgets"),
+        ("epsilon", [0], "epsilon must be a number from 0.0001 to 30"),
+        ("epsilon", [2, 1], "epsilon must be ascending budgets that differ"),
+        ("epsilon", [1, 1], "epsilon must be ascending budgets that differ"),
+        ("window", 0, "window must be a whole number from 1"),
+        ("window_budget", 0.7, "window_budget must be at least the largest epsilon, 1, got 0.7"),
+        ("window_budget", "much", "window_budget must be a number"),
+        ("upload_s", 601, "upload_s must be at most grace_s, 600, got 601"),
+        ("k_min", 1, "k_min must be a whole number from 2"),
+        ("not_before", -1, "not_before must be a whole number from 0"),
+        ("not_after", 2**32, "not_after must be a whole number from 0"),
+        ("not_after", 5, "not_after must be at least not_before, 495000, got 5"),
+        ("estimators", [], "estimators must be 1 to 4 different names"),
+        ("estimators", ["median", "median"], "estimators must be 1 to 4 different names"),
+        ("estimators", ["mode"], "estimators must be one of unbiased_mean"),
+        ("estimators", "median", "estimators must be 1 to 4 different names"),
+        ("kem", "rsa", "kem must be one of x25519, x-wing"),
+        ("shuffle", "uniform", "shuffle must be a table"),
+        ("shuffle", {"seed": 1}, "shuffle.seed is not a field of a campaign"),
+        ("shuffle", {"method": "sort"}, "shuffle.method must be one of robust, uniform"),
+        ("shuffle", {"alpha": 1}, "shuffle.alpha must be 0 for the uniform shuffle"),
+        ("shuffle", {"method": "mallows"}, "shuffle.alpha must be greater than 0 for mallows"),
+        ("shuffle", {"groups": ["a", "a"]}, "shuffle.groups must be 0 to 1024 different names"),
+        ("shuffle", {"groups": [1]}, "shuffle.groups must be 0 to 1024 different names"),
+        ("colour", "red", "colour is not a field of a campaign"),
+    ],
+)
+def test_a_mistake_is_named(name: str, value: object, text: str) -> None:
+    """Each wrong field is refused in words that start with its name."""
+    with pytest.raises(CampaignInvalid) as refused:
+        campaign(**{name: value})
+    assert [mistake for mistake in refused.value.mistakes if mistake.startswith(text)]
+    assert len(refused.value.mistakes) == 1
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Unknown, missing and wrong fields stand in one refusal, each once."""
+    values = FIELDS | {"k_min": 0, "beta": 7, "colour": "red", "shuffle": {"method": "sort"}}
+    del values["unit"], values["low"]
+    with pytest.raises(CampaignInvalid) as refused:
+        Campaign.from_fields(values)
+    named = [mistake.split(" ")[0] for mistake in refused.value.mistakes]
+    assert named == ["colour", "unit", "low", "shuffle.method", "k_min", "beta"]
+    assert str(refused.value).count("\n") == 5
+
+
+def test_long_values_are_shortened() -> None:
+    """A mistake does not fill the screen."""
+    with pytest.raises(CampaignInvalid) as refused:
+        campaign(quantity="x" * 5000)
+    assert len(str(refused.value)) < 250
+
+
+def test_a_plan_of_another_type_is_refused() -> None:
+    """Building one directly needs a ShufflePlan."""
+    with pytest.raises(CampaignInvalid, match="shuffle must be a ShufflePlan"):
+        replace(campaign(), shuffle=None)  # type: ignore[arg-type]
+
+
+def test_new_precision_for_later_rounds_is_a_next_version() -> None:
+    """The paper's feedback: other beta and rho, mechanism and budgets, from a later round on."""
+    old = campaign()
+    new = campaign(
+        version=2, beta=0.2, rho=0.95, epsilon=[2], k_min=30, window_budget=12, not_before=495100
+    )
+    new.check_succeeds(old, from_round=495100)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"id": "other"}, "id must stay 'street-power' in a new version, got 'other'."),
+        ({"version": 3}, "version must be 2, got 3."),
+        ({"version": 1}, "version must be 2, got 1."),
+        ({"not_before": 495049}, "not_before must be at least 495050, got 495049."),
+        ({"high": 4000}, "high must stay 3000.0"),
+        ({"round_s": 60}, "round_s must stay 3600"),
+        ({"window_budget": 25}, "window_budget must be at most 24, or owners"),
+        ({"k_min": 19}, "k_min must be at least 20, or owners"),
+    ],
+)
+def test_what_may_not_change_is_named(changes: dict[str, Any], text: str) -> None:
+    """A version that skips, reaches back, or weakens a promise is refused."""
+    new = campaign(**({"version": 2, "not_before": 495050} | changes))
+    with pytest.raises(CampaignInvalid) as refused:
+        new.check_succeeds(campaign(), from_round=495050)
+    assert len(refused.value.mistakes) == 1
+    assert refused.value.mistakes[0].startswith(text)
+
+
+def test_a_next_version_never_begins_with_its_predecessor() -> None:
+    """Two versions for one set of rounds would let a server choose."""
+    with pytest.raises(CampaignInvalid, match="not_before must be at least 495001"):
+        campaign(version=2).check_succeeds(campaign(), from_round=0)
+
+
+def test_names_and_bounds_are_those_of_the_mathematics() -> None:
+    """What a campaign may ask for is what the other rooms have."""
+    assert (MIN_EPSILON, MAX_EPSILON) == (grid.MIN_EPSILON, grid.MAX_EPSILON)
+    for name in ESTIMATORS:
+        assert callable(mean.estimator_named(name))
+
+
+def test_importing_a_campaign_loads_no_numpy() -> None:
+    """A device agent can afford it."""
+    code = "import rase.campaign, sys; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

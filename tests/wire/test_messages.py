@@ -1,0 +1,240 @@
+"""Header, content, batch and manifest: fixed bytes, and refusals by name."""
+
+import struct
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rase.errors import Malformed, UnknownVersion, WireError, WrongSize
+from rase.wire import cbor
+from rase.wire.messages import (
+    INNER_SIZES,
+    REPORT_SIZES,
+    Batch,
+    BatchManifest,
+    Content,
+    Header,
+    batch_id,
+    inner_info,
+    outer_info,
+)
+from rase.wire.suites import X25519, X_WING
+
+MANIFEST = BatchManifest(
+    batch_id=bytes(32),
+    shuffler="one",
+    n=64,
+    k_min=20,
+    method="uniform",
+    theta=None,
+    alpha=0,
+    real_loss=0,
+    attacker_success=1 / 64,
+)
+
+
+def test_the_sizes_are_those_of_the_protocol() -> None:
+    """143 bytes, or 1231 with X-Wing inside."""
+    assert INNER_SIZES == {X25519: 80, X_WING: 1168}
+    assert REPORT_SIZES == {X25519: 143, X_WING: 1231}
+    assert len(Header(1, bytes(8), 5).to_bytes()) == 14
+    assert len(Content(5, 7).to_bytes()) == 32
+
+
+def test_contexts_bind_campaign_round_and_header() -> None:
+    """The info strings are fixed bytes."""
+    assert inner_info(b"H" * 32, 258) == b"rase/1 inner" + b"H" * 32 + b"\0\0\1\2"
+    assert outer_info(b"H" * 32, b"h" * 14) == b"rase/1 outer" + b"H" * 32 + b"h" * 14
+
+
+@given(st.integers(0, 255), st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1))
+def test_headers_come_back(key_id: int, tag: bytes, round: int) -> None:
+    """What is written is read."""
+    header = Header(key_id, tag, round)
+    assert Header.from_report(header.to_bytes() + bytes(129)) == header
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((256, bytes(8), 1), "key_id must be a whole number from 0 to 255"),
+        ((1, bytes(7), 1), "campaign_tag must have 8 bytes, got 7"),
+        ((1, bytes(8), 2**32), "round must be"),
+        ((1, bytes(8), -1), "round must be"),
+        ((True, bytes(8), 1), "key_id must be"),
+    ],
+)
+def test_bad_headers_cannot_be_made(arguments: tuple[Any, Any, Any], words: str) -> None:
+    """Numbers out of range are wrong arguments."""
+    with pytest.raises(ValueError, match=words):
+        Header(*arguments)
+
+
+@pytest.mark.parametrize("size", [0, 1, 14, 142, 144, 1230, 1232, 100_000])
+def test_truncated_and_oversized_reports_are_refused(size: int) -> None:
+    """Only two sizes exist."""
+    with pytest.raises(WrongSize, match=f"143 or 1231 bytes, got {size}"):
+        Header.from_report(b"\x01" * size)
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_unknown_versions_of_reports_are_named(version: int) -> None:
+    """The version byte is checked before anything else is read."""
+    with pytest.raises(UnknownVersion, match=f"report version {version} is unknown"):
+        Header.from_report(bytes([version]) + bytes(142))
+    data = bytes([version]) + Content(5, 7).to_bytes()[1:]
+    with pytest.raises(UnknownVersion, match=f"content version {version} is unknown"):
+        Content.from_bytes(data)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 3))
+def test_contents_come_back(round: int, place: int, epsilon_class: int) -> None:
+    """Every place, below and beyond the range too."""
+    content = Content(round, place, epsilon_class)
+    assert Content.from_bytes(content.to_bytes()) == content
+
+
+def test_cover_reports_come_back() -> None:
+    """A cover report has the flag and nothing else."""
+    cover = Content(7, 0, 0, is_cover=True)
+    assert Content.from_bytes(cover.to_bytes()) == cover
+    assert cover.to_bytes() == b"\x01\x01" + bytes(9) + b"\0\0\0\x07" + bytes(17)
+
+
+@pytest.mark.parametrize("place", range(15, 32))
+def test_padding_must_be_zero(place: int) -> None:
+    """Nobody can hide anything in a report."""
+    data = bytearray(Content(5, 7).to_bytes())
+    data[place] = 1
+    with pytest.raises(Malformed, match="padding"):
+        Content.from_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("flags", "epsilon_class", "place", "words"),
+    [
+        (2, 0, 0, "flag"),
+        (3, 0, 0, "flag"),
+        (0, 4, 0, "epsilon_class must be"),
+        (1, 0, 5, "cover"),
+        (1, 1, 0, "cover"),
+    ],
+)
+def test_bad_contents_are_refused(flags: int, epsilon_class: int, place: int, words: str) -> None:
+    """Unknown flags, classes and covers that carry something are refused."""
+    data = struct.pack(">BBBqI17x", 1, flags, epsilon_class, place, 9)
+    with pytest.raises(Malformed, match=words):
+        Content.from_bytes(data)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_contents_have_one_size(size: int) -> None:
+    """32 bytes."""
+    with pytest.raises(WrongSize, match=f"32 bytes, got {size}"):
+        Content.from_bytes(bytes(size))
+
+
+def test_a_place_is_shown_in_no_repr_and_no_message() -> None:
+    """The noisy value stays out of logs."""
+    assert "31337" not in repr(Content(5, 31337))
+    with pytest.raises(ValueError, match="place") as refused:
+        Content(5, 2**63 + 31337)
+    assert str(2**63 + 31337) not in str(refused.value)
+
+
+@given(st.lists(st.binary(min_size=80, max_size=80), min_size=1, max_size=5))
+def test_batches_come_back(inner: list[bytes]) -> None:
+    """The body decides the id."""
+    batch = Batch(bytes(range(32)), 7, 9, tuple(inner))
+    assert Batch.from_bytes(batch.to_bytes()) == batch
+    assert len(batch_id(batch.to_bytes())) == 32
+    assert inner[0].hex() not in repr(batch)
+
+
+ENVELOPE = bytes(80)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        [],
+        {},
+        [bytes(32), 7, 9],
+        [bytes(32), 7, 9, [ENVELOPE], 0],
+        [bytes(31), 7, 9, [ENVELOPE]],
+        [bytes(32), -1, 9, [ENVELOPE]],
+        [bytes(32), True, 9, [ENVELOPE]],
+        [bytes(32), 7, 256, [ENVELOPE]],
+        [bytes(32), 7, 9, []],
+        [bytes(32), 7, 9, ["text"]],
+        [bytes(32), 7, 9, [b"short"]],
+        [bytes(32), 7, 9, [ENVELOPE, bytes(1168)]],
+        ["hash", 7, 9, [ENVELOPE]],
+    ],
+)
+def test_bad_batches_are_refused(parts: Any) -> None:
+    """What is no batch is a bad batch."""
+    with pytest.raises(Malformed) as refused:
+        Batch.from_bytes(cbor.encode(parts))
+    assert refused.value.problem == "bad-batch"
+
+
+def test_a_batch_that_is_no_cbor_is_refused() -> None:
+    """The decoder's refusals carry the right problem too."""
+    with pytest.raises(Malformed) as refused:
+        Batch.from_bytes(b"\xff")
+    assert refused.value.problem == "bad-batch"
+
+
+def test_manifests_come_back() -> None:
+    """With and without theta."""
+    mallows = replace(MANIFEST, method="mallows", theta=0.1, alpha=30, real_loss=60)
+    for manifest in (MANIFEST, mallows):
+        assert BatchManifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_id": b""}, "batch_id must be the 32 bytes"),
+        ({"shuffler": ""}, "shuffler must be a name"),
+        ({"shuffler": 5}, "shuffler must be a name"),
+        ({"n": 0}, "n must be"),
+        ({"k_min": -1}, "k_min must be"),
+        ({"method": "cyclic"}, "method must be one of uniform, mallows"),
+        ({"method": "mallows"}, "theta must be given for mallows"),
+        ({"theta": 1.0}, "theta must be given for mallows"),
+        ({"alpha": -1.0}, "alpha must be a finite number"),
+        ({"real_loss": None}, "real_loss must be a finite number"),
+        ({"attacker_success": True}, "attacker_success must be a finite number"),
+        ({"colour": "red"}, "unknown fields: colour"),
+        ({"n": ...}, "missing fields: n"),
+        ({"alpha": 0}, "floats"),
+    ],
+)
+def test_bad_manifests_are_refused(changes: dict[str, Any], words: str) -> None:
+    """Each wrong field is named."""
+    fields = cbor.decode(MANIFEST.to_bytes(), max_size=1000) | changes
+    body = cbor.encode({name: value for name, value in fields.items() if value is not ...})
+    with pytest.raises(Malformed, match=words) as refused:
+        BatchManifest.from_bytes(body)
+    assert refused.value.problem == "bad-batch"
+
+
+@pytest.mark.parametrize("body", [[], {}, {"format": "1"}, {"format": True}, {"format": 2}, "x"])
+def test_manifests_of_other_formats_are_refused(body: Any) -> None:
+    """Format 2 is named; what has no format is malformed."""
+    with pytest.raises(WireError) as refused:
+        BatchManifest.from_bytes(cbor.encode(body))
+    assert isinstance(refused.value, UnknownVersion) == (body == {"format": 2})
+    assert refused.value.problem == "bad-batch"
+
+
+def test_infinite_losses_cannot_be_stated() -> None:
+    """A shuffle without a guarantee is never released."""
+    with pytest.raises(ValueError, match="alpha must be a finite number"):
+        replace(MANIFEST, alpha=float("inf"))

@@ -52,6 +52,8 @@ class RunReport:
         asked = asdict(self._options)
         asked["graph"] = None if self._options.graph is None else str(self._options.graph)
         asked["window"] = self._window
+        if self._options.mechanism == "budget-aware":
+            asked |= asdict(self._options.precision)
         return {"schema": "rase.run/1", "parameters": asked}
 
     def rows(

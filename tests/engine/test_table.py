@@ -214,7 +214,7 @@ REFUSED_TEXTS = {
     "time,device,value\n1,a,1\n2,,1\n": "column 'device' is empty in row 2",
     "time,device,value\n8.6.2014,a,1\n": "column 'time' holds no time in row 1",
     "time,device,value\n2014-06-08,a,1\n2014-06-09,a,1\nnext day,a,1\n": "no time in row 3",
-    "time,device,value\n2014-06-08T00:00Z,a,1\n2014-06-09T00:00,a,1\n": "row 2, or one written",
+    "time,device,value\n2014-06-08T00:00Z,a,1\n2014-06-09T00:00,a,1\n": "mixes times.*row 2;",
     "time,device,value\n1402189200000000,a,1\n": "too large in row 1; write times as seconds",
     "time,device,value\n-9223372036854775808,a,1\n": "too large in row 1",
 }
@@ -329,3 +329,20 @@ def test_without_pyarrow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 'pip install "rase-iot[batch]"' in done.stdout
+
+
+def test_zones_must_not_be_mixed_across_batches(tmp_path: Path) -> None:
+    """A time without a zone far behind times with one is refused by its row, not read as UTC."""
+    rows = [
+        f"2024-01-01T{hour:02}:{minute:02}:00Z,a{second},1"
+        for second in range(40)
+        for hour in range(24)
+        for minute in range(60)
+    ]
+    path = tmp_path / "mixed.csv"
+    path.write_text("time,device,value\n" + "\n".join([*rows, "2024-01-02T00:00:00,z,1"]) + "\n")
+    with pytest.raises(
+        DataError, match=f"mixes times with and without a zone, first in row {len(rows) + 1}"
+    ):
+        for _ in open_table(path).batches():
+            pass

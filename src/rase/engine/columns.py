@@ -18,6 +18,8 @@ __all__ = ["DeviceCodes", "TimeColumn", "values_of"]
 # Whole numbers up to here are seconds since 1970 (year 5138), larger ones milliseconds.
 _LARGEST_SECOND = 100_000_000_000
 _LARGEST_MILLISECOND = 1000 * _LARGEST_SECOND
+# What ends a written time that has a zone: Z, or an offset behind the minutes or seconds.
+_ZONE = r":\d\d(?:\.\d+)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)\s*$"
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -31,6 +33,7 @@ class TimeColumn:
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes: list[str] = []
+        self._has_zone: bool | None = None
 
     def milliseconds(self, column: Any, *, first_row: int) -> NDArray[np.int64]:
         """Return the times of a batch.
@@ -43,12 +46,14 @@ class TimeColumn:
             Milliseconds since 1970, rounded down.
 
         Raises:
-            DataError: If the column is of another type, or a row has no time that can be read.
+            DataError: If the column is of another type, a row has no time that can be read, or
+                some times are written with a zone and some without one.
         """
         column = _plain(column)
         _refuse_null(column, self.name, first_row, "give every row its time")
         kind = column.type
         if pa.types.is_string(kind):
+            self._check_zone(column, first_row)
             column = self._parsed(column, first_row)
             kind = column.type
         if pa.types.is_integer(kind):
@@ -64,6 +69,19 @@ class TimeColumn:
         ticks: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         per_second = _PER_SECOND[kind.unit]
         return ticks * 1000 if per_second == 1 else ticks // (per_second // 1000)
+
+    def _check_zone(self, column: Any, first_row: int) -> None:
+        """Hold all batches to one way of writing: a clock without a zone is another clock."""
+        has_zone = pc.match_substring_regex(column, _ZONE).to_numpy(zero_copy_only=False)
+        if self._has_zone is None and len(has_zone):
+            self._has_zone = bool(has_zone[0])
+        odd = np.flatnonzero(has_zone != self._has_zone)
+        if len(odd):
+            raise DataError(
+                f"column {self.name!r} mixes times with and without a zone, first in row "
+                f"{first_row + int(odd[0])}; write all of them in one way, such as "
+                "2024-05-31T18:00:00Z."
+            )
 
     def _parsed(self, column: Any, first_row: int) -> Any:
         """Read texts as whole numbers or as ISO times; one way for a whole batch."""

@@ -50,6 +50,7 @@ NAMES = [
     "histogram",
     "kendall_tau",
     "median",
+    "plan",
     "quantile",
     "quantiles",
     "refine",

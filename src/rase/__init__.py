@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rase.accounting.amplification import Amplification, amplify
     from rase.accounting.composition import compose_local, compose_permutation, compose_shuffled
+    from rase.accounting.planner import plan
     from rase.errors import DataError, NotIdentifiable, PrivacyRefused, RaseError
     from rase.estimate.aggregates import count, total, variance
     from rase.estimate.distribution import histogram, quantile, quantiles
@@ -92,6 +93,7 @@ __all__ = [
     "histogram",
     "kendall_tau",
     "median",
+    "plan",
     "quantile",
     "quantiles",
     "refine",
@@ -111,6 +113,7 @@ _HOME = {
         "compose_permutation",
         "compose_shuffled",
     ),
+    "rase.accounting.planner": ("plan",),
     "rase.errors": ("DataError", "NotIdentifiable", "PrivacyRefused", "RaseError"),
     "rase.estimate.aggregates": ("count", "total", "variance"),
     "rase.estimate.distribution": ("histogram", "quantile", "quantiles"),

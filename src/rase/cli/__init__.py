@@ -27,6 +27,7 @@ class _Place(NamedTuple):
 
 COMMANDS = {
     "demo": _Place("rase.cli.demo", "Watch a synthetic fleet go through the whole pipeline."),
+    "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
 }
 

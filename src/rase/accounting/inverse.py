@@ -1,0 +1,348 @@
+"""The planner turned round: an error or an attacker's success is wished, parameters are sought.
+
+Every answer is found by a search on the same functions that plan with it, so planning with the
+answer meets the wish, and a step below does not.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rase.accounting.candidates import mechanism_named
+from rase.accounting.checks import MOST_REPORTS
+from rase.accounting.error_model import Error, ErrorModel, FleetReadings
+from rase.randomize.bounded import HYBRID_FROM
+from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.shuffle.attacker import order_attack
+from rase.stream import Precision, ValueRange
+
+__all__ = [
+    "MOST_ROUNDS",
+    "Answer",
+    "Setting",
+    "attacker_limits",
+    "checked_error",
+    "devices_needed",
+    "epsilon_needed",
+    "expected_error",
+    "largest_theta",
+    "rounds_needed",
+]
+
+MOST_ROUNDS = 10**9
+_CLOSE = 1e-6
+_CLOSE_THETA = 1e-4
+# What the paper's evaluation asks for.
+_PAPER = Precision(beta=0.5, rho=0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Hold a parameter that meets a wish, or why there is none.
+
+    Args:
+        value: The parameter; None if no value meets the wish.
+        reason: One sentence.
+    """
+
+    value: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Hold what an error depends on.
+
+    Args:
+        value_range: The public range.
+        epsilon: The budget of one report.
+        devices: How many reports a round has.
+        window: How many rounds are averaged.
+        mechanism: A name, or ``auto`` for the best at each epsilon.
+        estimator: Whose error is meant.
+        precision: The (beta, rho) asked for.
+        readings: How readings are spread; None for the worst case.
+    """
+
+    value_range: ValueRange
+    epsilon: float
+    devices: int
+    window: int = 1
+    mechanism: str = "auto"
+    estimator: str = "unbiased_mean"
+    precision: Precision = _PAPER
+    readings: FleetReadings | None = None
+
+    @property
+    def basis(self) -> str:
+        """For which readings errors are told: ``worst`` or ``yours``."""
+        return "worst" if self.readings is None else "yours"
+
+
+def expected_error(setting: Setting) -> Error:
+    """Return the error of the mean over the window in a setting."""
+    return _error(setting, epsilon=setting.epsilon, devices=setting.devices).over(setting.window)
+
+
+def devices_needed(setting: Setting, error: float) -> Answer:
+    """Return the smallest number of devices whose error is at most the one wished for.
+
+    Args:
+        setting: All but the number of devices.
+        error: The root mean square error wished for, in the unit of the readings.
+
+    Raises:
+        ValueError: If the error is not positive.
+
+    Example:
+        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> print(devices_needed(setting, 100))
+        966 devices suffice for an error of 100.
+    """
+    error = checked_error(error)
+
+    def is_met(devices: int) -> bool:
+        return (
+            _error(setting, epsilon=setting.epsilon, devices=devices).over(setting.window).total
+            <= error
+        )
+
+    devices = _smallest(is_met, least=2, most=MOST_REPORTS)
+    if devices is None:
+        return Answer(None, _never("No number of devices", setting, error))
+    return Answer(devices, f"{devices} devices suffice for an error of {error:g}.")
+
+
+def rounds_needed(setting: Setting, error: float) -> Answer:
+    """Return the smallest window whose error is at most the one wished for.
+
+    Args:
+        setting: All but the window.
+        error: As for `devices_needed`.
+
+    Raises:
+        ValueError: If the error is not positive.
+
+    Example:
+        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> print(rounds_needed(setting, 100))
+        A window of 20 rounds suffices for an error of 100.
+    """
+    error = checked_error(error)
+    one = _error(setting, epsilon=setting.epsilon, devices=setting.devices)
+    rounds = _smallest(lambda w: one.over(w).total <= error, least=1, most=MOST_ROUNDS)
+    if rounds is None:
+        return Answer(None, _never("No window", setting, error))
+    if rounds == 1:
+        return Answer(1, f"One round suffices for an error of {error:g}.")
+    return Answer(rounds, f"A window of {rounds} rounds suffices for an error of {error:g}.")
+
+
+def epsilon_needed(setting: Setting, error: float) -> Answer:
+    """Return the smallest epsilon of a report whose error is at most the one wished for.
+
+    Args:
+        setting: All but epsilon.
+        error: As for `devices_needed`.
+
+    Raises:
+        ValueError: If the error is not positive.
+
+    Example:
+        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> print(epsilon_needed(setting, 100))
+        Reports of epsilon 3.98 suffice for an error of 100.
+    """
+    error = checked_error(error)
+
+    def is_met(epsilon: float) -> bool:
+        return (
+            _error(setting, epsilon=epsilon, devices=setting.devices).over(setting.window).total
+            <= error
+        )
+
+    # Where a mechanism changes its law the error may jump up, so each piece is searched alone.
+    bounds = [MIN_EPSILON, HYBRID_FROM, setting.precision.epsilon_bound(setting.value_range)]
+    starts = sorted(bound for bound in bounds if MIN_EPSILON <= bound < MAX_EPSILON)
+    for low, high in zip(starts, [*starts[1:], MAX_EPSILON], strict=True):
+        # The next piece begins at its bound; this one ends just before it.
+        last = math.nextafter(high, 0.0) if high < MAX_EPSILON else high
+        if is_met(low):
+            return Answer(low, _epsilon_words(low, error))
+        if is_met(last):
+            found = _bisected(is_met, low, last, close=_CLOSE)
+            return Answer(found, _epsilon_words(found, error))
+    return Answer(None, _never(f"No epsilon up to {MAX_EPSILON:g}", setting, error))
+
+
+def largest_theta(n: int, attacker_cap: float) -> Answer:
+    """Return the largest theta at which an observer of order stays below a multiple of chance.
+
+    Args:
+        n: How many reports are shuffled.
+        attacker_cap: How many times better than chance the best observer of order may be.
+
+    Raises:
+        ValueError: If the cap is below 1 or not finite.
+
+    Example:
+        >>> print(largest_theta(1000, 2))
+        Theta up to 0.003996 keeps the best observer of order below 2 times chance.
+    """
+    if not (attacker_cap >= 1 and math.isfinite(attacker_cap)):
+        raise ValueError(f"attacker_cap must be at least 1 and finite, got {attacker_cap}.")
+    if attacker_cap == 1:
+        return Answer(None, "Only a uniform shuffle, theta 0, leaves an observer no better off.")
+    if attacker_cap > n:
+        return Answer(math.inf, f"Any theta does: {attacker_cap:g} times chance is certainty.")
+    theta = _largest_theta(n, attacker_cap)
+    return Answer(
+        theta,
+        f"Theta up to {theta:.4g} keeps the best observer of order below {attacker_cap:g} times "
+        "chance.",
+    )
+
+
+def attacker_limits(
+    n: int, attacker_cap: float, *, alpha: float | None, group_count: int | None
+) -> dict[str, Answer]:
+    """Return the largest theta, alpha and number of groups that keep the attacker's cap.
+
+    Groups are blocks of places, the best refinement: of k groups the largest has g = ceil(n / k)
+    members and sensitivity g (g - 1) / 2. Fewer groups are larger and so have a smaller theta.
+
+    Args:
+        n: How many reports are shuffled.
+        attacker_cap: As for `largest_theta`.
+        alpha: The loss allowed, for which the number of groups is sought.
+        group_count: The number of groups for which alpha is sought.
+
+    Raises:
+        ValueError: If the cap is below 1 or not finite.
+    """
+    theta = largest_theta(n, attacker_cap)
+    limits = {"theta": theta}
+    if theta.value is None:
+        return limits
+    if group_count is not None:
+        limits["alpha"] = _alpha_limit(n, theta.value, group_count)
+    if alpha is not None:
+        limits["group_count"] = _group_limit(n, theta.value, alpha)
+    return limits
+
+
+def checked_error(error: float) -> float:
+    """Return an error that can be wished for, or refuse it."""
+    if isinstance(error, bool | str) or not hasattr(error, "__float__"):
+        raise TypeError(f"error must be a number, got {error!r}.")
+    value = float(error)
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"error must be greater than 0 and finite, got {value}.")
+    return value
+
+
+def _error(setting: Setting, *, epsilon: float, devices: int) -> Error:
+    """Return the error of one round."""
+    model = ErrorModel(
+        mechanism_named(
+            setting.mechanism,
+            epsilon,
+            value_range=setting.value_range,
+            precision=setting.precision,
+        )
+    )
+    if setting.readings is None:
+        return model.worst(setting.estimator, devices)
+    return model.expected(setting.estimator, devices, readings=setting.readings)
+
+
+def _never(what: str, setting: Setting, error: float) -> str:
+    many = _error(setting, epsilon=setting.epsilon, devices=setting.devices)
+    bias = abs(many.bias)
+    if bias >= error:
+        clip = 0.0 if setting.readings is None else abs(setting.readings.clip_bias)
+        if clip >= error:
+            cause = f"clipped readings alone shift the mean by {clip:.3g}"
+        else:
+            cause = f"the bias of {setting.estimator} alone is {bias:.3g}"
+        return f"{what} suffices: {cause}, not below {error:g}."
+    return f"{what} suffices for an error of {error:g}."
+
+
+def _epsilon_words(epsilon: float, error: float) -> str:
+    return f"Reports of epsilon {epsilon:.3g} suffice for an error of {error:g}."
+
+
+def _smallest(is_met: Callable[[int], bool], *, least: int, most: int) -> int | None:
+    """Return the smallest whole number that meets a wish which all larger ones meet too."""
+    if is_met(least):
+        return least
+    fails, meets = least, least
+    while not is_met(meets):
+        if meets >= most:
+            return None
+        fails, meets = meets, min(2 * meets, most)
+    while meets - fails > 1:
+        middle = (fails + meets) // 2
+        if is_met(middle):
+            meets = middle
+        else:
+            fails = middle
+    return meets
+
+
+def _bisected(
+    is_met: Callable[[float], bool], fails: float, meets: float, *, close: float
+) -> float:
+    """Return a number that meets a wish, within a share ``close`` of one that does not."""
+    while abs(meets - fails) > close * meets:
+        middle = math.sqrt(fails * meets)
+        if is_met(middle):
+            meets = middle
+        else:
+            fails = middle
+    return meets
+
+
+@lru_cache(maxsize=64)
+def _largest_theta(n: int, attacker_cap: float) -> float:
+    def is_hidden(theta: float) -> bool:
+        return order_attack(n, theta).mean_success < attacker_cap / n
+
+    # In the limit of large n the success is 1/n + theta/4.
+    meets = 4 * (attacker_cap - 1) / n
+    while not is_hidden(meets):
+        meets /= 1.25
+    fails = meets
+    while is_hidden(fails):
+        meets, fails = fails, fails * 1.25
+    return _bisected(is_hidden, fails, meets, close=_CLOSE_THETA)
+
+
+def _alpha_limit(n: int, theta: float, group_count: int) -> Answer:
+    size = math.ceil(n / min(group_count, n))
+    if size == 1:
+        return Answer(None, "With groups of one there is nothing to permute; take fewer groups.")
+    alpha = theta * size * (size - 1) / 2
+    return Answer(alpha, f"With {group_count} groups alpha may be up to {alpha:.4g}.")
+
+
+def _group_limit(n: int, theta: float, alpha: float) -> Answer:
+    def is_enough(group_count: int) -> bool:
+        size = math.ceil(n / group_count)
+        return theta * size * (size - 1) / 2 >= alpha
+
+    if not is_enough(1):
+        return Answer(
+            None,
+            f"Alpha {alpha:g} is too large even for one group of all; shuffle uniformly or lower "
+            "alpha.",
+        )
+    fails = _smallest(lambda count: not is_enough(count), least=1, most=n)
+    most = n if fails is None else fails - 1
+    return Answer(most, f"Alpha {alpha:g} allows up to {most} groups.")

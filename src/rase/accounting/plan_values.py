@@ -1,0 +1,341 @@
+"""What a plan says, as frozen values, and its JSON form ``rase.plan/1``."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from rase.accounting.amplification import Amplification
+from rase.accounting.error_model import Error
+from rase.accounting.inverse import Answer
+from rase.privacy import LocalDP
+from rase.shuffle.release import Manifest
+from rase.stream import Precision, ValueRange
+
+__all__ = [
+    "SCHEMA",
+    "CurvePoint",
+    "ErrorRow",
+    "Period",
+    "Plan",
+    "PrecisionMet",
+    "Recommendation",
+    "Request",
+    "Sample",
+    "Wish",
+]
+
+SCHEMA = "rase.plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Hold what was asked of the planner, checked.
+
+    Args:
+        value_range: The public range.
+        epsilon: The budget of one report.
+        devices: How many devices report in a round.
+        precision: The (beta, rho) asked for.
+        alpha: The loss allowed inside a group; None shuffles uniformly.
+        group_count: The number of groups alpha is for.
+        interval_s: The length of a round; None if not known.
+        window: How many rounds are averaged.
+        delta: The delta of central guarantees.
+        mechanism: The mechanism asked for, or ``auto``.
+        error: The error wished for, of the window's mean; None without a wish.
+        attacker_cap: How many times better than chance an observer of order may be.
+    """
+
+    value_range: ValueRange
+    epsilon: float
+    devices: int
+    precision: Precision
+    alpha: float | None
+    group_count: int | None
+    interval_s: int | None
+    window: int
+    delta: float
+    mechanism: str
+    error: float | None
+    attacker_cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """Hold the expected error of an estimator.
+
+    Args:
+        estimator: Its name.
+        readings: ``worst`` (bias and noise each at its worst), ``uniform`` (spread evenly over the
+            range) or ``yours``.
+        round: The error of one round.
+        window: The error of the mean over the window.
+    """
+
+    estimator: str
+    readings: str
+    round: Error
+    window: Error
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Hold the error of an estimator at a candidate epsilon, per window, for `Plan.curve_readings`.
+
+    Args:
+        epsilon: The candidate.
+        mechanism: The mechanism used at it.
+        estimator: Its name.
+        error: The error.
+    """
+
+    epsilon: float
+    mechanism: str
+    estimator: str
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionMet:
+    """Hold how far the (beta, rho) asked for is met.
+
+    Args:
+        epsilon_bound: The bound ε* as printed (Lemma 1); it serves readings at the upper end only.
+        epsilon_bound_everywhere: The bound that serves every reading; infinite if 0 is in range.
+        is_clamping: Whether reports are clamped: below ε*, budget-aware only.
+        share_met: The share of readings whose report meets it.
+        readings: Of which readings: ``uniform`` or ``yours``.
+    """
+
+    epsilon_bound: float
+    epsilon_bound_everywhere: float
+    is_clamping: bool
+    share_met: float
+    readings: str
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Hold what reporting for some time costs a device.
+
+    Args:
+        name: ``report``, ``window``, ``day`` or ``month`` (30 days).
+        reports: How many reports that is, one a round.
+        local: What holds whoever looks.
+        central: What holds for the shuffled releases; None where refused or not computed.
+    """
+
+    name: str
+    reports: int
+    local: LocalDP
+    central: Amplification | None
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        what = "one report" if self.reports == 1 else f"a {self.name} of {self.reports} reports"
+        sentence = f"{what}: epsilon {self.local.epsilon:g}, {self.local.odds}"
+        if self.central is None:
+            return f"{sentence}."
+        if not self.central.is_amplified:
+            return f"{sentence}; no amplification at this n."
+        promise = self.central.guarantee
+        sure = 100 * promise.posterior()
+        return (
+            f"{sentence}; shuffled, ({promise.epsilon:.3g}, {promise.delta:g})-DP: at most "
+            f"{math.ceil(sure)} % sure."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Hold what became of the readings given, without telling one.
+
+    Args:
+        count: How many.
+        clipped_share: The share outside the range.
+        clip_bias: What moving them to its ends adds to the mean.
+    """
+
+    count: int
+    clipped_share: float
+    clip_bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Hold an error wished for and what would meet it, each with all else as it is.
+
+    Args:
+        error: The root mean square error wished for, of the window's mean.
+        readings: For which readings: ``worst`` or ``yours``.
+        expected: The error as things are.
+        devices: How many devices would do.
+        epsilon: Which epsilon would do.
+        window: How many rounds would do.
+    """
+
+    error: float
+    readings: str
+    expected: float
+    devices: Answer
+    epsilon: Answer
+    window: Answer
+
+    @property
+    def is_met(self) -> bool:
+        """Whether nothing need change."""
+        return self.expected <= self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Hold what the planner would do, and why.
+
+    Args:
+        mechanism: The mechanism.
+        estimator: The estimator.
+        shuffle: The shuffle: always ``uniform`` for a mean of all.
+        reasons: Sentences.
+        warnings: Sentences on what will disappoint.
+        remedies: Sentences on what would help.
+    """
+
+    mechanism: str
+    estimator: str
+    shuffle: str
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    remedies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Hold what a configuration will do: how wrong it is, and what it promises.
+
+    Args:
+        request: What was asked.
+        mechanism: The name of the mechanism used.
+        effective_epsilon: The certificate: the largest log-ratio of the law as it is drawn.
+        standard_errors: The worst standard error of the unbiased mean of a round, by mechanism.
+        errors: The expected errors.
+        precision: How far (beta, rho) is met.
+        periods: What a report, a window, a day and a month cost.
+        refusal: Why no central guarantee can be given; None if one can.
+        shuffle: What the shuffler will do.
+        attacker_limits: What keeps the attacker's cap: theta, alpha, group_count.
+        sample: What became of the readings given.
+        wish: What would meet the wished error.
+        curve: Errors at candidate epsilons.
+        curve_readings: Which readings the curve is for: ``worst`` or ``yours``.
+        recommendation: What to do, and why.
+    """
+
+    request: Request
+    mechanism: str
+    effective_epsilon: float
+    standard_errors: Mapping[str, float]
+    errors: tuple[ErrorRow, ...]
+    precision: PrecisionMet
+    periods: tuple[Period, ...]
+    refusal: str | None
+    shuffle: Manifest
+    attacker_limits: Mapping[str, Answer] = field(default_factory=lambda: MappingProxyType({}))
+    sample: Sample | None = None
+    wish: Wish | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    curve_readings: str = "worst"
+    recommendation: Recommendation
+
+    def error(self, estimator: str, readings: str = "worst") -> ErrorRow:
+        """Return the expected error of an estimator.
+
+        Raises:
+            KeyError: If there is no such row.
+        """
+        for row in self.errors:
+            if (row.estimator, row.readings) == (estimator, readings):
+                return row
+        raise KeyError(f"there is no error of {estimator!r} for readings {readings!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values; a number that is infinite becomes None."""
+        request = asdict(self.request)
+        public = request.pop("value_range")
+        document = {
+            "schema": SCHEMA,
+            "parameters": {
+                "range": [public["low"], public["high"]],
+                "steps": public["steps"],
+                **request.pop("precision"),
+                **request,
+            },
+            "mechanism": self.mechanism,
+            "effective_epsilon": self.effective_epsilon,
+            "standard_errors": dict(self.standard_errors),
+            "errors": [
+                {
+                    "estimator": row.estimator,
+                    "readings": row.readings,
+                    "round": _split(row.round),
+                    "window": _split(row.window),
+                }
+                for row in self.errors
+            ],
+            "precision": asdict(self.precision),
+            "guarantees": [_period(period) for period in self.periods],
+            "refusal": self.refusal,
+            "shuffle": {**asdict(self.shuffle), "sentence": str(self.shuffle.guarantee)},
+            "attacker_limits": {name: asdict(one) for name, one in self.attacker_limits.items()},
+            "sample": None if self.sample is None else asdict(self.sample),
+            "wish": None if self.wish is None else asdict(self.wish) | {"is_met": self.wish.is_met},
+            "curve": [
+                {
+                    "epsilon": point.epsilon,
+                    "mechanism": point.mechanism,
+                    "estimator": point.estimator,
+                    **_split(point.error),
+                }
+                for point in self.curve
+            ],
+            "curve_readings": self.curve_readings,
+            "recommendation": asdict(self.recommendation),
+        }
+        cleaned: dict[str, Any] = _finite(document)
+        return cleaned
+
+
+def _split(error: Error) -> dict[str, float]:
+    return {"bias": error.bias, "noise": error.noise, "total": error.total}
+
+
+def _period(period: Period) -> dict[str, Any]:
+    central = period.central
+    return {
+        "period": period.name,
+        "reports": period.reports,
+        "epsilon": period.local.epsilon,
+        "posterior": period.local.posterior(),
+        "central": None
+        if central is None
+        else {
+            "epsilon": central.epsilon,
+            "delta": central.guarantee.delta,
+            "posterior": central.guarantee.posterior(),
+            "is_amplified": central.is_amplified,
+            "lower_bound": central.lower_bound,
+            "theorem": central.theorem,
+        },
+        "sentence": str(period),
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

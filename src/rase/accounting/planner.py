@@ -1,0 +1,377 @@
+"""The planner: parameters in, what they will do out, before a single device reports.
+
+Pure mathematics without drawing anything. What takes time, the central guarantees, is kept between
+calls, so that moving one slider does not pay for all.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rase.accounting.advice import recommend
+from rase.accounting.amplification import Amplification, amplify
+from rase.accounting.binomial import Floats
+from rase.accounting.candidates import MECHANISMS, Mechanism, best_mechanism, mechanism_named
+from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
+from rase.accounting.composition import compose_local, compose_shuffled
+from rase.accounting.error_model import ErrorModel, FleetReadings
+from rase.accounting.inverse import (
+    Setting,
+    attacker_limits,
+    checked_error,
+    devices_needed,
+    epsilon_needed,
+    rounds_needed,
+)
+from rase.accounting.plan_values import (
+    CurvePoint,
+    ErrorRow,
+    Period,
+    Plan,
+    PrecisionMet,
+    Request,
+    Sample,
+    Wish,
+)
+from rase.errors import PrivacyRefused
+from rase.estimate.mean import ESTIMATORS
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.shuffle.release import Manifest, uniform_manifest
+from rase.shuffle.robust import Robust
+from rase.stream import Precision, ValueRange
+
+__all__ = ["plan"]
+
+_DAY_S = 86_400
+_MONTH_S = 30 * _DAY_S
+# Readings that stand for all where each is looked at by itself.
+_LOOKED_AT = 128
+
+
+def plan(
+    value_range: ValueRange,
+    epsilon: float,
+    *,
+    devices: int,
+    beta: float = 0.5,
+    rho: float = 0.9,
+    alpha: float | None = None,
+    group_count: int | None = None,
+    interval_s: int | None = None,
+    window: int = 1,
+    delta: float = 1e-6,
+    mechanism: str = "auto",
+    readings: ArrayLike | None = None,
+    error: float | None = None,
+    attacker_cap: float | None = None,
+    curve: Sequence[float] = (),
+    detail: Literal["full", "quick"] = "full",
+) -> Plan:
+    """Return what a configuration will do: errors, guarantees, the shuffler, a recommendation.
+
+    Args:
+        value_range: The public range of a reading.
+        epsilon: The budget of one report.
+        devices: How many devices report in a round.
+        beta: Half-width of the precision interval asked for.
+        rho: Probability of meeting it.
+        alpha: The loss allowed inside a group; None shuffles uniformly.
+        group_count: The number of groups alpha is for.
+        interval_s: The length of a round in seconds, for what a day and a month cost.
+        window: How many rounds are averaged.
+        delta: The delta of central guarantees.
+        mechanism: ``auto`` for the best at this epsilon, or a name in `MECHANISMS`.
+        readings: A sample of readings; the result tells errors on them, and so something of them.
+        error: A root mean square error wished for, of the window's mean.
+        attacker_cap: How many times better than chance an observer of order may be; 2 unless given.
+        curve: Candidate epsilons for which errors are wanted too.
+        detail: ``quick`` leaves out the central guarantees of more than one round, and takes that
+            of one round from the clone pair, which holds for any mechanism.
+
+    Returns:
+        The plan.
+
+    Raises:
+        TypeError: If an argument is not of its kind.
+        ValueError: If one is out of bounds.
+
+    Example:
+        >>> power = plan(ValueRange(0, 3000), 1.0, devices=1000, interval_s=3600, window=24)
+        >>> power.mechanism, round(power.error("unbiased_mean").window.total, 1)
+        ('hybrid', 20.1)
+        >>> print(power.periods[0])
+        one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
+        shuffled, (0.144, 1e-06)-DP: at most 54 % sure.
+    """
+    request = Request(
+        value_range=_checked_range(value_range),
+        epsilon=checked_epsilon(epsilon),
+        devices=_checked_count("devices", devices, least=2, most=MOST_REPORTS),
+        precision=Precision(beta, rho),
+        alpha=alpha,
+        group_count=_checked_groups(alpha, group_count),
+        interval_s=None if interval_s is None else _checked_count("interval_s", interval_s),
+        window=_checked_count("window", window),
+        delta=checked_delta(delta),
+        mechanism=mechanism,
+        error=None if error is None else checked_error(error),
+        attacker_cap=attacker_cap,
+    )
+    if detail not in ("full", "quick"):
+        raise ValueError(f"detail must be full or quick, got {detail!r}.")
+    return _planned(request, readings, curve, is_quick=detail == "quick")
+
+
+def _planned(
+    request: Request, readings: ArrayLike | None, curve: Sequence[float], *, is_quick: bool
+) -> Plan:
+    public, n = request.value_range, request.devices
+    drawn = mechanism_named(
+        request.mechanism, request.epsilon, value_range=public, precision=request.precision
+    )
+    sample = None if readings is None else FleetReadings.of(readings, public)
+    uniform = _uniform(public)
+    setting = _setting(request, sample)
+    limits = {}
+    if request.attacker_cap is not None:
+        limits = attacker_limits(
+            n, request.attacker_cap, alpha=request.alpha, group_count=request.group_count
+        )
+    manifest = _shuffled(request)
+    periods, refusal = _periods(request, drawn, manifest, is_quick=is_quick)
+    rows = list(_error_rows(request, ErrorModel(drawn), uniform=uniform, sample=sample))
+    standard_errors = _standard_errors(request)
+    wish = _wish(setting, request.error, rows)
+    best = best_mechanism(request.epsilon)
+    return Plan(
+        request=request,
+        mechanism=best if request.mechanism == "auto" else request.mechanism,
+        effective_epsilon=drawn.effective_epsilon,
+        standard_errors=MappingProxyType(standard_errors),
+        errors=tuple(rows),
+        precision=_precision(request, drawn, sample or uniform),
+        periods=periods,
+        refusal=refusal,
+        shuffle=manifest,
+        attacker_limits=MappingProxyType(limits),
+        sample=None
+        if sample is None
+        else Sample(sample.count, sample.clipped_share, sample.clip_bias),
+        wish=wish,
+        curve=tuple(_curve(request, curve, sample)),
+        curve_readings=setting.basis,
+        recommendation=recommend(
+            request,
+            setting=setting,
+            standard_errors=standard_errors,
+            rows=rows,
+            manifest=manifest,
+            periods=periods,
+            wish=wish,
+            best=best,
+        ),
+    )
+
+
+def _setting(request: Request, sample: FleetReadings | None) -> Setting:
+    return Setting(
+        value_range=request.value_range,
+        epsilon=request.epsilon,
+        devices=request.devices,
+        window=request.window,
+        mechanism=request.mechanism,
+        precision=request.precision,
+        readings=sample,
+    )
+
+
+def _error_rows(
+    request: Request, model: ErrorModel, *, uniform: FleetReadings, sample: FleetReadings | None
+) -> Iterator[ErrorRow]:
+    n, window = request.devices, request.window
+    for estimator in ESTIMATORS:
+        worst = model.worst(estimator, n)
+        yield ErrorRow(estimator, "worst", worst, worst.over(window))
+        for spread in (uniform, sample):
+            if spread is not None:
+                one = model.expected(estimator, n, readings=spread)
+                yield ErrorRow(estimator, _named(spread), one, one.over(window))
+
+
+def _standard_errors(request: Request) -> dict[str, float]:
+    return {
+        name: ErrorModel(build(request.epsilon, request.value_range, request.precision))
+        .worst("unbiased_mean", request.devices)
+        .noise
+        for name, build in MECHANISMS.items()
+    }
+
+
+def _curve(
+    request: Request, candidates: Sequence[float], sample: FleetReadings | None
+) -> Iterator[CurvePoint]:
+    for candidate in candidates:
+        epsilon = checked_epsilon(candidate)
+        name = best_mechanism(epsilon) if request.mechanism == "auto" else request.mechanism
+        model = ErrorModel(
+            mechanism_named(
+                name, epsilon, value_range=request.value_range, precision=request.precision
+            )
+        )
+        for estimator in ESTIMATORS:
+            error = (
+                model.worst(estimator, request.devices)
+                if sample is None
+                else model.expected(estimator, request.devices, readings=sample)
+            )
+            yield CurvePoint(epsilon, name, estimator, error.over(request.window))
+
+
+def _wish(setting: Setting, error: float | None, rows: list[ErrorRow]) -> Wish | None:
+    if error is None:
+        return None
+    expected = next(
+        row.window.total
+        for row in rows
+        if (row.estimator, row.readings) == (setting.estimator, setting.basis)
+    )
+    return Wish(
+        error,
+        setting.basis,
+        expected,
+        devices=devices_needed(setting, error),
+        epsilon=epsilon_needed(setting, error),
+        window=rounds_needed(setting, error),
+    )
+
+
+def _precision(request: Request, drawn: Mechanism, readings: FleetReadings) -> PrecisionMet:
+    public, asked = request.value_range, request.precision
+    is_clamping = isinstance(drawn, BudgetAware) and drawn.is_clamping is True
+    looked_at, weights = readings.atoms(_LOOKED_AT)
+    if isinstance(drawn, BudgetAware | Laplace):
+        met = np.array(
+            [
+                asked.share_met(
+                    [reading], epsilon=request.epsilon, value_range=public, is_clamping=is_clamping
+                )
+                for reading in looked_at.tolist()
+            ]
+        )
+    else:
+        met = _are_met(drawn, looked_at, asked)
+    return PrecisionMet(
+        asked.epsilon_bound(public),
+        asked.epsilon_bound_everywhere(public),
+        is_clamping,
+        share_met=min(1.0, float(weights @ met)),
+        readings=_named(readings),
+    )
+
+
+def _are_met(drawn: Mechanism, readings: Floats, asked: Precision) -> Floats:
+    """Return 1.0 for readings whose report meets the precision, 0.0 for the others."""
+    # Half a step more on either side: reports are points of the grid, intervals are not.
+    reach = asked.beta * np.abs(readings) + drawn.value_range.step / 2
+    lower, upper = readings - reach, readings + reach
+    edges = np.unique(np.concatenate(([-np.inf], lower, upper, [np.inf])))
+    below = np.cumsum(drawn.report_probabilities(readings, edges), axis=1)
+    row = np.arange(readings.size)
+    # The bin that starts at an edge is the edge's own place; the sum before it ends one earlier.
+    chance = (
+        below[row, np.searchsorted(edges, upper) - 1]
+        - below[row, np.searchsorted(edges, lower) - 1]
+    )
+    return (chance >= asked.rho - 1e-12).astype(np.float64)
+
+
+def _periods(
+    request: Request, drawn: Mechanism, manifest: Manifest, *, is_quick: bool
+) -> tuple[tuple[Period, ...], str | None]:
+    refusal = None
+    if manifest.method != "uniform":
+        try:
+            amplify(request.epsilon, request.devices, delta=request.delta, shuffle=manifest)
+        except PrivacyRefused as error:
+            refusal = str(error)
+    found = []
+    for name, reports in _reports(request).items():
+        central = None
+        if refusal is None and not (is_quick and reports > 1):
+            central = _central(
+                request.epsilon if is_quick else drawn,
+                request.devices,
+                rounds=reports,
+                delta=request.delta,
+            )
+        local = compose_local(drawn.guarantee, reports)
+        found.append(Period(name, reports, local, central))
+    return tuple(found), refusal
+
+
+def _reports(request: Request) -> dict[str, int]:
+    """Return the periods that differ, by how many reports a device makes in them."""
+    counts = {"report": 1, "window": request.window}
+    if request.interval_s is not None:
+        counts["day"] = math.ceil(_DAY_S / request.interval_s)
+        counts["month"] = math.ceil(_MONTH_S / request.interval_s)
+    # A window of one day is told as a day.
+    names = {reports: name for name, reports in reversed(counts.items()) if name != "report"}
+    names |= {counts[name]: name for name in ("day", "month") if name in counts} | {1: "report"}
+    return {names[reports]: reports for reports in sorted(names)}
+
+
+@lru_cache(maxsize=512)
+def _central(source: Mechanism | float, n: int, *, rounds: int, delta: float) -> Amplification:
+    if isinstance(source, float):
+        return amplify(source, n, delta=delta, method="clone")
+    return compose_shuffled(source, n, rounds=rounds, delta=delta)
+
+
+@lru_cache(maxsize=64)
+def _robust(n: int, alpha: float, group_count: int, attacker_cap: float) -> Manifest:
+    return Robust(alpha, group_count, attacker_cap=attacker_cap).plan(n)
+
+
+def _shuffled(request: Request) -> Manifest:
+    if request.alpha is None or request.group_count is None:
+        return uniform_manifest(request.devices, "No alpha was asked for.")
+    cap = 2.0 if request.attacker_cap is None else request.attacker_cap
+    return _robust(request.devices, request.alpha, request.group_count, cap)
+
+
+@lru_cache(maxsize=16)
+def _uniform(value_range: ValueRange) -> FleetReadings:
+    return FleetReadings.uniform(value_range)
+
+
+def _named(readings: FleetReadings) -> str:
+    return "yours" if readings.count else "uniform"
+
+
+def _checked_range(value_range: object) -> ValueRange:
+    if not isinstance(value_range, ValueRange):
+        raise TypeError(f"value_range must be a ValueRange, got {value_range!r}.")
+    return value_range
+
+
+def _checked_groups(alpha: float | None, group_count: int | None) -> int | None:
+    if (alpha is None) != (group_count is None):
+        missing, given = ("alpha", "group_count") if alpha is None else ("group_count", "alpha")
+        raise ValueError(f"{missing} must be given with {given}.")
+    return group_count
+
+
+def _checked_count(name: str, value: object, *, least: int = 1, most: int = 10**9) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}.")
+    count = int(value.__index__())
+    if not least <= count <= most:
+        why = "; one device alone has nobody to hide among." if name == "devices" else "."
+        raise ValueError(f"{name} must be between {least} and {most}, got {count}{why}")
+    return count

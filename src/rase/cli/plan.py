@@ -1,0 +1,213 @@
+"""``rase plan``: what parameters will do, before a single device reports."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.accounting.candidates import MECHANISMS
+from rase.accounting.plan_values import Plan
+from rase.accounting.planner import plan
+from rase.cli.arguments import usage
+from rase.cli.output import replacing
+from rase.cli.plan_report import plan_lines
+from rase.clock import parse_duration_s
+from rase.collect import Collector
+from rase.engine.table import open_table
+from rase.errors import DataError
+from rase.randomize.bounded import HYBRID_FROM
+from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.stream import Precision, ValueRange
+
+__all__ = ["command"]
+
+_PICTURES = (".png", ".svg")
+_CANDIDATES = 49
+
+
+@click.command("plan", short_help="Tell errors and guarantees before anything runs.")
+@click.option(
+    "--range",
+    "bounds",
+    type=float,
+    nargs=2,
+    required=True,
+    metavar="LOW HIGH",
+    help="Public range of a reading, chosen without looking at the data.",
+)
+@click.option("--epsilon", type=float, required=True, help="Budget of one report.")
+@click.option("--devices", type=int, help="Devices in a round; those of --data if not given.")
+@click.option(
+    "--beta", type=float, default=0.5, show_default=True, help="Half-width of the precision."
+)
+@click.option(
+    "--rho", type=float, default=0.9, show_default=True, help="Probability of meeting it."
+)
+@click.option("--alpha", type=float, help="Loss allowed inside a group; takes --groups.")
+@click.option("--groups", type=int, help="Number of groups for the robust shuffler.")
+@click.option("--every", help="Length of a round, as 15min, 1h, 1d: for costs per day and month.")
+@click.option("--window", help="Average over windows: rounds, or a duration as 1d.")
+@click.option(
+    "--delta", type=float, default=1e-6, show_default=True, help="Delta of central guarantees."
+)
+@click.option(
+    "--mechanism",
+    type=click.Choice(("auto", *MECHANISMS)),
+    default="auto",
+    show_default=True,
+    help="How a device makes its report noisy; auto takes the best at this epsilon.",
+)
+@click.option("--error", type=float, help="Wished error of the mean: what would meet it?")
+@click.option(
+    "--attacker-cap",
+    type=float,
+    help="How many times better than chance an observer of order may be: what keeps to it?",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Table of readings, CSV or Parquet: errors on them too.",
+)
+@click.option("--time-column", default="time", show_default=True, help="Its name in --data.")
+@click.option("--device-column", default="device", show_default=True, help="Its name in --data.")
+@click.option("--value-column", default="value", show_default=True, help="Its name in --data.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw error against epsilon: .png or .svg."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(
+    *,
+    bounds: tuple[float, float],
+    devices: int | None,
+    every: str | None,
+    window: str | None,
+    groups: int | None,
+    data: Path | None,
+    time_column: str,
+    device_column: str,
+    value_column: str,
+    plot: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Tell errors and guarantees before anything runs.
+
+    How wrong the mean will be with each estimator, what a report, a day and a month cost, what the
+    shuffler will do, and what to change. Errors are root mean square errors, split into bias, which
+    stays, and noise, which averages out. With --error or --attacker-cap also the parameters that
+    would do. Nothing is drawn and nothing is sent.
+
+    Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
+    """
+    with usage():
+        public = ValueRange(*bounds)
+        interval_s = None if every is None else parse_duration_s(every)
+        rounds = _rounds(window, interval_s)
+        if plot is not None:
+            _check_plot(plot)
+        if devices is None and data is None:
+            raise click.UsageError("--devices must be given; or --data, whose devices count.")
+    sample = None
+    if data is not None:
+        columns = (time_column, device_column, value_column)
+        sample = _sample(data, columns, interval_s=interval_s)
+        devices = sample.devices if devices is None else devices
+    with usage():
+        made = plan(
+            public,
+            devices=devices or 0,
+            group_count=groups,
+            interval_s=interval_s,
+            window=rounds,
+            readings=None if sample is None else sample.readings,
+            curve=() if plot is None else _candidates(public, asked),
+            **asked,
+        )
+    drawn = None if plot is None else _drawn(made, plot)
+    if as_json:
+        click.echo(json.dumps(made.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        for line in plan_lines(made):
+            click.echo(line)
+    for note in _notes(sample, plot, drawn=drawn):
+        click.echo(note, err=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Sample:
+    """Readings as devices would contribute them, and of how many devices."""
+
+    readings: NDArray[np.float64]
+    devices: int
+    notes: list[str]
+
+
+def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None) -> _Sample:
+    time, device, value = columns
+    table = open_table(data, time_column=time, device_column=device, value_column=value)
+    collector = Collector(None if interval_s is None else 1000 * interval_s)
+    parts = [
+        collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid).reading
+        for rows in table.batches()
+    ]
+    readings = np.concatenate([*parts, collector.finish().reading])
+    if collector.devices < 2:
+        raise DataError(f"{data} must hold readings of two devices or more, got one.")
+    return _Sample(readings, collector.devices, table.notes)
+
+
+def _rounds(window: str | None, interval_s: int | None) -> int:
+    if window is None:
+        return 1
+    if window.strip().lstrip("-").isdigit():
+        return int(window)
+    if interval_s is None:
+        raise click.UsageError(f"--window {window} needs --every; or give rounds.")
+    rounds, rest = divmod(parse_duration_s(window), interval_s)
+    if rest:
+        raise click.UsageError(f"--window must hold whole rounds, got {window}.")
+    return rounds
+
+
+def _check_plot(plot: Path) -> None:
+    if plot.suffix not in _PICTURES:
+        raise click.UsageError(f"--plot must end in {' or '.join(_PICTURES)}, got {plot.name!r}.")
+    if plot.is_dir() or not plot.parent.is_dir():
+        raise click.UsageError(f"--plot must be a file in a folder that exists, got {plot}.")
+
+
+def _candidates(public: ValueRange, asked: dict[str, Any]) -> list[float]:
+    """Return epsilons for a smooth curve, among them both sides of where a law changes."""
+    epsilon = asked["epsilon"]
+    if not epsilon > 0:
+        return []
+    low, high = max(min(0.05, epsilon / 2), MIN_EPSILON), min(max(10.0, 2 * epsilon), MAX_EPSILON)
+    bound = Precision(asked["beta"], asked["rho"]).epsilon_bound(public)
+    jumps = (bound, HYBRID_FROM * (1 + 1e-9))
+    sides = [jump * side for jump in jumps for side in (1 - 1e-8, 1) if low < jump < high]
+    return sorted({*np.geomspace(low, high, _CANDIDATES).tolist(), *sides})
+
+
+def _drawn(made: Plan, plot: Path) -> bool:
+    try:
+        from rase.lab.plan_figure import draw_plan
+    except ModuleNotFoundError:
+        return False
+    with replacing(plot) as file:
+        draw_plan(made, file, kind=plot.suffix.removeprefix("."))
+    return True
+
+
+def _notes(sample: _Sample | None, plot: Path | None, *, drawn: bool | None) -> Iterator[str]:
+    if sample is not None:
+        yield from sample.notes
+        yield "data      this plan was computed from readings without noise; keep it to yourself."
+    if drawn:
+        yield f"picture   {plot}"
+    elif plot is not None:
+        yield 'picture   not drawn: matplotlib is missing; pip install "rase-iot[plot]".'

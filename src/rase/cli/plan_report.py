@@ -1,0 +1,127 @@
+"""A plan as lines for people: short, aligned, in plain words."""
+
+from collections.abc import Iterable, Iterator
+
+from rase.accounting.plan_values import ErrorRow, Plan, Wish
+from rase.cli.report import decimals_for
+
+__all__ = ["plan_lines"]
+
+_LABEL = 10
+_READINGS = {
+    "worst": "worst case",
+    "uniform": "spread evenly",
+    "yours": "your readings",
+}
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield the lines of a plan."""
+    yield from _block("plan", [_headline(plan)])
+    yield from _block("noise", [_mechanism(plan)])
+    yield ""
+    yield from _error_table(plan)
+    yield ""
+    yield from _block("precision", [_precision(plan)])
+    yield from _block("privacy", (str(period) for period in plan.periods))
+    if plan.refusal is not None:
+        yield from _block("", [f"central: refused, {plan.refusal}"])
+    yield from _block("shuffle", _shuffle(plan))
+    if plan.wish is not None:
+        yield from _block("wish", _wish(plan.wish))
+    yield ""
+    advice = plan.recommendation
+    yield from _block("advice", advice.reasons)
+    yield from _block("warning", advice.warnings)
+    said = set() if plan.wish is None else set(_wish(plan.wish))
+    yield from _block("helps", (line for line in advice.remedies if line not in said))
+
+
+def _block(label: str, sentences: Iterable[str]) -> Iterator[str]:
+    for place, sentence in enumerate(sentences):
+        yield f"{label if place == 0 else '':<{_LABEL}}{sentence}"
+
+
+def _headline(plan: Plan) -> str:
+    request = plan.request
+    public = request.value_range
+    words = [
+        f"readings from {public.low:g} to {public.high:g}",
+        f"epsilon {request.epsilon:g} a report",
+        f"{request.devices} devices",
+    ]
+    if request.window > 1:
+        words.append(f"windows of {request.window} rounds")
+    return ", ".join(words)
+
+
+def _mechanism(plan: Plan) -> str:
+    chosen = ", chosen as the best at this epsilon" if plan.request.mechanism == "auto" else ""
+    return (
+        f"{plan.mechanism}{chosen}; certificate: the law as drawn has epsilon "
+        f"{plan.effective_epsilon:.12g}"
+    )
+
+
+def _error_table(plan: Plan) -> Iterator[str]:
+    window = plan.request.window
+    head = ["estimator", "readings", "bias", "noise", "error"]
+    if window > 1:
+        head.append(f"of {window} rounds")
+    rows = [_cells(row, plan) for row in plan.errors]
+    widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
+    for row in [head, *rows]:
+        shown = (
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(shown)
+
+
+def _cells(row: ErrorRow, plan: Plan) -> list[str]:
+    decimals = decimals_for(plan.request.value_range)
+    numbers = [row.round.bias, row.round.noise, row.round.total]
+    if plan.request.window > 1:
+        numbers.append(row.window.total)
+    # Adding 0 turns a negative zero into a zero.
+    shown = [f"{round(number, decimals) + 0.0:.{decimals}f}" for number in numbers]
+    return [row.estimator, _READINGS[row.readings], *shown]
+
+
+def _precision(plan: Plan) -> str:
+    met, asked = plan.precision, plan.request.precision
+    share = f"{100 * met.share_met:.3g} %"
+    whose = "your readings" if met.readings == "yours" else "readings spread evenly"
+    bound = f"epsilon* is {met.epsilon_bound:.4g}"
+    if plan.mechanism == "budget-aware":
+        bound += "; below it reports are clamped" if met.is_clamping else "; nothing is clamped"
+    return (
+        f"a report within {100 * asked.beta:g} % with probability {asked.rho:g}: met by {share} of "
+        f"{whose}; {bound}."
+    )
+
+
+def _wish(wish: Wish) -> Iterator[str]:
+    state = "met" if wish.is_met else "missed"
+    yield (
+        f"error {wish.error:g}, {_READINGS[wish.readings]}: {state}, expected {wish.expected:.4g}. "
+        "With all else as it is:"
+    )
+    yield from (wish.devices.reason, wish.window.reason, wish.epsilon.reason)
+
+
+def _shuffle(plan: Plan) -> Iterator[str]:
+    manifest = plan.shuffle
+    yield f"{manifest.method}: {manifest.reason}"
+    stay = f"{100 * manifest.stay_share:.3g} % of the reports keep their place"
+    yield (
+        f"{stay}; an observer of the order assigns {100 * manifest.attacker_success:.3g} % of them "
+        f"rightly, guessing {100 * manifest.chance:.3g} %."
+    )
+    if manifest.theta is not None:
+        yield (
+            f"theta {manifest.theta:.4g}; loss {manifest.alpha:.4g} for the groups used, "
+            f"{manifest.real_loss:.4g} for the real groups."
+        )
+    for answer in plan.attacker_limits.values():
+        yield answer.reason

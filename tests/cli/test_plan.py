@@ -1,0 +1,196 @@
+"""``rase plan``: what it prints, draws and refuses."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rase.cli import main
+
+ASKED = ("--range", "0", "3000", "--epsilon", "1", "--devices", "1000")
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Path:
+    """A table of 10 devices over 3 hours, two readings an hour, one of them outside the range."""
+    path = tmp_path / "readings.csv"
+    lines = ["time,device,watt"]
+    lines += [
+        f"2024-05-01T{half // 2:02}:{30 * (half % 2):02}:00Z,d{device},{100 * device + half}"
+        for device in range(10)
+        for half in range(6)
+    ]
+    lines[-1] = lines[-1].rsplit(",", 1)[0] + ",9000"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def ran(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Run a command that must succeed; return what it printed and said."""
+    capsys.readouterr()
+    exit_code = main(["plan", *map(str, arguments)])
+    shown = capsys.readouterr()
+    assert exit_code == 0, shown.err
+    return shown.out, shown.err
+
+
+def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan stands on stdout in labelled lines and an aligned table; stderr stays silent."""
+    out, err = ran(*ASKED, "--every", "1h", "--window", "1d", "--error", 50, capsys=capsys)
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == (
+        "plan      readings from 0 to 3000, epsilon 1 a report, 1000 devices, windows of 24 rounds"
+    )
+    assert lines[1].startswith("noise     hybrid, chosen as the best at this epsilon; certificate")
+    table = lines[3:12]
+    assert table[0].split()[:5] == ["estimator", "readings", "bias", "noise", "error"]
+    assert len({len(line) for line in table}) == 1
+    assert not any("-0" in line for line in table)
+    for start in (
+        "precision a report within 50 % with probability 0.9: met by 0 % of readings spread evenly",
+        "privacy   one report: epsilon 1, an observer",
+        "          a day of 24 reports: epsilon 24",
+        "          a month of 720 reports: epsilon 720",
+        "shuffle   uniform",
+        "wish      error 50, worst case: met, expected 20.05.",
+        "          161 devices suffice for an error of 50.",
+        "advice    hybrid: best for a mean",
+        "warning   A day of reports",
+        "helps     Let each device report once in 24 rounds",
+    ):
+        assert any(line.startswith(start) for line in lines), start
+
+
+def test_remedies_are_not_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands under the wish is not repeated under what helps."""
+    out, _ = ran(*ASKED, "--error", 5, capsys=capsys)
+    assert "wish      error 5, worst case: missed" in out
+    assert out.count("devices suffice for an error of 5") == 1
+    assert "helps     A range" in out
+
+
+def test_mallows_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """The robust shuffler's branch, theta, loss and limits are told, amplification is refused."""
+    out, _ = ran(
+        *("--range", 0, 100, "--epsilon", 1, "--devices", 64, "--mechanism", "budget-aware"),
+        *("--alpha", 0.3, "--groups", 4, "--attacker-cap", 2),
+        capsys=capsys,
+    )
+    assert "central: refused, a Mallows shuffle keeps reports near their places" in out
+    assert "shuffle   mallows: Theta 0.0025" in out
+    assert "theta 0.0025; loss 0.3 for the groups used, 5.04 for the real groups." in out
+    assert "With 4 groups alpha may be up to 7.437." in out
+    assert "Alpha 0.3 allows up to 21 groups." in out
+    assert "epsilon* is 4.605; below it reports are clamped." in out
+    met, _ = ran(*ASKED, "--epsilon", 5, "--mechanism", "budget-aware", capsys=capsys)
+    assert "epsilon* is 4.605; nothing is clamped." in met
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document with a schema and all that was asked."""
+    out, _ = ran(*ASKED, "--json", "--every", "15min", "--window", 4, capsys=capsys)
+    document = json.loads(out)
+    assert document["schema"] == "rase.plan/1"
+    assert document["parameters"]["range"] == [0.0, 3000.0]
+    assert document["parameters"]["interval_s"] == 900
+    assert document["parameters"]["window"] == 4
+    assert [one["reports"] for one in document["guarantees"]] == [1, 4, 96, 2880]
+
+
+def test_own_data(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table adds errors on its readings, counts its devices, and is called private."""
+    asked = ("--range", 0, 3000, "--epsilon", 1, "--data", readings, "--value-column", "watt")
+    out, err = ran(*asked, "--json", capsys=capsys)
+    document = json.loads(out)
+    assert document["parameters"]["devices"] == 10
+    assert document["sample"]["count"] == 60
+    assert document["sample"]["clipped_share"] == pytest.approx(1 / 60)
+    assert {row["readings"] for row in document["errors"]} == {"worst", "uniform", "yours"}
+    assert "computed from readings without noise; keep it to yourself" in err
+    out, _ = ran(*asked, "--every", "1h", "--devices", 500, "--json", capsys=capsys)
+    document = json.loads(out)
+    assert document["sample"]["count"] == 30
+    assert document["parameters"]["devices"] == 500
+    out, _ = ran(*asked, capsys=capsys)
+    assert "your readings" in out
+
+
+def test_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A picture is drawn where asked, in the format of its name."""
+    for name, start in (("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")):
+        path = tmp_path / name
+        _, err = ran(*ASKED, "--plot", path, "--error", 50, capsys=capsys)
+        assert f"picture   {path}" in err
+        assert path.read_bytes().startswith(start)
+
+
+def test_without_matplotlib(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where matplotlib is missing the plan is told all the same, and how to get the picture."""
+    monkeypatch.setitem(sys.modules, "rase.lab.plan_figure", None)
+    out, err = ran(*ASKED, "--plot", tmp_path / "plan.png", capsys=capsys)
+    assert out.startswith("plan ")
+    assert 'pip install "rase-iot[plot]"' in err
+    assert not (tmp_path / "plan.png").exists()
+
+
+RANGE = ("--range", "0", "10")
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "epsilon 0": ((*RANGE, "--epsilon", "0", "--devices", "5"), "epsilon must be greater than 0"),
+    "epsilon -1": ((*RANGE, "--epsilon", "-1", "--devices", "5"), "epsilon must be greater"),
+    "epsilon nan": ((*RANGE, "--epsilon", "nan", "--devices", "5"), "epsilon must be greater"),
+    "epsilon 0 plot": (
+        (*RANGE, "--epsilon", "0", "--devices", "5", "--plot", "x.png"),
+        "epsilon must be greater than 0",
+    ),
+    "no epsilon": ((*RANGE, "--devices", "5"), "Missing option '--epsilon'."),
+    "no range": (("--epsilon", "1", "--devices", "5"), "Missing option '--range'."),
+    "no devices": ((*RANGE, "--epsilon", "1"), "--devices must be given; or --data"),
+    "n 0": ((*RANGE, "--epsilon", "1", "--devices", "0"), "devices must be between 2 and"),
+    "n 1": ((*RANGE, "--epsilon", "1", "--devices", "1"), "got 1; one device alone"),
+    "range": (("--range", "5", "5", "--epsilon", "1", "--devices", "5"), "low must be below high"),
+    "delta 1": ((*ASKED, "--delta", "1"), "delta must be between"),
+    "delta nan": ((*ASKED, "--delta", "nan"), "delta must be between"),
+    "window 0": ((*ASKED, "--window", "0"), "window must be between 1 and"),
+    "window -3": ((*ASKED, "--window", "-3"), "window must be between 1 and"),
+    "window text": ((*ASKED, "--every", "1h", "--window", "long"), "a duration must look like"),
+    "window alone": ((*ASKED, "--window", "1d"), "--window 1d needs --every; or give rounds."),
+    "window part": ((*ASKED, "--every", "7h", "--window", "1d"), "must hold whole rounds"),
+    "every": ((*ASKED, "--every", "soon"), "a duration must look like"),
+    "error 0": ((*ASKED, "--error", "0"), "error must be greater than 0"),
+    "error nan": ((*ASKED, "--error", "nan"), "error must be greater than 0"),
+    "mechanism": ((*ASKED, "--mechanism", "magic"), "'magic' is not one of"),
+    "beta": ((*ASKED, "--beta", "2"), "beta must be between 0 and 1"),
+    "alpha alone": ((*ASKED, "--alpha", "2"), "group_count must be given with alpha."),
+    "groups alone": ((*ASKED, "--groups", "2"), "alpha must be given with group_count."),
+    "cap": ((*ASKED, "--attacker-cap", "0.5"), "attacker_cap must be at least 1"),
+    "plot ending": ((*ASKED, "--plot", "plan.gif"), "--plot must end in .png or .svg"),
+    "plot folder": ((*ASKED, "--plot", "none/plan.png"), "a file in a folder that exists"),
+    "no data": ((*ASKED, "--data", "none.csv"), "there is no file none.csv"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad input ends in one line on stderr and exit code 2, with nothing printed or written."""
+    monkeypatch.chdir(tmp_path)
+    arguments, message = REFUSED[case]
+    assert main(["plan", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert message in shown.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_of_one_device_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table of one device is no fleet."""
+    path = tmp_path / "one.csv"
+    path.write_text("time,device,value\n1,a,1\n2,a,2\n")
+    assert main(["plan", *RANGE, "--epsilon", "1", "--data", str(path)]) == 2
+    assert "must hold readings of two devices or more" in capsys.readouterr().err

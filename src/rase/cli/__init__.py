@@ -29,6 +29,8 @@ COMMANDS = {
     "demo": _Place("rase.cli.demo", "Watch a synthetic fleet go through the whole pipeline."),
     "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
+    "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
+    "lab": _Place("rase.cli.lab", "Reproduce the paper's evaluation, and see what it hides."),
 }
 
 

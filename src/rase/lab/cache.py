@@ -1,0 +1,113 @@
+"""Measured cells on disk: kept by what was measured, on which readings, by which code.
+
+A cell appears whole or not at all, so that a run may be killed at any moment and resumed.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import rase
+from rase.lab.whole_files import write_whole
+
+__all__ = ["CellCache", "code_version"]
+
+# What is measured, and what it finds by name; all that these import counts too. Texts, pictures
+# and the command line do not, so that they may change without measuring again.
+_ROOTS = ("lab/experiments/measure.py", "lab/attacks")
+
+
+class CellCache:
+    """Keep outcomes in a folder, one small JSON file a cell.
+
+    Args:
+        folder: Where; made when the first cell is kept.
+        checksum: Of the readings.
+        code: The version of the code; that of this package if not given.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = CellCache(Path(folder), checksum="ab", code="cd")
+        ...     cache.keep("cell 1", {"recall": 0.5})
+        ...     cache.find("cell 1"), cache.find("cell 2")
+        ({'recall': 0.5}, None)
+    """
+
+    def __init__(self, folder: Path, *, checksum: str, code: str | None = None) -> None:
+        self._folder = folder
+        self._checksum = checksum
+        self.code = code_version() if code is None else code
+
+    def find(self, key: str) -> dict[str, Any] | None:
+        """Return the outcome of a cell, or None if it was not measured yet.
+
+        A damaged file counts as not measured.
+        """
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            kept = json.loads(self._path(key).read_text(encoding="utf-8"))
+            if kept["key"] == key:
+                outcome: dict[str, Any] = kept["outcome"]
+                return outcome
+        return None
+
+    def keep(self, key: str, outcome: Mapping[str, Any]) -> None:
+        """Keep the outcome of a cell.
+
+        Raises:
+            OSError: If the folder cannot be written to.
+        """
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps({"key": key, "outcome": outcome}))
+
+    def _path(self, key: str) -> Path:
+        name = hashlib.sha256(f"{self.code}\n{self._checksum}\n{key}".encode()).hexdigest()
+        return self._folder / name[:2] / f"{name}.json"
+
+
+@lru_cache(maxsize=1)
+def code_version() -> str:
+    """Return a hash of the sources that a measurement uses: its own and all they import."""
+    root = Path(rase.__file__).parent
+    digest = hashlib.sha256()
+    for path in _sources(root):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _sources(root: Path) -> list[Path]:
+    """Follow imports from the roots to every source of the package they lead to."""
+    waiting = [
+        path
+        for name in _ROOTS
+        for path in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])
+    ]
+    found: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported(path, root)
+    return sorted(found)
+
+
+def _imported(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the files of the package that a source imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            first, *rest = name.split(".")
+            file = root.joinpath(*rest).with_suffix(".py")
+            if first == root.name and rest and file.is_file():
+                yield file

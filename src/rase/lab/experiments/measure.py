@@ -1,0 +1,292 @@
+"""The measurements behind the figures; each is a cell that can be cached and run anywhere.
+
+Every function takes the panel and plain settings, and returns plain values. A change to this file
+or to anything it measures makes cached cells stale; texts and pictures live elsewhere, so that a
+better sentence costs no hour.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.errors import DataError
+from rase.estimate.mean import estimator_named
+from rase.kernels.words import SeededRandom
+from rase.lab.attacks import attack_named
+from rase.lab.attacks.averaging import error_by_rounds
+from rase.lab.attacks.forest import ForestAttack
+from rase.lab.attacks.profile import ProfileAttack
+from rase.lab.attacks.protocol import Attack
+from rase.lab.attacks.runner import attack_scheme
+from rase.lab.panel import Panel
+from rase.lab.schemes import PAPER_PRECISION, scheme_named
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.protocol import Randomizer
+from rase.shuffle.attacker import order_attack
+from rase.shuffle.paper import Line9, paper_plan
+from rase.shuffle.partition import Partition
+from rase.shuffle.robust import Robust
+from rase.stream import ValueRange
+
+__all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
+
+Measured = dict[str, Any]
+Floats = NDArray[np.float64]
+
+_DAY_MS = 86_400_000
+
+
+def measured(panel: Panel, measure: str, settings: Mapping[str, Any]) -> Measured:
+    """Run one measurement.
+
+    Args:
+        panel: The readings.
+        measure: A name in `MEASURES`.
+        settings: Its arguments.
+    """
+    return MEASURES[measure](panel, **settings)
+
+
+def attack(
+    panel: Panel,
+    *,
+    n: int,
+    scheme: str,
+    attack: str,
+    epsilon: float,
+    high: float,
+    alpha: float,
+    groups: int,
+    seed: int,
+    split: str = "random",
+    arrival: str = "fixed",
+    trees: int = 50,
+) -> Measured:
+    """Attack one scheme once, with ``n`` of the devices."""
+    some = panel.of_devices(chosen_devices(panel, n, seed))
+    sanitised = scheme_named(
+        scheme, ValueRange(0, high), epsilon=epsilon, alpha=alpha, group_count=min(groups, n)
+    )
+    result = attack_scheme(
+        some,
+        sanitised,
+        attacks=[_attack_with(attack, trees)],
+        split=split,  # type: ignore[arg-type]  # checked there
+        arrival=arrival,  # type: ignore[arg-type]  # checked there
+        seed=seed,
+    )[0]
+    return {
+        "precision": _plain(result.precision),
+        "recall": _plain(result.recall),
+        "macro_precision": result.macro_precision.value,
+        "macro_precision_low": result.macro_precision.low,
+        "macro_precision_high": result.macro_precision.high,
+        "macro_recall": result.macro_recall.value,
+        "macro_recall_low": result.macro_recall.low,
+        "macro_recall_high": result.macro_recall.high,
+        "chance": result.chance,
+        "records": result.records,
+        "confident": result.confident,
+        "confident_right": result.confident_right,
+    }
+
+
+def mean_errors(
+    panel: Panel,
+    *,
+    n: int,
+    mechanism: str,
+    epsilon: float,
+    high: float,
+    estimators: Sequence[str],
+    rounds: int,
+    seed: int,
+) -> Measured:
+    """Estimate the mean of many rounds, and tell how wrong each estimator is.
+
+    The truth is the mean of the readings as devices report them, clipped to the range.
+    """
+    some = panel.of_devices(chosen_devices(panel, n, seed))
+    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high))
+    rng = SeededRandom(seed)
+    errors: dict[str, list[float]] = {name: [] for name in estimators}
+    largest: list[float] = []
+    for number in _spread(some.rounds, rounds):
+        row = some.values[number]
+        readings = np.clip(row[~np.isnan(row)], 0, high)
+        if not readings.size:
+            continue
+        reports = randomizer.randomize(readings, rng=rng)
+        largest.append(float(np.square(reports - readings).max()))
+        for name in estimators:
+            estimate = estimator_named(name)(reports, randomizer=randomizer, rng=rng)
+            errors[name].append(estimate.value - float(readings.mean()))
+    if not largest:
+        raise DataError("the rounds must hold readings of the chosen devices, got none.")
+    return {
+        "errors": {name: _summary(np.array(gaps)) for name, gaps in errors.items()},
+        "record_square": {
+            "mean": float(np.mean(largest)),
+            "low": min(largest),
+            "high": max(largest),
+        },
+        "rounds": len(largest),
+    }
+
+
+def trace(
+    panel: Panel,
+    *,
+    n: int,
+    epsilon: float,
+    high: float,
+    estimators: Sequence[str],
+    days: int,
+    seed: int,
+) -> Measured:
+    """Estimate every round of the first days, and average by day: Fig. 9."""
+    some = panel.of_devices(chosen_devices(panel, n, seed))
+    randomizer = BudgetAware(epsilon, ValueRange(0, high), PAPER_PRECISION)
+    rng = SeededRandom(seed)
+    day_of = np.unique(some.times_ms // _DAY_MS, return_inverse=True)[1]
+    told: dict[str, list[float]] = {name: [] for name in ("truth", *estimators)}
+    wrong: list[float] = []
+    for day in range(min(days, int(day_of.max()) + 1)):
+        values: dict[str, list[float]] = {name: [] for name in told}
+        variance = 0.0
+        for row in some.values[day_of == day]:
+            readings = np.clip(row[~np.isnan(row)], 0, high)
+            if not readings.size:
+                continue
+            values["truth"].append(float(readings.mean()))
+            reports = randomizer.randomize(readings, rng=rng)
+            for name in estimators:
+                estimate = estimator_named(name)(reports, randomizer=randomizer, rng=rng)
+                values[name].append(estimate.value)
+                if name == "unbiased_mean":
+                    variance += estimate.standard_error**2
+        for name, of_day in values.items():
+            told[name].append(float(np.mean(of_day)) if of_day else float("nan"))
+        wrong.append(float(np.sqrt(variance)) / max(len(values["truth"]), 1))
+    return {
+        "days": {name: _plain(np.array(means)) for name, means in told.items()},
+        "standard_error": wrong,
+    }
+
+
+def watched(
+    panel: Panel,
+    *,
+    n: int,
+    scheme: str,
+    epsilon: float,
+    high: float,
+    rounds: Sequence[int],
+    seed: int,
+) -> Measured:
+    """Watch slots for ever more rounds; tell how wrong an observer is about a device's mean."""
+    complete = np.flatnonzero(~np.isnan(panel.values).any(axis=0))
+    if not complete.size:
+        raise DataError("watching needs a device with a reading in every round, got none.")
+    some = panel.of_devices(complete)
+    some = some.of_devices(chosen_devices(some, min(n, some.n), seed))
+    sanitised = scheme_named(scheme, ValueRange(0, high), epsilon=epsilon)
+    error = error_by_rounds(some, sanitised, rounds=rounds, rng=SeededRandom(seed))
+    means = np.clip(some.values, 0, high).mean(axis=0)
+    return {"error": error.tolist(), "n": some.n, "spread_of_means": float(means.std())}
+
+
+def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
+    """Tell what Algorithm 2 does for n reports in ``groups``: as printed, and corrected."""
+    del panel  # only numbers decide
+    printed = paper_plan(
+        np.arange(n),
+        alpha=alpha,
+        group_count=groups,
+        partition=Partition.contiguous(n, 1),
+        line9=Line9.RIGHT_FIRST_BY_USER,
+    ).manifest
+    # The paper's own argument for refinement: theta from the refined groups.
+    width = -(-n // groups) - 1
+    refined = width * (width + 1) / 2
+    theta = alpha / refined if refined else float("inf")
+    reached = order_attack(n, theta)
+    corrected = Robust(alpha, groups).plan(n)
+    return {
+        "branch": printed.method,
+        "printed_stay": printed.stay_share,
+        "theta": theta if np.isfinite(theta) else None,
+        "stay": reached.stay_share,
+        "success": reached.mean_success,
+        "corrected": corrected.method,
+        "corrected_success": corrected.attacker_success,
+    }
+
+
+def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
+    """Choose n devices by the seed, in the panel's own sequence.
+
+    Raises:
+        DataError: If there are fewer.
+    """
+    if n > panel.n:
+        raise DataError(f"the panel must hold at least {n} devices, got {panel.n}.")
+    if n == panel.n:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(panel.n)[:n])
+
+
+def randomizer_named(mechanism: str, epsilon: float, value_range: ValueRange) -> Randomizer:
+    """Return a mechanism by its name on the command line."""
+    if mechanism == "budget-aware":
+        return BudgetAware(epsilon, value_range, PAPER_PRECISION)
+    plain: dict[str, Callable[[float, ValueRange], Randomizer]] = {
+        "laplace": Laplace,
+        "duchi": Duchi,
+        "piecewise": Piecewise,
+        "hybrid": Hybrid,
+    }
+    return plain[mechanism](epsilon, value_range)
+
+
+def _attack_with(name: str, trees: int) -> Attack:
+    found = attack_named(name)
+    return replace(found, trees=trees) if isinstance(found, ForestAttack | ProfileAttack) else found
+
+
+def _spread(available: int, wanted: int) -> list[int]:
+    """Choose rounds evenly over all there are."""
+    places = np.linspace(0, available - 1, min(wanted, available)).round()
+    return [int(place) for place in np.unique(places)]
+
+
+def _summary(errors: Floats) -> dict[str, float]:
+    size = np.abs(errors)
+    return {
+        "aae": float(size.mean()),
+        "aae_low": float(size.min()),
+        "aae_high": float(size.max()),
+        "bias": float(errors.mean()),
+        "bias_error": float(errors.std() / np.sqrt(errors.size)),
+        "spread": float(errors.std()),
+        "rmse": float(np.sqrt(np.square(errors).mean())),
+        "largest_square": float(np.square(errors).max()),
+    }
+
+
+def _plain(values: Floats) -> list[float | None]:
+    """Return numbers JSON can hold: none where there is none."""
+    return [None if np.isnan(value) else float(value) for value in values.tolist()]
+
+
+MEASURES: Mapping[str, Callable[..., Measured]] = {
+    "attack": attack,
+    "mean_errors": mean_errors,
+    "trace": trace,
+    "watched": watched,
+    "order": order,
+}

@@ -39,7 +39,8 @@ dt{font-weight:600}dd{margin:0}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{border-bottom:1px solid var(--line);padding:.25rem .6rem;text-align:right;white-space:nowrap}
 th:first-child,td:first-child,.text{text-align:left}
-.scroll{overflow-x:auto;max-height:30rem}
+.scroll{overflow-x:auto}
+.tall{max-height:30rem}
 ul.checks{list-style:none;padding:0;margin:.3rem 0}.holds{color:var(--good)}.fails{color:var(--bad)}
 summary{cursor:pointer;margin:.5rem 0}
 code{background:var(--card);padding:.1rem .3rem;border-radius:4px;overflow-wrap:anywhere}
@@ -205,7 +206,7 @@ def _table(study: Study) -> str:
         else ""
     )
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f'<div class="scroll tall"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         f"</div>{more}"
     )
 

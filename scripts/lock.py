@@ -35,7 +35,14 @@ def main() -> int:
         uv = f"{scratch}/bin/uv"
         compile_lock(uv, "dev", ["--all-extras", "--upgrade"])
         compile_lock(
-            uv, "demo", ["--extra=batch", "--extra=plot", f"--constraint={FOLDER}/dev.txt"]
+            uv,
+            "demo",
+            [
+                "--extra=batch",
+                "--extra=plot",
+                "--extra=service",
+                f"--constraint={FOLDER}/dev.txt",
+            ],
         )
     return 0
 

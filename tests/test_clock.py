@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rase.clock import parse_duration_s, round_number, round_start_s
+from rase.clock import FakeClock, SystemClock, parse_duration_s, round_number, round_start_s
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,20 @@ def test_rounds_begin_at_multiples_of_the_interval() -> None:
     assert round_number(-1, 3600) == -1
     assert round_number(np.array([0, 3600]), 3600).tolist() == [0, 1]
     assert round_start_s(2, 3600) == 7200
+
+
+def test_the_system_clock_tells_the_time() -> None:
+    """It lies after 2026 began, and monotonic seconds do not go back."""
+    clock = SystemClock()
+    assert clock.now_s() > 1_767_225_600
+    assert clock.monotonic_s() <= clock.monotonic_s()
+
+
+def test_a_fake_clock_moves_when_told() -> None:
+    """Passing time moves both, setting the clock only one; time never passes backwards."""
+    clock = FakeClock(100)
+    clock.advance(5)
+    clock.jump(-50)
+    assert (clock.now_s(), clock.monotonic_s()) == (55.0, 5.0)
+    with pytest.raises(ValueError, match="seconds must be at least 0"):
+        clock.advance(-1)

@@ -4,9 +4,17 @@ Pure Python without NumPy, because the device agent imports it; ``round_number``
 """
 
 import re
-from typing import Any
+import time
+from typing import Any, Protocol
 
-__all__ = ["parse_duration_s", "round_number", "round_start_s"]
+__all__ = [
+    "Clock",
+    "FakeClock",
+    "SystemClock",
+    "parse_duration_s",
+    "round_number",
+    "round_start_s",
+]
 
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
@@ -42,3 +50,76 @@ def round_number(time_s: Any, interval_s: int) -> Any:
 def round_start_s(number: int, interval_s: int) -> int:
     """Return the second at which a round begins."""
     return number * interval_s
+
+
+class Clock(Protocol):
+    """Tell the time; everything that needs it takes a clock, so that tests need not wait."""
+
+    def now_s(self) -> float:
+        """Return the seconds since 1970, by a clock that people may set."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Return seconds that only pass, from an unknown beginning."""
+        ...
+
+
+class SystemClock:
+    """Tell the time of the operating system."""
+
+    __slots__ = ()
+
+    def now_s(self) -> float:
+        """Return the seconds since 1970."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """Return seconds that only pass."""
+        return time.monotonic()
+
+
+class FakeClock:
+    """Tell a time that moves only when it is told to, for tests and simulations.
+
+    Args:
+        now_s: Where it begins, in seconds since 1970.
+
+    Example:
+        >>> clock = FakeClock(7200)
+        >>> clock.advance(10)
+        >>> clock.now_s(), clock.monotonic_s()
+        (7210.0, 10.0)
+        >>> clock.jump(-3600)
+        >>> clock.now_s(), clock.monotonic_s()
+        (3610.0, 10.0)
+    """
+
+    __slots__ = ("_monotonic_s", "_now_s")
+
+    def __init__(self, now_s: float) -> None:
+        """Begin."""
+        self._now_s = float(now_s)
+        self._monotonic_s = 0.0
+
+    def now_s(self) -> float:
+        """Return the seconds since 1970."""
+        return self._now_s
+
+    def monotonic_s(self) -> float:
+        """Return the seconds that passed since the clock was made."""
+        return self._monotonic_s
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            ValueError: If it should pass backwards.
+        """
+        if seconds < 0:
+            raise ValueError(f"seconds must be at least 0, got {seconds}; jump() sets a clock.")
+        self._now_s += seconds
+        self._monotonic_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock forward or back, without time passing."""
+        self._now_s += seconds

@@ -7,6 +7,11 @@
     ├── PrivacyRefused       answering would break a privacy rule
     │   └── BudgetSpent      a report would exceed a privacy budget
     ├── NotIdentifiable      the reports carry no information on what was asked
+    ├── ConfigurationError   settings cannot be used; lists every mistake
+    ├── StorageError         a database did not do what it was asked
+    │   ├── StorageBusy      it cannot write now: full disk, lock; trying again may help
+    │   ├── StorageConflict  a row that must be unique is there already
+    │   └── StorageUnusable  damaged, foreign, or of a newer release
     └── WireError            a message cannot be accepted; names its problem type
         ├── WrongSize        truncated or oversized
         ├── UnknownVersion   a format version that this release does not know
@@ -22,17 +27,23 @@ Wrong arguments raise ``ValueError`` or ``TypeError``, as everywhere in Python. 
 holds a reading, or a report beside the identity of its sender.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 __all__ = [
     "BadSignature",
     "BudgetSpent",
+    "ConfigurationError",
     "DataError",
     "Malformed",
     "NotIdentifiable",
     "NotOpened",
     "PrivacyRefused",
     "RaseError",
+    "StorageBusy",
+    "StorageConflict",
+    "StorageError",
+    "StorageUnusable",
     "UnknownKey",
     "UnknownVersion",
     "Unsupported",
@@ -101,6 +112,38 @@ class NotIdentifiable(RaseError):
     """The mechanism's reports do not determine the aggregate that was asked for."""
 
     exit_code = 2
+
+
+class ConfigurationError(RaseError):
+    """Settings cannot be used; ``mistakes`` lists everything that is wrong with them.
+
+    Args:
+        mistakes: One sentence for each.
+    """
+
+    exit_code = 3
+
+    def __init__(self, mistakes: Iterable[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__(" ".join(self.mistakes))
+
+
+class StorageError(RaseError):
+    """A database did not do what it was asked, and kept nothing of it."""
+
+
+class StorageBusy(StorageError):
+    """The database cannot be used now: the disk is full, or another process holds it."""
+
+
+class StorageConflict(StorageError):
+    """A row that must be unique is there already."""
+
+
+class StorageUnusable(StorageError):
+    """The database is damaged, foreign, or of a newer release; says which and what to do."""
+
+    exit_code = 3
 
 
 class WireError(RaseError):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rase.kernels.geometric import FIXED_ONE, decay_powers, geometric
+from rase.kernels.fixed import FIXED_ONE, decay_powers
+from rase.kernels.geometric import geometric
 from rase.kernels.words import SeededRandom
 
 

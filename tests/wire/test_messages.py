@@ -169,7 +169,6 @@ ENVELOPE = bytes(80)
         [bytes(32), -1, 9, [ENVELOPE]],
         [bytes(32), True, 9, [ENVELOPE]],
         [bytes(32), 7, 256, [ENVELOPE]],
-        [bytes(32), 7, 9, []],
         [bytes(32), 7, 9, ["text"]],
         [bytes(32), 7, 9, [b"short"]],
         [bytes(32), 7, 9, [ENVELOPE, bytes(1168)]],
@@ -183,6 +182,12 @@ def test_bad_batches_are_refused(parts: Any) -> None:
     assert refused.value.problem == "bad-batch"
 
 
+def test_a_withheld_round_is_a_batch_without_envelopes() -> None:
+    """An empty batch has a body and an id like any other."""
+    batch = Batch(bytes(32), 7, 9, ())
+    assert Batch.from_bytes(batch.to_bytes()) == batch
+
+
 def test_a_batch_that_is_no_cbor_is_refused() -> None:
     """The decoder's refusals carry the right problem too."""
     with pytest.raises(Malformed) as refused:
@@ -191,9 +196,10 @@ def test_a_batch_that_is_no_cbor_is_refused() -> None:
 
 
 def test_manifests_come_back() -> None:
-    """With and without theta."""
+    """With and without theta, and for a round of which nothing is released."""
     mallows = replace(MANIFEST, method="mallows", theta=0.1, alpha=30, real_loss=60)
-    for manifest in (MANIFEST, mallows):
+    withheld = replace(MANIFEST, method="withheld", n=0)
+    for manifest in (MANIFEST, mallows, withheld):
         assert BatchManifest.from_bytes(manifest.to_bytes()) == manifest
 
 
@@ -207,6 +213,7 @@ def test_manifests_come_back() -> None:
         ({"k_min": -1}, "k_min must be"),
         ({"method": "cyclic"}, "method must be one of uniform, mallows"),
         ({"method": "mallows"}, "theta must be given for mallows"),
+        ({"method": "withheld"}, "n must be 0 for withheld"),
         ({"theta": 1.0}, "theta must be given for mallows"),
         ({"alpha": -1.0}, "alpha must be a finite number"),
         ({"real_loss": None}, "real_loss must be a finite number"),

@@ -25,6 +25,8 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "too-many": 429,
         "below-k": 422,
         "final-round": 409,
+        "policy-refused": 403,
+        "unavailable": 503,
     }
 
 

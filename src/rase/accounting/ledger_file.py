@@ -11,7 +11,6 @@ Sums that differ, a damaged page, a foreign or newer file: each is refused at op
 import os
 import sqlite3
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -114,6 +113,9 @@ def create_ledger(path: Path) -> None:
     Raises:
         LedgerUnusable: If there is a file already, or it cannot be written.
     """
+    # Made once in a device's life; agents that only open it start quicker without.
+    import tempfile
+
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".new")
         os.close(handle)

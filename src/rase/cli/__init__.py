@@ -30,7 +30,16 @@ COMMANDS = {
     "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
+    "device": _Place("rase.cli.device", "Take part in a campaign with a device."),
+    "budget": _Place(
+        "rase.cli.budget", "Show what a device has spent, what is left, and when it refreshes."
+    ),
     "lab": _Place("rase.cli.lab", "Reproduce the paper's evaluation, and see what it hides."),
+    "shuffler": _Place("rase.cli.shuffler", "Run the server that hides senders."),
+    "campaign": _Place("rase.cli.campaign", "Publish, change and show what a fleet agrees to."),
+    "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),
+    "query": _Place("rase.cli.query", "Ask a fusion centre for a mean."),
+    "watch": _Place("rase.cli.watch", "See estimates as they come."),
 }
 
 

@@ -16,6 +16,7 @@ from rase.campaign import MECHANISMS, Campaign
 from rase.cli.arguments import usage
 from rase.cli.output import TextSink, check_out, file_sink
 from rase.cli.progress import Progress
+from rase.randomize.budget_aware import Laplace
 from rase.stream import Precision, ValueRange
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ class _Reader:
             self.mistakes.append(f"shuffle {shuffle} needs alpha and groups.")
         value_range = self._made(lambda: ValueRange(low, high, steps))
         precision = self._made(lambda: Precision(beta=beta, rho=rho))
+        # A budget is judged whatever the range is, so that all mistakes are told at once.
+        self._made(lambda: Laplace(epsilon, ValueRange(0, 1)))
         if self.mistakes or value_range is None or precision is None:
             return None
         made = Configuration(

@@ -206,7 +206,8 @@ def _table(study: Study) -> str:
         else ""
     )
     return (
-        f'<div class="scroll tall"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f'<div class="scroll tall"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
         f"</div>{more}"
     )
 

@@ -8,22 +8,19 @@ private exactly and not up to rounding.
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from rase.errors import NotIdentifiable
-from rase.kernels.geometric import FIXED_ONE, decay_powers
+from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers, log_ratio
 from rase.kernels.integers import integers_below
 from rase.kernels.words import Random
-from rase.randomize.geometric import log_ratio
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.protocol import Codes, Flags, Floats, Law
 
 __all__ = ["HYBRID_FROM", "Duchi", "Hybrid", "Piecewise"]
 
-_WORD = 1 << 64
 # Wang et al. Eq. (9): below this budget their hybrid is Duchi's mechanism alone.
 HYBRID_FROM = math.log(
     (
@@ -120,14 +117,14 @@ class BitLaw:
         self.steps, self.low, self.high = steps, -margin, steps + margin
         decay = decay_powers(epsilon, 2)[1]
         # Flips are rounded up, so that keeping is at most e^epsilon times as likely.
-        self._flip = -(-decay * _WORD // (FIXED_ONE + decay))
-        self._keep = 1 - self._flip / _WORD
+        self._flip = -(-decay * WORD // (FIXED_ONE + decay))
+        self._keep = 1 - self._flip / WORD
         self._slope = 2 * self._keep - 1
 
     @property
     def effective_epsilon(self) -> float:
         """The log-ratio of keeping to flipping, rounded up."""
-        return log_ratio(Fraction(_WORD - self._flip, self._flip))
+        return log_ratio(WORD - self._flip, self._flip)
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Round, then flip."""
@@ -184,17 +181,17 @@ class WindowLaw:
         decay = decay_powers(epsilon, 2)[1]
         # Inside : outside = (width + 1) : steps * e^-epsilon; rounded down to keep the budget.
         inside = (self.width + 1) * FIXED_ONE
-        self._inside = inside * _WORD // (inside + steps * decay)
-        near = self._inside / _WORD / (self.width + 1)
-        self._far = (1 - self._inside / _WORD) / steps
+        self._inside = inside * WORD // (inside + steps * decay)
+        near = self._inside / WORD / (self.width + 1)
+        self._far = (1 - self._inside / WORD) / steps
         self._excess = near - self._far
         self._slope = self._excess * (self.width + 1)
 
     @property
     def effective_epsilon(self) -> float:
         """The log-ratio of a code's weight inside and outside the window, rounded up."""
-        outside = _WORD - self._inside
-        return log_ratio(Fraction(self._inside * self.steps, outside * (self.width + 1)))
+        outside = WORD - self._inside
+        return log_ratio(self._inside * self.steps, outside * (self.width + 1))
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Choose inside or outside, then one of its codes uniformly."""
@@ -264,7 +261,7 @@ class MixtureLaw:
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Toss the coin, then draw."""
-        tossed = source.words(index.size).reshape(index.shape) < np.uint64(self._share * _WORD)
+        tossed = source.words(index.size).reshape(index.shape) < np.uint64(self._share * WORD)
         code = np.empty_like(index)
         code[tossed] = self._window.sample(index[tossed], source)
         code[~tossed] = self._bit.sample(index[~tossed], source)

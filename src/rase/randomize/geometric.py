@@ -6,30 +6,16 @@ geometric number again, which is why clamped reports can be read without bias.
 """
 
 import math
-from decimal import ROUND_CEILING, Decimal, localcontext
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
-from rase.kernels.geometric import FIXED_ONE, as_words, decay_powers, geometric
+from rase.kernels.fixed import clamped_table
+from rase.kernels.geometric import geometric
 from rase.kernels.integers import draw_from
-from rase.kernels.words import Random, Words
+from rase.kernels.words import Random
 from rase.randomize.protocol import Codes, Flags, Floats
 
-__all__ = ["ClampedGeometric", "UnboundedGeometric", "log_ratio"]
-
-_WORD = 1 << 64
-
-
-def log_ratio(ratio: Fraction) -> float:
-    """Return ln(ratio) as a float that is never below it."""
-    with localcontext() as context:
-        context.prec = 50
-        context.rounding = ROUND_CEILING
-        exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
-        nearest = float(exact)
-        return nearest if Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)
+__all__ = ["ClampedGeometric", "UnboundedGeometric"]
 
 
 class _Geometric:
@@ -60,15 +46,11 @@ class ClampedGeometric(_Geometric):
     """
 
     def __init__(self, epsilon: float, steps: int) -> None:
-        """Find the table for ``epsilon``, a hair below it if rounding asks for that."""
-        asked = epsilon
-        table, effective = _noise_table(asked, steps)
-        while effective > epsilon:
-            asked -= 1.5 * (effective - epsilon) + math.ulp(epsilon)
-            table, effective = _noise_table(asked, steps)
-        super().__init__(asked / steps, steps)
-        self._table = table
-        self._effective = effective
+        """Take the table for ``epsilon``, a hair below it if rounding asks for that."""
+        table = clamped_table(epsilon, steps)
+        super().__init__(table.drawn_epsilon / steps, steps)
+        self._table = np.array(table.sums, dtype=np.uint64)
+        self._effective = table.effective_epsilon
 
     @property
     def effective_epsilon(self) -> float:
@@ -154,24 +136,3 @@ class UnboundedGeometric(_Geometric):
     def cumulative(self, index: Codes, code: Floats) -> Floats:
         """Return the shifted law's distribution function."""
         return self.noise_cumulative(code - index)
-
-
-@lru_cache(maxsize=256)
-def _noise_table(epsilon: float, steps: int) -> tuple[Words, float]:
-    """Return the partial sums Pr[d <= k], k = -steps .. steps - 1, and their effective epsilon."""
-    powers = decay_powers(epsilon / steps, steps + 1)
-    whole = FIXED_ONE + powers[1]
-    left = [powers[k] * FIXED_ONE // whole for k in range(steps, 0, -1)]
-    right = [FIXED_ONE - powers[k] * FIXED_ONE // whole for k in range(1, steps + 1)]
-    table = as_words(left + right)
-    return table, log_ratio(_largest_ratio(table, steps))
-
-
-def _largest_ratio(table: Words, steps: int) -> Fraction:
-    """Return the largest ratio of two inputs' weights for the same report, from the integers."""
-    low_end = Fraction(int(table[steps]), int(table[0]))
-    high_end = Fraction(_WORD - int(table[steps - 1]), _WORD - int(table[-1]))
-    if steps == 1:
-        return max(low_end, high_end)
-    inside = np.diff(table)
-    return max(low_end, high_end, Fraction(int(inside.max()), int(inside.min())))

@@ -149,7 +149,7 @@ class Batch:
         campaign_hash: CH, the hash of the campaign.
         round: The round of all reports.
         key_id: The number of the fusion centre's key that all were sealed for.
-        inner: The envelopes, in the order the shuffler drew.
+        inner: The envelopes, in the order the shuffler drew; none if the round is withheld.
     """
 
     campaign_hash: bytes
@@ -163,7 +163,7 @@ class Batch:
         _check_whole("round", self.round, 0, _U32)
         _check_whole("key_id", self.key_id, 0, 256)
         sizes = {len(envelope) for envelope in self.inner}
-        if len(sizes) != 1 or not sizes.issubset(INNER_SIZES.values()):
+        if len(sizes) > 1 or not sizes.issubset(INNER_SIZES.values()):
             raise ValueError("inner must hold envelopes of one size that the protocol knows.")
 
     def to_bytes(self) -> bytes:
@@ -199,16 +199,17 @@ class BatchManifest:
     Args:
         batch_id: SHA-256 of the batch's body.
         shuffler: The shuffler's name.
-        n: How many reports the batch holds.
+        n: How many reports the batch holds; 0 if the round is withheld, how many came is not told.
         k_min: The fewest that it would have released.
-        method: The law the permutation was drawn from: "uniform" or "mallows".
-        theta: The spread of the Mallows law; None for uniform.
+        method: The law the permutation was drawn from, "uniform" or "mallows"; "withheld" if
+            fewer than k_min came and nothing is released.
+        theta: The spread of the Mallows law; None otherwise.
         alpha: The privacy loss for the groups used.
         real_loss: The privacy loss for the real groups.
         attacker_success: The share of slots the best observer of order alone assigns rightly.
     """
 
-    METHODS: ClassVar = ("uniform", "mallows")
+    METHODS: ClassVar = ("uniform", "mallows", "withheld")
 
     batch_id: bytes
     shuffler: str
@@ -223,12 +224,14 @@ class BatchManifest:
     def __post_init__(self) -> None:
         """Check everything once."""
         _check_hash("batch_id", self.batch_id)
-        _check_whole("n", self.n, 1, _U32)
+        _check_whole("n", self.n, 0, _U32)
         _check_whole("k_min", self.k_min, 1, _U32)
         _check_name("shuffler", self.shuffler)
         if self.method not in self.METHODS:
             raise ValueError(f"method must be one of {', '.join(self.METHODS)}.")
-        if (self.theta is None) != (self.method == "uniform"):
+        if (self.n == 0) != (self.method == "withheld"):
+            raise ValueError("n must be 0 for withheld, and for nothing else.")
+        if (self.theta is None) != (self.method != "mallows"):
             raise ValueError("theta must be given for mallows, and for nothing else.")
         numbers = ["alpha", "real_loss", "attacker_success"]
         for name in numbers if self.theta is None else ["theta", *numbers]:

@@ -110,6 +110,20 @@ _TYPES = (
         "Discard the batch.",
         is_final=True,
     ),
+    ProblemType(
+        "policy-refused",
+        403,
+        "The operator of this server does not agree to the document.",
+        "Propose a document within the operator's policy.",
+        is_final=True,
+    ),
+    ProblemType(
+        "unavailable",
+        503,
+        "The server cannot store anything now; it kept nothing.",
+        "Send the same bytes again after the time in Retry-After.",
+        is_final=False,
+    ),
 )
 PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {kind.name: kind for kind in _TYPES}

@@ -1,0 +1,186 @@
+"""``rase campaign``: publish what a fleet agrees to, change it for rounds to come, show it."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rase.campaign import Campaign, CampaignInvalid
+from rase.cli.fusion import fusion_config, fusion_settings
+from rase.clock import SystemClock, round_number, round_start_s
+from rase.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rase.fusion.mechanism import Effect
+
+__all__ = ["command"]
+
+# Devices keep a campaign for some time; a version for the very next round would miss many.
+_ROUNDS_AHEAD = 2
+
+
+@click.group("campaign", short_help="Publish, change and show what a fleet agrees to.")
+def command() -> None:
+    """Publish, change and show what a fleet agrees to."""
+
+
+@command.command("publish")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@fusion_config
+def publish(file: Path, config: Path) -> None:
+    """Publish the campaign in FILE (TOML), countersigned by the shuffler."""
+    campaign = _read(file)
+    settings = fusion_settings(config)
+    from rase.fusion.settings import open_publisher
+
+    with open_publisher(settings, SystemClock()) as (publisher, _):
+        try:
+            signed = publisher.publish(campaign)
+        except CampaignInvalid as error:
+            raise ConfigurationError(error.mistakes) from None
+    click.echo(signed.hash.hex())
+    click.echo(f"published {campaign.id} version {campaign.version}", err=True)
+
+
+@command.command("update")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@fusion_config
+@click.option("--beta", type=float, help="Half-width of the precision interval.")
+@click.option("--rho", type=float, help="Probability of meeting it.")
+@click.option("--epsilon", type=float, multiple=True, help="Budget of a report; may be repeated.")
+@click.option("--k-min", type=int, help="Fewest reports released together; may only rise.")
+@click.option("--window-budget", type=float, help="Epsilon in a window; may only fall.")
+@click.option("--from-round", type=int, help="First round of the new version; two rounds ahead.")
+@click.option("--last-round", type=int, help="Last round of the new version; as it is.")
+@click.option("--reports", type=click.IntRange(min=1), help="Reports a round to assume.")
+@click.option("--dry-run", is_flag=True, help="Show the effect and publish nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def update(
+    campaign_id: str | None,
+    config: Path,
+    *,
+    from_round: int | None,
+    last_round: int | None,
+    reports: int | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Publish new parameters for rounds to come, after showing their effect.
+
+    The error shown is that of the unbiased mean, computed from the mechanism, not measured.
+    """
+    settings = fusion_settings(config)
+    from rase.fusion.campaigns import next_version
+    from rase.fusion.mechanism import effect_of
+    from rase.fusion.settings import open_publisher
+
+    clock = SystemClock()
+    changes = {name: value for name, value in asked.items() if value not in (None, ())}
+    if last_round is not None:
+        changes["not_after"] = last_round
+    if not changes:
+        raise click.UsageError("nothing changes; give --beta, --rho, --epsilon or another field.")
+    with open_publisher(settings, clock) as (publisher, questions):
+        now = questions.campaign(campaign_id)
+        present = round_number(int(clock.now_s()), now.round_s)
+        if from_round is None:
+            from_round = max(present + _ROUNDS_AHEAD, now.not_before + 1)
+        try:
+            then = next_version(now, not_before=from_round, **changes)
+            then.check_succeeds(now, from_round=present + 1)
+        except CampaignInvalid as error:
+            raise ConfigurationError(error.mistakes) from None
+        n = questions.recent_n(now) if reports is None else reports
+        effects = {"now": effect_of(now, n), "then": effect_of(then, n)}
+        _show_effect(now, then, effects, as_json=as_json, is_published=not dry_run)
+        if dry_run:
+            return
+        if not yes:
+            click.confirm("Publish?", abort=True, err=True)
+        publisher.publish(then)
+    click.echo(f"published {then.id} version {then.version}", err=True)
+
+
+@command.command("show")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@fusion_config
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
+    """Show the newest version of a campaign and what it promises."""
+    from rase.fusion.query import Questions
+    from rase.privacy import LocalDP
+    from rase.storage.sqlite import open_sqlite
+    from rase.wire.signed import campaign_hash
+
+    database = open_sqlite(fusion_settings(config).database, migrations="fusion")
+    try:
+        campaign = Questions(database).campaign(campaign_id)
+    finally:
+        database.close()
+    promise = str(LocalDP(campaign.epsilon[-1]))
+    if as_json:
+        document = {
+            "schema": "rase/campaign/1",
+            **campaign.as_fields(),
+            "hash": campaign_hash(campaign).hex(),
+            "guarantee": promise,
+        }
+        click.echo(json.dumps(document))
+        return
+    for name, value in campaign.as_fields().items():
+        click.echo(f"{name:<14} {value}")
+    click.echo(f"{'hash':<14} {campaign_hash(campaign).hex()}")
+    click.echo(f"{'guarantee':<14} {promise}")
+
+
+def _show_effect(
+    now: Campaign,
+    then: Campaign,
+    effects: "dict[str, list[Effect]]",
+    *,
+    as_json: bool,
+    is_published: bool,
+) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        document = {
+            "schema": "rase/campaign-effect/1",
+            "campaign": now.id,
+            "not_before": then.not_before,
+            **{name: [asdict(one) for one in found] for name, found in effects.items()},
+        }
+        click.echo(json.dumps(document))
+        return
+    begin = round_start_s(then.not_before, then.round_s)
+    click.echo(f"version {then.version} from round {then.not_before} (second {begin})")
+    for word, campaign, found in (
+        ("now", now, effects["now"]),
+        ("then", then, effects["then"]),
+    ):
+        for one in found:
+            clamps = {None: "", True: ", clamped", False: ", not clamped"}[one.is_clamping]
+            click.echo(
+                f"{word:<5} beta {campaign.beta:g}, rho {campaign.rho:g}, epsilon {one.epsilon:g}"
+                f"{clamps}: standard error {one.best_standard_error:.4g} to "
+                f"{one.standard_error:.4g} {campaign.unit} with {one.n} reports"
+            )
+    if not is_published:
+        click.echo("nothing was published.", err=True)
+
+
+def _read(file: Path) -> Campaign:
+    try:
+        with file.open("rb") as stream:
+            values = tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{file.name} is not TOML: {error}."]) from None
+    try:
+        return Campaign.from_fields(values.get("campaign", values))
+    except CampaignInvalid as error:
+        raise ConfigurationError(error.mistakes) from None

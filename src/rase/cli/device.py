@@ -1,0 +1,161 @@
+"""``rase device``: enrol a device, run its agent, pause it, forget it."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rase.errors import ConfigurationError
+
+__all__ = ["command", "folder_option"]
+
+_OWNER = ("shuffler", "campaign", "fusion_key", "shuffler_key")
+_BUDGETS = ("report_epsilon", "span_epsilon", "total_epsilon")
+
+
+def folder_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that names the device's folder."""
+    return click.option(
+        "--folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("rase-device"),
+        show_default=True,
+        help="The device's folder.",
+    )(function)
+
+
+@click.group(name="device")
+def command() -> None:
+    """Take part in a campaign with a device."""
+
+
+@command.command()
+@folder_option
+@click.option(
+    "--token-file",
+    type=click.File("r", encoding="utf-8"),
+    required=True,
+    help="File with the token of the shuffler's operator; - for standard input.",
+)
+@click.option("--shuffler", help="Address of the shuffler.")
+@click.option("--campaign", help="Id of the campaign.")
+@click.option("--fusion-key", help="Public key of the fusion centre, base64.")
+@click.option("--shuffler-key", help="Public key of the shuffler, base64.")
+@click.option("--report-epsilon", type=float, help="The most one report may spend.")
+@click.option("--span-epsilon", type=float, help="The most all reports of a day may spend.")
+@click.option("--total-epsilon", type=float, help="The most all reports ever may spend.")
+@click.option(
+    "--range",
+    "value_range",
+    type=(float, float),
+    metavar="LOW HIGH",
+    help="The widest range of readings to accept.",
+)
+@click.option(
+    "--least-k",
+    type=click.IntRange(min=2),
+    default=2,
+    show_default=True,
+    help="The fewest reports that may be released together.",
+)
+def enrol(folder: Path, token_file: Any, **options: Any) -> None:
+    """Enrol a device: write its settings, and give a token for a credential.
+
+    If device.toml is in the folder already it is used as it is, and only the token is needed.
+    """
+    from rase.device.enrolment import enrol, settings_text
+    from rase.device.folder import DeviceFolder
+    from rase.device.program import transport_of
+    from rase.wire.keys import write_private
+
+    place = DeviceFolder(folder)
+    place.make()
+    if place.settings_file.exists():
+        given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
+        if given:
+            raise click.UsageError(
+                f"{place.settings_file} is there already; edit it instead of {', '.join(given)}."
+            )
+    else:
+        missing = [
+            f"--{name.replace('_', '-')} is missing."
+            for name in (*_OWNER, *_BUDGETS)
+            if options[name] is None
+        ]
+        if missing:
+            raise ConfigurationError(missing)
+        write_private(place.settings_file, settings_text(**options))
+    settings = place.settings(os.environ)
+    token = token_file.read().strip()
+    if not token:
+        raise click.UsageError("--token-file must hold a token; it is empty.")
+    device = enrol(place, token, transport=transport_of(settings, folder))
+    click.echo(
+        f"enrolled as {device}. Set [source] in {place.settings_file}, then: "
+        f"rase device run --folder {folder}",
+        err=True,
+    )
+
+
+@command.command()
+@folder_option
+@click.option("--rounds", type=click.IntRange(min=1), help="Stop by itself after so many rounds.")
+def run(folder: Path, rounds: int | None) -> None:
+    """Run the agent: read, randomize within the budget, send. Stops on SIGTERM."""
+    from rase.device.folder import DeviceFolder
+    from rase.device.program import run_device
+
+    # Modules of the owner for python sources are looked for where the agent was started.
+    sys.path.append("")
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    try:
+        run_device(DeviceFolder(folder), os.environ, wait=stop.wait, rounds=rounds)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@command.command()
+@folder_option
+def pause(folder: Path) -> None:
+    """Pause sharing: only cover reports are sent, which tell nothing."""
+    _enrolled(folder).pause()
+    click.echo("paused; a running agent notices it. rase device resume ends it.", err=True)
+
+
+@command.command()
+@folder_option
+def resume(folder: Path) -> None:
+    """Share again."""
+    _enrolled(folder).resume()
+    click.echo("sharing again.", err=True)
+
+
+@command.command()
+@folder_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def forget(folder: Path, yes: bool) -> None:
+    """Erase unsent reports, credential and key; the ledger keeps what was spent."""
+    from rase.device.folder import DeviceFolder
+
+    if not yes:
+        click.confirm(
+            f"Erase unsent reports, credential and key of {folder}?", abort=True, err=True
+        )
+    place = DeviceFolder(folder)
+    place.forget(place.settings(os.environ))
+    click.echo(f"forgotten. {place.ledger_file} keeps what was spent.", err=True)
+
+
+def _enrolled(folder: Path) -> Any:
+    from rase.device.folder import DeviceFolder
+
+    place = DeviceFolder(folder)
+    if not place.is_enrolled:
+        raise ConfigurationError([f"{folder} is not enrolled; run rase device enrol first."])
+    return place

@@ -1,0 +1,210 @@
+"""``rase fusion``: run the server that estimates, and say who may ask it."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rase.clock import SystemClock, parse_duration_s
+
+if TYPE_CHECKING:
+    from rase.fusion.settings import FusionSettings
+    from rase.storage.face import Database
+    from rase.wire.keys import Keyset
+
+__all__ = ["command", "fusion_config", "fusion_settings"]
+
+
+def fusion_config(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option that names the settings file."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=Path("rase.toml"),
+        show_default=True,
+        help="Settings file; its section [fusion] is read.",
+    )(function)
+
+
+def fusion_settings(config: Path, **flags: Any) -> "FusionSettings":
+    """Read the settings of the fusion centre; what was typed overrules the file."""
+    from rase.fusion.settings import FusionSettings
+    from rase.service.settings import load_settings
+
+    return load_settings(FusionSettings, "fusion", path=config, flags=flags)
+
+
+@click.group("fusion", short_help="Run the server that estimates.")
+def command() -> None:
+    """Run the server that estimates.
+
+    It reads noisy values and never knows whose they are.
+    """
+
+
+@command.command("run")
+@fusion_config
+@click.option("--host", help="Address to listen on; overrules the settings.")
+@click.option("--port", type=int, help="Port to listen on, 0 for any free one.")
+def run(config: Path, host: str | None, port: int | None) -> None:
+    """Take batches in, estimate rounds and answer subscribers, until told to end."""
+    settings = fusion_settings(config, host=host, port=port)
+    from rase.fusion.app import fusion_app
+    from rase.fusion.settings import open_centre
+    from rase.service.http import serve
+
+    # uvicorn ends in good order and then sends itself the signal again; that one is for nobody.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    with open_centre(settings, SystemClock()) as centre:
+        serve(
+            fusion_app(centre),
+            host=settings.host,
+            port=settings.port,
+            telemetry=centre.telemetry,
+        )
+
+
+@command.command("publish-keys")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@fusion_config
+def publish_keys(file: Path, config: Path) -> None:
+    """Publish the public keys of both servers, countersigned by the shuffler.
+
+    FILE is JSON: version, cache_s, and configs, each with role, id, public_key (hex),
+    not_before_s, not_after_s, and kem and aead if they are not the default.
+    """
+    settings = fusion_settings(config)
+    from rase.fusion.settings import open_publisher
+
+    keyset = _keyset(file)
+    with open_publisher(settings, SystemClock()) as (publisher, _):
+        try:
+            publisher.publish_keyset(keyset)
+        except ValueError as error:
+            raise click.UsageError(f"{file.name}: {error}") from None
+    click.echo(f"published keyset {keyset.version}", err=True)
+
+
+@command.group("subscribers")
+def subscribers() -> None:
+    """Say who may ask."""
+
+
+@subscribers.command("add")
+@click.argument("name")
+@fusion_config
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    default=("read:estimates",),
+    show_default=True,
+    help="read:estimates or admin:campaign; may be repeated.",
+)
+@click.option("--valid", help="How long the token is valid, as 12h or 90d; for ever if not given.")
+def add(name: str, config: Path, scopes: tuple[str, ...], valid: str | None) -> None:
+    """Make a subscriber and print the token, which is shown only now."""
+    from rase.fusion.subscribers import add_subscriber
+
+    with _opened(config) as database:
+        try:
+            expires_s = None
+            if valid is not None:
+                expires_s = int(SystemClock().now_s()) + parse_duration_s(valid)
+            token = add_subscriber(database, name, scopes=scopes, expires_s=expires_s)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    click.echo(token)
+
+
+@subscribers.command("list")
+@fusion_config
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def list_(config: Path, as_json: bool) -> None:
+    """Show who may ask, and who no longer may."""
+    from rase.fusion.subscribers import list_subscribers
+
+    with _opened(config) as database:
+        found = list_subscribers(database)
+    if as_json:
+        rows = [asdict(one) for one in found]
+        click.echo(json.dumps({"schema": "rase/subscribers/1", "subscribers": rows}))
+        return
+    for one in found:
+        state = "valid"
+        if one.revoked_s is not None:
+            state = f"revoked {_time(one.revoked_s)}"
+        elif one.expires_s is not None:
+            state = f"until {_time(one.expires_s)}"
+        click.echo(f"{one.name}  {' '.join(one.scopes)}  {state}")
+
+
+@subscribers.command("revoke")
+@click.argument("name")
+@fusion_config
+def revoke(name: str, config: Path) -> None:
+    """Take a token back, at once."""
+    from rase.fusion.subscribers import revoke_subscriber
+
+    with _opened(config) as database:
+        try:
+            revoke_subscriber(database, SystemClock(), name=name)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    click.echo(f"revoked {name}", err=True)
+
+
+@command.command("access-log")
+@fusion_config
+@click.option("--subscriber", help="Only of this subscriber.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="How many (100).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def access_log(config: Path, subscriber: str | None, limit: int, as_json: bool) -> None:
+    """Show who asked what, newest last."""
+    from rase.fusion.subscribers import list_access
+
+    with _opened(config) as database:
+        found = list_access(database, subscriber=subscriber, limit=limit)
+    if as_json:
+        rows = [asdict(one) for one in found]
+        click.echo(json.dumps({"schema": "rase/access-log/1", "accesses": rows}))
+        return
+    for one in found:
+        click.echo(f"{_time(one.time_s)}  {one.subscriber}  {one.question}  {one.answer}")
+
+
+@contextmanager
+def _opened(config: Path) -> "Iterator[Database]":
+    from rase.storage.sqlite import open_sqlite
+
+    database = open_sqlite(fusion_settings(config).database, migrations="fusion")
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _keyset(file: Path) -> "Keyset":
+    from rase.errors import WireError
+    from rase.wire.keys import KeyConfig, Keyset
+
+    try:
+        document = json.loads(file.read_text("utf-8"))
+        configs = tuple(
+            KeyConfig(**{**item, "public_key": bytes.fromhex(item["public_key"])})
+            for item in document.pop("configs")
+        )
+        return Keyset(**document, configs=configs)
+    except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
+        reason = f"{error.args[0]} is missing." if isinstance(error, KeyError) else str(error)
+        raise click.UsageError(f"{file.name} is no keyset: {reason}") from None
+
+
+def _time(time_s: int) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,108 @@
+"""``rase query``: ask a fusion centre for avg(t) and Win(t, w)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rase.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rase.subscriber.answers import Mean
+
+__all__ = ["command", "subscriber_options", "token_of"]
+
+
+def subscriber_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every question needs."""
+    for option in (
+        click.option("--method", help="The estimator; the campaign's first if not given."),
+        click.option("--campaign", help="The campaign; may be left out if there is one."),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            help="File with the token; RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN.",
+        ),
+        click.option(
+            "--url",
+            envvar="RASE_SUBSCRIBER__URL",
+            default="http://127.0.0.1:8702",
+            show_default=True,
+            help="The fusion centre's address; also RASE_SUBSCRIBER__URL.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def token_of(token_file: Path | None) -> str:
+    """Return the subscriber's token, which is never typed on the command line.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    import os
+
+    named = token_file or os.environ.get("RASE_SUBSCRIBER__TOKEN_FILE")
+    if named:
+        try:
+            return Path(named).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a text"
+            raise ConfigurationError([f"--token-file {named}: {reason}."]) from None
+    token = os.environ.get("RASE_SUBSCRIBER__TOKEN", "").strip()
+    if not token:
+        raise ConfigurationError(
+            ["give a token: --token-file, RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN."]
+        )
+    return token
+
+
+@click.group("query", short_help="Ask a fusion centre for a mean.")
+def command() -> None:
+    """Ask a fusion centre for a mean."""
+
+
+@command.command("avg")
+@click.option("--at", help="A moment: RFC 3339 or milliseconds; the newest round if not given.")
+@subscriber_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def avg(at: str | None, as_json: bool, **where: Any) -> None:
+    """Ask for the mean of one round.
+
+    Example: rase query avg --at 2026-06-21T00:00:00Z
+    """
+    method = where.pop("method")
+    with _client(**where) as client:
+        _show(client.average(at, method=method), as_json=as_json)
+
+
+@command.command("win")
+@click.argument("w")
+@click.option("--at", help="The last moment: RFC 3339 or milliseconds; the newest round.")
+@subscriber_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def win(w: str, at: str | None, as_json: bool, **where: Any) -> None:
+    """Ask for the mean over W, Win(t, w): a number of rounds, or a duration such as 24h."""
+    method = where.pop("method")
+    with _client(**where) as client:
+        _show(client.window(w, at, method=method), as_json=as_json)
+
+
+def _client(*, url: str, token_file: Path | None, campaign: str | None) -> Any:
+    from rase.subscriber.client import Subscriber
+
+    return Subscriber(url, token_of(token_file), campaign=campaign)
+
+
+def _show(mean: "Mean", *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"schema": "rase/mean/1", **asdict(mean)}))
+        mean.require()
+        return
+    mean.require()
+    click.echo(f"{mean.time}  {mean}")
+    click.echo(f"{mean.guarantee} {mean.shuffle}.", err=True)

@@ -1,0 +1,356 @@
+"""One step of the device's work after the other, by the clock it is given; it never waits itself.
+
+A step fetches terms if it is time, takes readings, ends rounds, and sends what is due. Whatever
+fails is noted and tried again or given up; only the program's own mistakes end the agent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rase.accounting.ledger import CampaignLimits, LedgerUnusable
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.device.collection import Collection
+from rase.device.journal import Journal
+from rase.device.memory import Memory
+from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
+from rase.device.reporter import Envelope, LedgerFace, Reporter
+from rase.device.sources.face import Source, SourceFailed
+from rase.device.state import StateUnusable
+from rase.device.terms import TermsRefused
+from rase.errors import PrivacyRefused, UnknownKey
+from rase.kernels.entropy import Entropy
+from rase.transport.face import Transport, Unreachable
+
+__all__ = ["Agent", "Habits", "every_round", "rotating"]
+
+_LONGEST_WAIT_S = 60.0
+_REMEMBERED_ROUNDS = 4096
+_MOST_OPEN = 1024
+_DEFAULT_CACHE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """Hold how the agent behaves.
+
+    Args:
+        sends_cover: Whether rounds without a report get a cover report.
+        poll_s: How often to ask the source; None for ten times a round.
+        has_turn: Says whether a round is this device's; `rotating` makes one.
+    """
+
+    sends_cover: bool = True
+    poll_s: float | None = None
+    has_turn: Callable[[Campaign, int], bool] = field(default_factory=lambda: every_round)
+
+
+class Agent:
+    """Do a device's work.
+
+    Args:
+        memory: Terms and cover reports.
+        ledger: The privacy ledger.
+        transport: The way to the shuffler.
+        source: Where readings come from.
+        credential: The device's bearer token.
+        clock: Tells rounds and pauses.
+        entropy: Where noise and moments come from.
+        journal: Takes notes.
+        habits: How it behaves.
+        is_paused: Says whether the owner has paused sharing.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        ledger: LedgerFace,
+        *,
+        transport: Transport,
+        source: Source,
+        credential: str,
+        clock: Clock,
+        entropy: Entropy,
+        journal: Journal,
+        habits: Habits | None = None,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._memory = memory
+        self._terms = memory.terms
+        self._ledger = ledger
+        self._transport = transport
+        self._source = source
+        self._clock = clock
+        self._entropy = entropy
+        self._journal = journal
+        self._habits = habits or Habits()
+        self._is_paused = is_paused
+        self._collection = Collection()
+        self._outbox = Outbox(transport, credential, clock=clock, entropy=entropy, journal=journal)
+        self._reporter = Reporter(
+            memory,
+            ledger,
+            clock=clock,
+            entropy=entropy,
+            journal=journal,
+            has_turn=self._habits.has_turn,
+            sends_cover=self._habits.sends_cover,
+        )
+        self._etags: dict[str, str | None] = {}
+        self._fetch_at_s = self._poll_at_s = clock.monotonic_s()
+        self._failed_fetches = 0
+        self._done: dict[int, None] = {}
+        self._first_round: int | None = None
+        self.rounds_ended = 0
+        self.refusal: TermsRefused | None = None
+        self._recall()
+
+    @property
+    def outbox(self) -> Outbox:
+        """The envelopes on their way."""
+        return self._outbox
+
+    def step(self) -> float:
+        """Do everything that is due.
+
+        Returns:
+            After how many seconds there is more to do.
+        """
+        if self._clock.monotonic_s() >= self._fetch_at_s:
+            self._fetch()
+        latest = self._terms.latest
+        if latest is not None:
+            self._collect(latest.campaign)
+            self._end_rounds(latest.campaign)
+            self._send()
+        return self._wait_s()
+
+    def _recall(self) -> None:
+        """Find what an agent before this one left behind."""
+        name = self._terms.campaign_id
+        for entry in self._ledger.history(_REMEMBERED_ROUNDS):
+            if entry.campaign == name:
+                self._done[entry.round] = None
+        unsent = [
+            Envelope(stored.round, stored.envelope, is_cover=False)
+            for stored in self._ledger.unsent()
+            if stored.campaign == name
+        ]
+        for round, cover in self._memory.covers.items():
+            self._done[round] = None
+            if not cover.is_done:
+                unsent.append(Envelope(round, cover.envelope, is_cover=True))
+        for envelope in unsent:
+            signed = self._terms.campaign_for(envelope.round)
+            if signed is not None:
+                self._outbox.add(envelope, signed.campaign)
+        joined = [item.limits.campaign for item in self._ledger.status(0).campaigns]
+        if self._terms.latest is not None and name not in joined:
+            # The ledger was made anew, after the terms were accepted.
+            self._join(self._terms.latest.campaign)
+
+    def _fetch(self) -> None:
+        """Ask for campaign and keyset, and plan the next time."""
+        try:
+            self._offer(f"/v1/campaigns/{self._terms.campaign_id}", self._offer_campaign)
+            self._offer("/v1/keyset", self._offer_keyset)
+        except TermsRefused as error:
+            self.refusal = error
+            self._plan_fetch(is_failed=True)
+            self._journal.note("terms-refused", reason=error.reason)
+        except (Unreachable, StateUnusable, LedgerUnusable) as error:
+            wait_s = self._plan_fetch(is_failed=True)
+            self._journal.note("not-fetched", kind=type(error).__name__, wait_s=wait_s)
+        else:
+            self.refusal = None
+            self._plan_fetch(is_failed=False)
+
+    def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
+        answer = self._transport.get(path, etag=self._etags.get(path))
+        if answer.status == 304:
+            return
+        if answer.status != 200:
+            raise Unreachable(f"{path} is answered with {answer.status}.")
+        offer(answer.body)
+        self._etags[path] = answer.etag
+
+    def _offer_campaign(self, data: bytes) -> None:
+        campaign = self._memory.offer_campaign(data, self._join)
+        if campaign is not None:
+            self._journal.note("terms-accepted", campaign=campaign.id, version=campaign.version)
+
+    def _offer_keyset(self, data: bytes) -> None:
+        keyset = self._memory.offer_keyset(data)
+        if keyset is not None:
+            self._journal.note("keys-accepted", version=keyset.version)
+
+    def _join(self, campaign: Campaign) -> None:
+        try:
+            self._ledger.join(
+                CampaignLimits(
+                    campaign.id,
+                    campaign.round_s,
+                    window=campaign.window,
+                    window_epsilon=campaign.window_budget,
+                )
+            )
+        except LedgerUnusable:
+            raise
+        except (PrivacyRefused, ValueError) as error:
+            raise TermsRefused("ledger", str(error)) from None
+
+    def _plan_fetch(self, *, is_failed: bool) -> float:
+        _, signed = self._terms.held
+        cache_s = _DEFAULT_CACHE_S if signed is None else float(signed.keyset.cache_s)
+        if is_failed:
+            self._failed_fetches += 1
+            wait_s = backoff_s(self._failed_fetches, self._entropy, most_s=cache_s)
+        else:
+            self._failed_fetches = 0
+            wait_s = cache_s * (0.5 + random_share(self._entropy) / 2)
+        self._fetch_at_s = self._clock.monotonic_s() + wait_s
+        return wait_s
+
+    def _collect(self, campaign: Campaign) -> None:
+        """Take readings into the present round."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._poll_at_s:
+            return
+        self._poll_at_s = now_s + (self._habits.poll_s or max(campaign.round_s / 10, 1.0))
+        try:
+            readings = self._source.read()
+        except SourceFailed as error:
+            self._journal.note("source-failed", kind=error.kind)
+            return
+        if self._is_paused():
+            self._collection.clear()
+            return
+        round = self._present_round(campaign)
+        for reading in readings:
+            self._collection.add(round, reading)
+
+    def _end_rounds(self, latest: Campaign) -> None:
+        """Make the envelope of each round that has ended and is not closed yet."""
+        now_s = self._clock.now_s()
+        present = self._present_round(latest)
+        # The first round r with (r + 1) * round_s + grace_s > now.
+        first = max(int((now_s - latest.grace_s) // latest.round_s), present - _MOST_OPEN, 0)
+        self._collection.drop_before(first)
+        if self._first_round is None:
+            self._first_round = present
+        for round in range(first, present):
+            signed = self._terms.campaign_for(round)
+            if round in self._done or signed is None or not self._is_open(signed.campaign, round):
+                continue
+            try:
+                self._terms.keys_for(signed, now_s)
+            except (UnknownKey, LookupError):
+                # Fetched soon; until the round closes there is time.
+                self._fetch_at_s = min(self._fetch_at_s, self._clock.monotonic_s() + 10.0)
+                continue
+            # From here on the round has had its chance, whatever fails: noise is drawn once.
+            self._remember(round)
+            self.rounds_ended += 1
+            mean = self._collection.take(round)
+            envelope = self._reporter.make(signed, round, None if self._is_paused() else mean)
+            if envelope is not None:
+                self._outbox.add(envelope, signed.campaign)
+
+    def _is_open(self, campaign: Campaign, round: int) -> bool:
+        """Return whether an envelope for a round that has ended may still be made.
+
+        For rounds that ended before this agent began, only while others send as well.
+        """
+        is_ours = self._first_round is not None and round >= self._first_round
+        end_s = campaign.closes_s(round) if is_ours else campaign.upload_end_s(round)
+        return self._clock.now_s() < end_s
+
+    def _send(self) -> None:
+        for envelope, verdict in self._outbox.send_due():
+            if verdict is Verdict.OUTDATED:
+                self._seal_anew(envelope)
+                continue
+            self._outbox.settle(envelope.round)
+            try:
+                self._settle(envelope, verdict)
+            except (LedgerUnusable, StateUnusable):
+                # Not noted down: the next agent sends the same bytes again, which harms nobody.
+                self._journal.note(
+                    "round-skipped", round=envelope.round, reason="not-noted-as-sent"
+                )
+
+    def _seal_anew(self, envelope: Envelope) -> None:
+        self._etags.clear()
+        self._fetch()
+        try:
+            again = self._reporter.seal_anew(envelope)
+        except LedgerUnusable:
+            return
+        signed = self._terms.campaign_for(envelope.round)
+        if again is None or signed is None:
+            self._outbox.settle(envelope.round)
+        else:
+            self._outbox.replace(again, signed.campaign)
+
+    def _settle(self, envelope: Envelope, verdict: Verdict) -> None:
+        """Note that an envelope is done with, and erase what no open round needs any more."""
+        round = envelope.round
+        if envelope.is_cover:
+            cover = self._memory.covers[round]
+            self._memory.keep_cover(round, type(cover)(cover.envelope, is_done=True))
+        else:
+            self._ledger.mark_sent(self._terms.campaign_id, round)
+        signed = self._terms.campaign_for(round)
+        if signed is None or verdict is Verdict.DROPPED:
+            return
+        campaign = signed.campaign
+        # The shuffler took a report of this round, so by its clock the round has ended; or it told
+        # us that the round is closed. Times it confirmed, never our own, close rounds for ever.
+        over_s = campaign.round_end_s(round)
+        if verdict is Verdict.SENT:
+            over_s -= campaign.grace_s
+        first_open = max(over_s // campaign.round_s, 0)
+        self._ledger.close_rounds(campaign.round_s * first_open)
+        self._memory.drop_covers(first_open)
+        self._terms.forget_before(first_open)
+
+    def _remember(self, round: int) -> None:
+        self._done[round] = None
+        if len(self._done) > _REMEMBERED_ROUNDS:
+            del self._done[next(iter(self._done))]
+
+    def _present_round(self, campaign: Campaign) -> int:
+        return int(self._clock.now_s() // campaign.round_s)
+
+    def _wait_s(self) -> float:
+        now_s = self._clock.monotonic_s()
+        moments = [self._fetch_at_s]
+        due_s = self._outbox.next_due_s()
+        if due_s is not None:
+            moments.append(due_s)
+        if self._terms.latest is not None:
+            campaign = self._terms.latest.campaign
+            end_s = campaign.round_end_s(self._present_round(campaign))
+            moments += [self._poll_at_s, now_s + end_s - self._clock.now_s()]
+        # A clock that is set while we wait is noticed within a minute.
+        return min(max(min(moments) - now_s, 0.0), _LONGEST_WAIT_S)
+
+
+def every_round(campaign: Campaign, round: int) -> bool:
+    """Give the device every round, as long as the ledger pays."""
+    return True
+
+
+def rotating(secret: bytes) -> Callable[[Campaign, int], bool]:
+    """Return a schedule that gives the device one round in each window of the campaign.
+
+    Args:
+        secret: The device's, at least 16 bytes.
+    """
+    from rase.accounting.schedule import Rotate
+
+    def has_turn(campaign: Campaign, round: int) -> bool:
+        turns = Rotate(campaign.window_budget, campaign.window, secret=secret, campaign=campaign.id)
+        return turns.epsilon_at(round) is not None
+
+    return has_turn

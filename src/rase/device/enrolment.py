@@ -1,0 +1,152 @@
+"""How a device becomes one of the fleet: a token for a credential, and the folder to keep it in."""
+
+import base64
+import json
+
+from rase.device.folder import DeviceFolder
+from rase.errors import ConfigurationError, Malformed, RaseError
+from rase.transport.face import Answer, Transport, Unreachable
+from rase.wire.problems import Problem
+
+__all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]
+
+ENROLMENTS_PATH = "/v1/enrolments"
+
+_TEMPLATE = """\
+# A device of RASE. RASE_DEVICE__SHUFFLER and the like in the environment go before this file.
+
+[device]
+shuffler = {shuffler}
+campaign = {campaign}
+# The public keys of both servers, got from their operators, not over this network.
+fusion_key = {fusion_key}
+shuffler_key = {shuffler_key}
+# ca = "ca.pem"                # the only authority accepted for TLS
+# campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
+# schedule = "rotate"          # one report in each window, instead of every round
+# cover = false                # send nothing in rounds without a report; that can be seen
+
+[owner]
+# The most one report, all reports of any span_s seconds, and all reports ever may spend.
+report_epsilon = {report_epsilon!r}
+span_epsilon = {span_epsilon!r}
+total_epsilon = {total_epsilon!r}
+# span_s = 86400
+{low_line}
+{high_line}
+least_k = {least_k}
+
+[source]
+# stdin: one number a line. Others:
+#   kind = "csv"     path = "power.csv", column = "power_w"
+#   kind = "exec"    command = ["/usr/local/bin/read-meter"]
+#   kind = "http"    url = "http://192.168.1.20/rpc/Switch.GetStatus?id=0", json_path = "apower"
+#   kind = "python"  function = "meter:read"
+kind = "stdin"
+# every_s = 60                 # how often to ask; ten times a round unless told otherwise
+# scale = 1.0
+"""
+
+
+class EnrolmentRefused(RaseError):
+    """The shuffler did not enrol the device."""
+
+    exit_code = 4
+
+
+def settings_text(
+    *,
+    shuffler: str,
+    campaign: str,
+    fusion_key: str,
+    shuffler_key: str,
+    report_epsilon: float,
+    span_epsilon: float,
+    total_epsilon: float,
+    value_range: tuple[float, float] | None,
+    least_k: int,
+) -> str:
+    """Return a commented device.toml."""
+    low, high = value_range or (0.0, 0.0)
+    mark = "" if value_range else "# "
+    return _TEMPLATE.format(
+        # JSON texts are TOML texts, too.
+        shuffler=json.dumps(shuffler),
+        campaign=json.dumps(campaign),
+        fusion_key=json.dumps(fusion_key),
+        shuffler_key=json.dumps(shuffler_key),
+        report_epsilon=report_epsilon,
+        span_epsilon=span_epsilon,
+        total_epsilon=total_epsilon,
+        low_line=f"{mark}low = {low!r}",
+        high_line=f"{mark}high = {high!r}",
+        least_k=least_k,
+    )
+
+
+def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
+    """Give a token for a credential, and make ledger and state.
+
+    Args:
+        folder: The device's folder.
+        token: From the shuffler's operator; good for one device.
+        transport: The way to the shuffler.
+
+    Returns:
+        The name the shuffler gave to the device.
+
+    Raises:
+        ConfigurationError: If the device is enrolled already.
+        EnrolmentRefused: If the shuffler refuses.
+        Unreachable: If it does not answer; the same token may be tried again.
+    """
+    if folder.is_enrolled:
+        raise ConfigurationError(
+            [f"{folder.path} is enrolled already; run rase device forget first."]
+        )
+    # The key is kept over failed tries, so that the shuffler can tell them from a stolen token.
+    key = _public_key(folder.device_secret())
+    body = {"token": token, "device_key": base64.urlsafe_b64encode(key).decode().rstrip("=")}
+    answer = transport.post(
+        ENROLMENTS_PATH, json.dumps(body).encode(), content_type="application/json"
+    )
+    device, credential = _enrolled(answer)
+    folder.keep_enrolment(credential)
+    return device
+
+
+def _enrolled(answer: Answer) -> tuple[str, str]:
+    if answer.status not in (200, 201):
+        raise EnrolmentRefused(f"the shuffler refuses to enrol: {_reason(answer)}.")
+    try:
+        document = json.loads(answer.body)
+        device, credential = document["device"], document["credential"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        device = credential = None
+    if not isinstance(device, str) or not _is_credential(credential):
+        raise Unreachable("the shuffler's answer to the enrolment cannot be read.")
+    return device, credential
+
+
+def _is_credential(value: object) -> bool:
+    # It goes into a header: printable and without blanks.
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= 1024
+        and value.isascii()
+        and (value.isprintable() and " " not in value)
+    )
+
+
+def _reason(answer: Answer) -> str:
+    try:
+        problem = Problem.from_json(answer.body)
+    except Malformed:
+        return f"status {answer.status}"
+    return problem.type.name
+
+
+def _public_key(secret: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()

@@ -1,0 +1,179 @@
+"""What lies on the device's disk: settings, key, credential, state and ledger, in one folder.
+
+The folder and its files are for their owner only. One agent at a time works in it.
+"""
+
+import base64
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rase.accounting.ledger import Ledger, create_ledger
+from rase.device.settings import DeviceSettings, read_settings
+from rase.device.state import DeviceState, StateFile
+from rase.errors import ConfigurationError, RaseError
+from rase.wire.keys import read_private, write_private
+
+__all__ = ["DeviceFolder", "FolderBusy"]
+
+
+class FolderBusy(RaseError):
+    """Another agent works in the folder."""
+
+    exit_code = 3
+
+
+class DeviceFolder:
+    """Name the files of a device, and make, read and erase them.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings_file = path / "device.toml"
+        self.key_file = path / "device.key"
+        self.credential_file = path / "credential"
+        self.state_file = path / "state.json"
+        self.ledger_file = path / "ledger.db"
+        self.pause_file = path / "paused"
+        self.lock_file = path / "lock"
+
+    @property
+    def is_enrolled(self) -> bool:
+        """Whether everything is there that enrolment makes."""
+        files = (self.credential_file, self.state_file, self.ledger_file)
+        return all(file.exists() for file in files)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the owner has paused sharing."""
+        return self.pause_file.exists()
+
+    def make(self) -> None:
+        """Make the folder, for its owner only.
+
+        Raises:
+            ConfigurationError: If it cannot be made, or others can look into it.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = self.path.stat().st_mode & 0o777
+        except OSError as error:
+            raise ConfigurationError([f"{self.path}: {error.strerror}."]) from None
+        if mode & 0o077:
+            raise ConfigurationError(
+                [f"{self.path} must be for its owner only (chmod 700), got {mode:o}."]
+            )
+
+    def settings(self, environment: Mapping[str, str]) -> DeviceSettings:
+        """Read the settings.
+
+        Raises:
+            ConfigurationError: With all mistakes.
+        """
+        return read_settings(self.settings_file, environment)
+
+    def device_secret(self) -> bytes:
+        """Return the secret bytes of the device's key, made when first asked for.
+
+        Raises:
+            ConfigurationError: If the file is damaged or open to others.
+        """
+        if not self.key_file.exists():
+            write_private(self.key_file, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+        try:
+            data = base64.b64decode(self._private_text(self.key_file))
+        except ValueError:
+            data = b""
+        if len(data) != 32:
+            raise ConfigurationError([f"{self.key_file} is damaged; enrol as a new device."])
+        return data
+
+    def credential(self) -> str:
+        """Return the bearer token.
+
+        Raises:
+            ConfigurationError: If the device is not enrolled.
+        """
+        if not self.credential_file.exists():
+            raise ConfigurationError([f"{self.path} is not enrolled; run rase device enrol first."])
+        return self._private_text(self.credential_file)
+
+    def keep_enrolment(self, credential: str) -> None:
+        """Keep what enrolment gave; a ledger that is there already goes on counting."""
+        if not self.ledger_file.exists():
+            create_ledger(self.ledger_file)
+        if not self.state_file.exists():
+            StateFile(self.state_file).save(DeviceState())
+        self.credential_file.unlink(missing_ok=True)
+        write_private(self.credential_file, credential + "\n")
+
+    def ledger(self, settings: DeviceSettings) -> Ledger:
+        """Open the ledger.
+
+        Raises:
+            LedgerUnusable: If it is missing or damaged.
+        """
+        return Ledger(self.ledger_file, settings.limits)
+
+    def pause(self) -> None:
+        """Pause sharing; an agent that runs notices it."""
+        self.pause_file.touch(mode=0o600)
+
+    def resume(self) -> None:
+        """Share again."""
+        self.pause_file.unlink(missing_ok=True)
+
+    def forget(self, settings: DeviceSettings) -> None:
+        """Erase what could still be sent, the credential and the key; keep what was spent.
+
+        Raises:
+            FolderBusy: If an agent runs.
+            LedgerUnusable: If the ledger cannot be written.
+        """
+        with self.locked():
+            if self.ledger_file.exists():
+                with self.ledger(settings) as ledger:
+                    starts = {
+                        item.limits.campaign: item.limits for item in ledger.status(0).campaigns
+                    }
+                    last_s = max(
+                        (
+                            starts[entry.campaign].start_s(entry.round)
+                            for entry in ledger.history(-1)
+                        ),
+                        default=-1,
+                    )
+                    # Closing a round overwrites its noisy value; the entry stays.
+                    ledger.close_rounds(last_s + 1)
+            for file in (self.credential_file, self.key_file, self.state_file, self.pause_file):
+                file.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only agent in the folder.
+
+        Raises:
+            FolderBusy: If there is another.
+        """
+        handle = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FolderBusy(f"another agent works in {self.path}; stop it first.") from None
+            yield
+        finally:
+            with suppress(OSError):
+                os.close(handle)
+
+    def _private_text(self, file: Path) -> str:
+        try:
+            return read_private(file).strip()
+        except OSError as error:
+            raise ConfigurationError([error.strerror or str(error)]) from None

@@ -1,0 +1,73 @@
+"""What the agent says of itself: events with a few harmless fields, never a reading or a report."""
+
+from typing import Final, Protocol, TextIO
+
+from rase.clock import Clock
+
+__all__ = ["EVENTS", "Journal", "LineJournal"]
+
+# Event by event, what may stand beside it. Anything else is a mistake in the program.
+EVENTS: Final = {
+    "started": ("campaign",),
+    "stopped": (),
+    "terms-accepted": ("campaign", "version"),
+    "keys-accepted": ("version",),
+    "terms-refused": ("reason",),
+    "not-fetched": ("kind", "wait_s"),
+    "unreachable": ("round", "wait_s"),
+    "source-failed": ("kind",),
+    "budget-spent": ("round", "refresh_round"),
+    "round-skipped": ("round", "reason"),
+    "sealed": ("round",),
+    "sealed-anew": ("round",),
+    "sent": ("round", "attempts"),
+    "refused": ("round", "problem", "wait_s"),
+    "dropped": ("round", "problem"),
+}
+
+
+class Journal(Protocol):
+    """Take notes of what happens."""
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write down an event of `EVENTS` with its fields."""
+        ...
+
+
+class LineJournal:
+    """Write one line of ``key=value`` for each event.
+
+    Args:
+        stream: Where to.
+        clock: Tells the time of the lines, in whole seconds.
+
+    Example:
+        >>> import sys
+        >>> from rase.clock import FakeClock
+        >>> LineJournal(sys.stdout, FakeClock(0)).note("sent", round=7, attempts=1)
+        time=0 event=sent round=7 attempts=1
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write the line.
+
+        Raises:
+            ValueError: If the event or a field is none of `EVENTS`.
+        """
+        unknown = sorted(set(fields) - set(EVENTS.get(event, ())))
+        if event not in EVENTS or unknown:
+            raise ValueError(f"{event} with {unknown} must be an event of the journal; it is not.")
+        words = [f"time={int(self._clock.now_s())}", f"event={event}"]
+        words += [f"{name}={_word(value)}" for name, value in fields.items() if value is not None]
+        self._stream.write(" ".join(words) + "\n")
+        self._stream.flush()
+
+
+def _word(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    # One event is one line of words, whatever a server or a file name holds.
+    return "".join(letter if letter.isalnum() or letter in "-_.:/" else "_" for letter in text)

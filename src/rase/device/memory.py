@@ -1,0 +1,115 @@
+"""Terms and cover reports as the agent holds them, always saved before they are gone by."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from rase.campaign import Campaign
+from rase.device.state import Cover, DeviceState, StateStore
+from rase.device.terms import Terms
+from rase.wire.keys import Keyset
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """Keep what is held in memory and what is saved the same; if saving fails, nothing changes.
+
+    Args:
+        terms: Terms that are still empty.
+        store: Where the state is kept.
+
+    Raises:
+        StateUnusable: If the state cannot be read.
+        TermsRefused: If what was accepted before is no longer admitted.
+    """
+
+    def __init__(self, terms: Terms, store: StateStore) -> None:
+        state = store.load()
+        terms.restore(state.campaigns, state.keyset)
+        self.terms = terms
+        self._store = store
+        self._covers = dict(state.covers)
+
+    @property
+    def covers(self) -> Mapping[int, Cover]:
+        """Cover reports by round."""
+        return MappingProxyType(self._covers)
+
+    def offer_campaign(self, data: bytes, join: Callable[[Campaign], None]) -> Campaign | None:
+        """Accept a campaign, join it and save it.
+
+        Args:
+            data: What the shuffler published.
+            join: Has the ledger keep the campaign's limits; called before anything is saved.
+
+        Returns:
+            The campaign if it is a new version, else None.
+
+        Raises:
+            TermsRefused: If it is not admitted.
+            StateUnusable: If it cannot be saved; then it is not accepted.
+        """
+        with self._all_or_nothing():
+            offered = self.terms.offer_campaign(data)
+            if offered is None:
+                return None
+            join(offered.campaign)
+            self._save(self._covers)
+        return offered.campaign
+
+    def offer_keyset(self, data: bytes) -> Keyset | None:
+        """Accept a keyset and save it.
+
+        Returns:
+            The keyset if it is a new version, else None.
+
+        Raises:
+            TermsRefused: If it is not admitted.
+            StateUnusable: If it cannot be saved; then it is not accepted.
+        """
+        with self._all_or_nothing():
+            offered = self.terms.offer_keyset(data)
+            if offered is None:
+                return None
+            self._save(self._covers)
+        return offered.keyset
+
+    def keep_cover(self, round: int, cover: Cover) -> None:
+        """Save a cover report.
+
+        Raises:
+            StateUnusable: If it cannot be saved; then it must not be sent.
+        """
+        self._save({**self._covers, round: cover})
+
+    def drop_covers(self, before: int) -> None:
+        """Forget the cover reports of earlier rounds.
+
+        Raises:
+            StateUnusable: If that cannot be saved.
+        """
+        left = {round: cover for round, cover in self._covers.items() if round >= before}
+        if left != self._covers:
+            self._save(left)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        before = self.terms.held
+        try:
+            yield
+        except BaseException:
+            # A version that is not remembered could be taken back behind the device's back.
+            self.terms.held = before
+            raise
+
+    def _save(self, covers: dict[int, Cover]) -> None:
+        campaigns, keyset = self.terms.held
+        self._store.save(
+            DeviceState(
+                campaigns=tuple(signed.to_bytes() for signed in campaigns),
+                keyset=None if keyset is None else keyset.to_bytes(),
+                covers=covers,
+            )
+        )
+        self._covers = covers

@@ -1,0 +1,140 @@
+"""The agent as a program: everything put together from a folder, and run until told to stop."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from rase.campaign import Campaign
+from rase.clock import Clock, SystemClock
+from rase.device.agent import Agent, Habits, every_round, rotating
+from rase.device.folder import DeviceFolder
+from rase.device.journal import Journal, LineJournal
+from rase.device.memory import Memory
+from rase.device.settings import DeviceSettings, SourceSettings
+from rase.device.sources.face import Source
+from rase.device.state import StateFile
+from rase.device.terms import Terms
+from rase.kernels.entropy import SecureEntropy
+from rase.transport.face import Transport
+
+__all__ = ["run_device", "source_of", "transport_of"]
+
+
+def run_device(
+    folder: DeviceFolder,
+    environment: Mapping[str, str],
+    *,
+    wait: Callable[[float], bool],
+    rounds: int | None = None,
+    clock: Clock | None = None,
+    transport: Transport | None = None,
+    journal: Journal | None = None,
+) -> None:
+    """Work until told to stop.
+
+    Args:
+        folder: The device's folder, enrolled.
+        environment: The environment variables.
+        wait: Waits so many seconds, or less; returns whether to stop.
+        rounds: Stop by itself after so many rounds, when their envelopes are settled.
+        clock: The time; the system's unless given.
+        transport: The way to the shuffler; made from the settings unless given.
+        journal: Takes notes; lines on stderr unless given.
+
+    Raises:
+        RaseError: If the device is not enrolled or misconfigured, its ledger or state cannot be
+            used, or it has no terms and those offered are refused.
+    """
+    settings = folder.settings(environment)
+    credential = folder.credential()
+    clock = clock or SystemClock()
+    journal = journal or LineJournal(sys.stderr, clock)
+    transport = transport or transport_of(settings, folder.path)
+    with folder.locked(), folder.ledger(settings) as ledger:
+        terms = Terms(
+            settings.campaign,
+            pinned=settings.pinned,
+            rules=settings.rules,
+            first_hash=settings.campaign_hash,
+        )
+        memory = Memory(terms, StateFile(folder.state_file))
+        with closing(source_of(settings.source, folder.path)) as source:
+            agent = Agent(
+                memory,
+                ledger,
+                transport=transport,
+                source=source,
+                credential=credential,
+                clock=clock,
+                entropy=SecureEntropy(),
+                journal=journal,
+                habits=_habits(settings, folder),
+                is_paused=lambda: folder.is_paused,
+            )
+            journal.note("started", campaign=settings.campaign)
+            while True:
+                wait_s = agent.step()
+                if agent.refusal is not None and terms.latest is None:
+                    raise agent.refusal
+                is_finished = rounds is not None and agent.rounds_ended >= rounds
+                if (is_finished and not agent.outbox) or wait(wait_s):
+                    break
+            journal.note("stopped")
+
+
+def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
+    """Return the way to the shuffler.
+
+    Raises:
+        ConfigurationError: If the address or the authority's file cannot be used.
+    """
+    from rase.transport.http import HttpTransport
+
+    ca_file = None if settings.ca is None else folder / settings.ca
+    return HttpTransport(settings.shuffler, ca_file=ca_file, timeout_s=settings.timeout_s)
+
+
+def source_of(settings: SourceSettings, folder: Path) -> Source:
+    """Return the source that the settings ask for; only its own module is imported.
+
+    Raises:
+        SourceFailed: If it cannot be opened.
+    """
+    match settings.kind:
+        case "csv":
+            from rase.device.sources.csv import CsvSource
+
+            path = folder / (settings.path or "")
+            return CsvSource(path, settings.column or "", scale=settings.scale)
+        case "exec":
+            from rase.device.sources.exec import ExecSource
+
+            return ExecSource(
+                settings.command or (), scale=settings.scale, timeout_s=settings.timeout_s
+            )
+        case "http":
+            from rase.device.sources.http import HttpSource
+
+            return HttpSource(
+                settings.url or "",
+                settings.json_path,
+                scale=settings.scale,
+                timeout_s=settings.timeout_s,
+            )
+        case "python":
+            from rase.device.sources.function import FunctionSource, function_named
+
+            return FunctionSource(function_named(settings.function or ""), scale=settings.scale)
+        case _:
+            from rase.device.sources.stdin import StdinSource
+
+            return StdinSource(scale=settings.scale)
+
+
+def _habits(settings: DeviceSettings, folder: DeviceFolder) -> Habits:
+    has_turn: Callable[[Campaign, int], bool] = every_round
+    if settings.schedule == "rotate":
+        has_turn = rotating(hashlib.sha256(b"rase 1 turns" + folder.device_secret()).digest())
+    return Habits(sends_cover=settings.cover, poll_s=settings.source.every_s, has_turn=has_turn)

@@ -1,0 +1,313 @@
+"""A round's mean becomes noise, the noise an envelope; or else a cover report of the same size.
+
+What lies on the disk until the round is closed: the noisy place with its budget class and the tag
+of the campaign it was drawn for (18 bytes, in the ledger, paid for), and the envelope. The place is
+needed if the servers' keys change before the report arrived: then the same noise is sealed anew.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from rase.accounting.ledger import (
+    CampaignLimits,
+    Entry,
+    LedgerStatus,
+    LedgerUnusable,
+    StoredReport,
+)
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.device.journal import Journal
+from rase.device.memory import Memory
+from rase.device.state import Cover, StateUnusable
+from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
+from rase.kernels.entropy import Entropy
+from rase.wire.keys import KeyConfig
+from rase.wire.messages import Content, Header
+from rase.wire.signed import SignedCampaign
+
+if TYPE_CHECKING:
+    from rase.randomize.pure import DeviceRandomizer
+
+__all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]
+
+# Version, budget class, grid place, tag of the campaign.
+_DRAWN = struct.Struct(">BBq8s")
+_DRAWN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Hold bytes that are stored and may be sent any number of times.
+
+    Args:
+        round: The round they belong to.
+        data: The bytes.
+        is_cover: Whether they only hide that there is nothing to say.
+    """
+
+    round: int
+    data: bytes = field(repr=False)
+    is_cover: bool = field(repr=False)
+
+
+class LedgerFace(Protocol):
+    """What the agent asks of its ledger; `rase.accounting.ledger.Ledger` is one."""
+
+    def join(self, limits: CampaignLimits) -> None:
+        """Take part in a campaign, or take over the limits of its new version."""
+        ...
+
+    def spend(
+        self,
+        campaign: str,
+        round: int,
+        *,
+        epsilon: float,
+        draw: Callable[[], bytes],
+        seal: Callable[[bytes], bytes] | None = None,
+    ) -> StoredReport:
+        """Pay for the report of a round and store it, or return the one that is stored."""
+        ...
+
+    def reseal(self, campaign: str, round: int, *, seal: Callable[[bytes], bytes]) -> StoredReport:
+        """Put the same report into a new envelope."""
+        ...
+
+    def mark_sent(self, campaign: str, round: int) -> None:
+        """Note that the report of a round is done with."""
+        ...
+
+    def unsent(self) -> list[StoredReport]:
+        """Return the stored reports that were not marked as sent."""
+        ...
+
+    def status(self, time_s: int) -> LedgerStatus:
+        """Return what is spent, and which campaigns were joined."""
+        ...
+
+    def history(self, count: int = 100) -> list[Entry]:
+        """Return the latest entries."""
+        ...
+
+    def close_rounds(self, before_s: int) -> int:
+        """Close all rounds that begin before a second, and erase their reports."""
+        ...
+
+
+class Reporter:
+    """Make the envelope of a round, at most once.
+
+    Args:
+        memory: The terms, and cover reports.
+        ledger: Pays for reports.
+        clock: Tells which keys are active.
+        entropy: Where the noise comes from.
+        journal: Takes notes.
+        has_turn: Says whether the schedule gives a round to this device.
+        sends_cover: Whether to send cover reports at all.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        ledger: LedgerFace,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        journal: Journal,
+        has_turn: Callable[[Campaign, int], bool],
+        sends_cover: bool,
+    ) -> None:
+        self._memory = memory
+        self._ledger = ledger
+        self._clock = clock
+        self._entropy = entropy
+        self._journal = journal
+        self._has_turn = has_turn
+        self._sends_cover = sends_cover
+
+    def make(self, signed: SignedCampaign, round: int, mean: float | None) -> Envelope | None:
+        """Make a report if there is something to say and it may be said, else a cover report.
+
+        Args:
+            signed: The campaign that holds in the round.
+            round: The round, which has ended.
+            mean: The mean reading; None if there is none, or it is not to be told.
+
+        Returns:
+            What to send; None if nothing is to be sent in this round.
+
+        Raises:
+            UnknownKey: If a server has no active key; nothing was drawn.
+            LookupError: If there is no keyset yet; nothing was drawn.
+        """
+        keys = self._memory.terms.keys_for(signed, self._clock.now_s())
+        try:
+            if mean is not None and self._has_turn(signed.campaign, round):
+                try:
+                    return self._report(signed, round, mean, keys)
+                except BudgetSpent as error:
+                    self._journal.note(
+                        "budget-spent", round=round, refresh_round=error.refresh_round
+                    )
+            return self._cover(signed, round, keys)
+        except _Skipped as error:
+            self._journal.note("round-skipped", round=round, reason=error.reason)
+            return None
+
+    def seal_anew(self, envelope: Envelope) -> Envelope | None:
+        """Seal the same content for the terms that hold now, if they changed.
+
+        Returns:
+            The new envelope; the same one if nothing changed; None if nothing is to be sent.
+
+        Raises:
+            LedgerUnusable: If the ledger cannot be written; the old envelope stays.
+        """
+        round = envelope.round
+        signed = self._memory.terms.campaign_for(round)
+        try:
+            if signed is None:
+                raise _Skipped("no-campaign")
+            keys = self._memory.terms.keys_for(signed, self._clock.now_s())
+            header = Header.from_report(envelope.data)
+            if header == Header(keys[0].id, signed.hash[:8], round):
+                return envelope
+            if envelope.is_cover:
+                return self._cover(signed, round, keys)
+            return self._report_anew(signed, round, keys)
+        except (UnknownKey, LookupError):
+            return envelope
+        except _Skipped as error:
+            self._journal.note("round-skipped", round=round, reason=error.reason)
+            return None
+
+    def _report(
+        self, signed: SignedCampaign, round: int, mean: float, keys: tuple[KeyConfig, KeyConfig]
+    ) -> Envelope:
+        campaign = signed.campaign
+        epsilon_class = self._memory.terms.rules.epsilon_class(campaign.epsilon)
+        if epsilon_class is None:
+            raise _Skipped("epsilon-above-limit")
+        randomizer = randomizer_of(campaign, epsilon_class)
+
+        def draw() -> bytes:
+            place = randomizer.place(mean, self._entropy)
+            return _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
+
+        try:
+            stored = self._ledger.spend(
+                campaign.id,
+                round,
+                epsilon=campaign.epsilon[epsilon_class],
+                draw=draw,
+                seal=lambda drawn: self._sealed(signed, round, drawn, keys),
+            )
+        except BudgetSpent:
+            raise
+        except LedgerUnusable:
+            # Whether the entry was stored is not known, so a cover report could contradict it.
+            raise _Skipped("ledger-unusable") from None
+        except PrivacyRefused:
+            raise _Skipped("ledger-refused") from None
+        except WireError:
+            raise _Skipped("not-sealed") from None
+        self._journal.note("sealed", round=round)
+        return Envelope(round, stored.envelope, is_cover=False)
+
+    def _report_anew(
+        self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
+    ) -> Envelope | None:
+        name = signed.campaign.id
+        try:
+            stored = self._ledger.reseal(
+                name, round, seal=lambda drawn: self._sealed(signed, round, drawn, keys)
+            )
+        except _LawChanged:
+            # The fusion centre would read the place by another law than it was drawn from.
+            self._ledger.mark_sent(name, round)
+            return self._cover(signed, round, keys)
+        except LedgerUnusable:
+            raise
+        except (PrivacyRefused, WireError):
+            raise _Skipped("not-sealed") from None
+        self._journal.note("sealed-anew", round=round)
+        return Envelope(round, stored.envelope, is_cover=False)
+
+    def _sealed(
+        self,
+        signed: SignedCampaign,
+        round: int,
+        drawn: bytes,
+        keys: tuple[KeyConfig, KeyConfig],
+    ) -> bytes:
+        _, epsilon_class, place, tag = _DRAWN.unpack(drawn)
+        if not signed.hash.startswith(tag):
+            drawn_for = self._memory.terms.campaign_by_tag(tag)
+            if drawn_for is None:
+                raise _LawChanged
+            epsilon_class = _same_law(drawn_for.campaign, epsilon_class, signed.campaign)
+        return _envelope_of(Content(round, place, epsilon_class), signed, keys)
+
+    def _cover(
+        self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
+    ) -> Envelope | None:
+        if not self._sends_cover:
+            return None
+        try:
+            data = _envelope_of(Content(round, 0, is_cover=True), signed, keys)
+            # Stored before it is sent, as reports are: retries of both look the same.
+            self._memory.keep_cover(round, Cover(data))
+        except WireError:
+            raise _Skipped("not-sealed") from None
+        except StateUnusable:
+            raise _Skipped("state-unusable") from None
+        self._journal.note("sealed", round=round)
+        return Envelope(round, data, is_cover=True)
+
+
+class _Skipped(Exception):
+    """Nothing is sent in a round; says why, without a value."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class _LawChanged(Exception):
+    """A new version of the campaign reads reports by another law than this one was drawn from."""
+
+
+def randomizer_of(campaign: Campaign, epsilon_class: int) -> "DeviceRandomizer":
+    """Return what turns readings into reports of a campaign, for one of its budgets."""
+    from rase.randomize.pure import DeviceRandomizer
+
+    return DeviceRandomizer(
+        campaign.mechanism,
+        campaign.epsilon[epsilon_class],
+        campaign.value_range,
+        campaign.precision,
+    )
+
+
+def _envelope_of(
+    content: Content, signed: SignedCampaign, keys: tuple[KeyConfig, KeyConfig]
+) -> bytes:
+    # Noise and envelopes are needed at the end of a round, not for starting.
+    from rase.wire.seal import seal_report
+
+    return seal_report(content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1])
+
+
+def _same_law(old: Campaign, epsilon_class: int, new: Campaign) -> int:
+    """Return the budget class of another version whose reports follow the same law."""
+    law = randomizer_of(old, epsilon_class)
+    for place in range(len(new.epsilon)):
+        other = randomizer_of(new, place)
+        if (other.law_name, other.epsilon) == (law.law_name, law.epsilon):
+            # Range and grid never change between versions (Campaign.check_succeeds).
+            return place
+    raise _LawChanged

@@ -1,0 +1,306 @@
+"""What the owner of a device writes down: device.toml, then the environment, all mistakes at once.
+
+Plain dataclasses and tomllib, because the agent must start quickly on small machines.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rase.accounting.ledger import OwnerLimits
+from rase.device.terms import OwnerRules
+from rase.errors import ConfigurationError
+from rase.wire.signed import PinnedKeys
+
+__all__ = ["SCHEDULES", "SOURCES", "DeviceSettings", "SourceSettings", "key_bytes", "read_settings"]
+
+SCHEDULES: Final = ("every-round", "rotate")
+# What each source needs, beside `every_s` and `scale`.
+SOURCES: Final = {
+    "csv": ("path", "column"),
+    "stdin": (),
+    "exec": ("command",),
+    "http": ("url",),
+    "python": ("function",),
+}
+_REQUIRED: Final = object()
+_NUMBER = (int, float)
+_KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
+    "device": {
+        "shuffler": (str, _REQUIRED),
+        "campaign": (str, _REQUIRED),
+        "fusion_key": (str, _REQUIRED),
+        "shuffler_key": (str, _REQUIRED),
+        "campaign_hash": (str, None),
+        "ca": (str, None),
+        "timeout_s": (_NUMBER, 30.0),
+        "cover": (bool, True),
+        "schedule": (str, "every-round"),
+    },
+    "owner": {
+        "report_epsilon": (_NUMBER, _REQUIRED),
+        "span_epsilon": (_NUMBER, _REQUIRED),
+        "total_epsilon": (_NUMBER, _REQUIRED),
+        "span_s": (int, 86_400),
+        "low": (_NUMBER, None),
+        "high": (_NUMBER, None),
+        "least_k": (int, 2),
+    },
+    "source": {
+        "kind": (str, _REQUIRED),
+        "every_s": (_NUMBER, None),
+        "scale": (_NUMBER, 1.0),
+        "timeout_s": (_NUMBER, 10.0),
+        "path": (str, None),
+        "column": (str, None),
+        "command": (list, None),
+        "url": (str, None),
+        "json_path": (str, ""),
+        "function": (str, None),
+    },
+}
+_WORDS: Final = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    list: "a list of texts",
+    _NUMBER: "a number",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """Hold where readings come from; what a kind does not need is None."""
+
+    kind: str
+    every_s: float | None
+    scale: float
+    timeout_s: float
+    path: str | None
+    column: str | None
+    command: tuple[str, ...] | None
+    url: str | None
+    json_path: str
+    function: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSettings:
+    """Hold all settings of a device, checked.
+
+    Args:
+        shuffler: The address of the shuffler.
+        campaign: The campaign's id.
+        pinned: The public keys of both servers.
+        campaign_hash: CH of the first campaign to accept, if the owner was shown it.
+        ca: The only authority for TLS; None for the system's.
+        timeout_s: How long to wait for the shuffler.
+        cover: Whether to send cover reports.
+        schedule: One of `SCHEDULES`.
+        rules: What the owner demands of a campaign.
+        limits: What the owner allows to be spent.
+        source: Where readings come from.
+    """
+
+    shuffler: str
+    campaign: str
+    pinned: PinnedKeys = field(repr=False)
+    campaign_hash: bytes | None
+    ca: Path | None
+    timeout_s: float
+    cover: bool
+    schedule: str
+    rules: OwnerRules
+    limits: OwnerLimits
+    source: SourceSettings
+
+
+def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
+    """Read device.toml; ``RASE_SECTION__KEY`` of the environment goes before it.
+
+    Args:
+        path: The file.
+        environment: The environment variables.
+
+    Raises:
+        ConfigurationError: With all mistakes.
+    """
+    import tomllib
+
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}; enrolment makes it."]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{path} must be TOML: {error}."]) from None
+    return settings_of(tables, environment)
+
+
+def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> DeviceSettings:
+    """Check settings and give them their types.
+
+    Raises:
+        ConfigurationError: With all mistakes.
+    """
+    mistakes: list[str] = []
+    values = {
+        section: _section(section, tables.get(section, {}), environment, mistakes)
+        for section in _KEYS
+    }
+    mistakes += [
+        f"[{name}] is not a section of device.toml." for name in tables if name not in _KEYS
+    ]
+    if not mistakes:
+        mistakes += _contradictions(values)
+    device, owner = values["device"], values["owner"]
+    pinned = None if mistakes else _pinned(device, mistakes)
+    campaign_hash = None if mistakes else _hash(device["campaign_hash"], mistakes)
+    rules = limits = None
+    if not mistakes:
+        try:
+            limits = OwnerLimits(
+                report_epsilon=owner["report_epsilon"],
+                span_epsilon=owner["span_epsilon"],
+                total_epsilon=owner["total_epsilon"],
+                span_s=owner["span_s"],
+            )
+            rules = OwnerRules(
+                report_epsilon=owner["report_epsilon"],
+                low=owner["low"],
+                high=owner["high"],
+                least_k=owner["least_k"],
+            )
+        except (ValueError, ConfigurationError) as error:
+            mistakes.append(f"[owner] {error}")
+    if mistakes or pinned is None or limits is None or rules is None:
+        raise ConfigurationError(mistakes)
+    command = values["source"]["command"]
+    return DeviceSettings(
+        shuffler=device["shuffler"],
+        campaign=device["campaign"],
+        pinned=pinned,
+        campaign_hash=campaign_hash,
+        ca=None if device["ca"] is None else Path(device["ca"]),
+        timeout_s=device["timeout_s"],
+        cover=device["cover"],
+        schedule=device["schedule"],
+        rules=rules,
+        limits=limits,
+        source=SourceSettings(
+            **{**values["source"], "command": None if command is None else tuple(command)}
+        ),
+    )
+
+
+def key_bytes(text: str) -> bytes:
+    """Return the 32 bytes of a public key in base64, of either alphabet.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    plain = text.strip().rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except ValueError:
+        data = b""
+    if len(data) != 32:
+        raise ValueError("must be the 32 bytes of a public Ed25519 key in base64")
+    return data
+
+
+def _section(
+    section: str, table: Any, environment: Mapping[str, str], mistakes: list[str]
+) -> dict[str, Any]:
+    """Return the values of a section; a mistake leaves its value None."""
+    if not isinstance(table, Mapping):
+        mistakes.append(f"[{section}] must be a section.")
+        table = {}
+    mistakes += [
+        f"{section}.{name} is not a setting." for name in table if name not in _KEYS[section]
+    ]
+    values: dict[str, Any] = {}
+    for name, (kind, default) in _KEYS[section].items():
+        variable = f"RASE_{section}__{name}".upper()
+        value = table.get(name, default)
+        if variable in environment:
+            value = _typed(environment[variable], kind)
+        if value is _REQUIRED:
+            mistakes.append(f"{section}.{name} is missing.")
+            value = None
+        elif value is not None and not _is_of(value, kind):
+            mistakes.append(f"{section}.{name} must be {_WORDS[kind]}, got {value!r}.")
+            value = None
+        values[name] = value
+    return values
+
+
+def _typed(text: str, kind: Any) -> Any:
+    """Read a value of the environment; what cannot be read stays a text, and is refused later."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if kind is list:
+        return text.split()
+    if kind is str:
+        return text
+    try:
+        return int(text) if kind is int or text.lstrip("-").isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is list:
+        return (
+            isinstance(value, list) and all(isinstance(item, str) for item in value) and value != []
+        )
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    mistakes: list[str] = []
+    device, source = values["device"], values["source"]
+    if device["schedule"] not in SCHEDULES:
+        mistakes.append(f"device.schedule must be one of {', '.join(SCHEDULES)}.")
+    if source["kind"] not in SOURCES:
+        mistakes.append(f"source.kind must be one of {', '.join(SOURCES)}.")
+    else:
+        mistakes += [
+            f"source.{name} is missing: a {source['kind']} source needs it."
+            for name in SOURCES[source["kind"]]
+            if source[name] is None
+        ]
+    for section, name in (("source", "every_s"), ("source", "timeout_s"), ("device", "timeout_s")):
+        value = values[section][name]
+        if value is not None and not 0 < value < 1e6:
+            mistakes.append(f"{section}.{name} must be greater than 0, got {value}.")
+    return mistakes
+
+
+def _pinned(device: Mapping[str, Any], mistakes: list[str]) -> PinnedKeys | None:
+    keys: dict[str, bytes] = {}
+    for name in ("fusion_key", "shuffler_key"):
+        try:
+            keys[name] = key_bytes(device[name])
+        except ValueError as error:
+            mistakes.append(f"device.{name} {error}.")
+    if len(keys) < 2:
+        return None
+    try:
+        return PinnedKeys(keys["fusion_key"], keys["shuffler_key"])
+    except ValueError as error:
+        mistakes.append(f"[device] {error}")
+        return None
+
+
+def _hash(text: str | None, mistakes: list[str]) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) != 32:
+        mistakes.append("device.campaign_hash must be the 64 hexadecimal digits of a SHA-256.")
+    return data

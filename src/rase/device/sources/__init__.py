@@ -1,0 +1,1 @@
+"""Where readings come from: one small face, one file a source."""

@@ -1,0 +1,67 @@
+"""Readings from a column of a CSV file, a row each time it is asked; a growing file goes on."""
+
+import csv
+from pathlib import Path
+
+from rase.device.sources.face import SourceFailed, number_in
+
+__all__ = ["CsvSource"]
+
+
+class CsvSource:
+    """Read the next row of a file with a header line.
+
+    At the end of the file there is no reading, until a row is appended.
+
+    Args:
+        path: The file.
+        column: The name of the column.
+        scale: What its numbers are multiplied by.
+
+    Raises:
+        SourceFailed: If there is no such file or column.
+    """
+
+    KIND = "csv"
+
+    def __init__(self, path: Path, column: str, *, scale: float = 1.0) -> None:
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise SourceFailed(self.KIND, f"{path}: {error.strerror}.") from None
+        names = next(csv.reader([self._line().decode("utf-8-sig", "replace")]), [])
+        if column not in names:
+            self._file.close()
+            raise SourceFailed(self.KIND, f"{path} must have a column {column!r}.")
+        self._place = names.index(column)
+        self._scale = scale
+
+    def read(self) -> list[float]:
+        """Return the reading of the next row.
+
+        Raises:
+            SourceFailed: If the row has no number there; the one after it is next.
+        """
+        line = self._line()
+        if not line.strip():
+            return []
+        try:
+            row = next(csv.reader([line.decode()]))
+        except ValueError:
+            raise SourceFailed(self.KIND, "must be text in UTF-8.") from None
+        if len(row) <= self._place:
+            raise SourceFailed(self.KIND, "a row is too short.")
+        return [self._scale * number_in(self.KIND, row[self._place])]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _line(self) -> bytes:
+        """Return the next whole line; a line that is being written is left for later."""
+        start = self._file.tell()
+        line = self._file.readline()
+        if line.endswith(b"\n"):
+            return line
+        self._file.seek(start)
+        return b""

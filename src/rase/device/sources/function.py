@@ -1,0 +1,59 @@
+"""Readings from a Python function of the owner's."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from rase.device.sources.face import SourceFailed, number_in
+
+__all__ = ["FunctionSource", "function_named"]
+
+
+class FunctionSource:
+    """Call a function each time; None says that there is no reading.
+
+    Args:
+        function: Takes nothing and returns a number or None.
+        scale: What the number is multiplied by.
+    """
+
+    KIND = "python"
+
+    def __init__(self, function: Callable[[], object], *, scale: float = 1.0) -> None:
+        self._function = function
+        self._scale = scale
+
+    def read(self) -> list[float]:
+        """Call the function.
+
+        Raises:
+            SourceFailed: If it raises, or returns something else.
+        """
+        try:
+            value = self._function()
+        except Exception as error:  # noqa: BLE001 - the owner's code; may quote a reading
+            raise SourceFailed(self.KIND, f"raised {type(error).__name__}.") from None
+        return [] if value is None else [self._scale * number_in(self.KIND, value)]
+
+    def close(self) -> None:
+        """Have nothing to let go of."""
+
+
+def function_named(name: str) -> Callable[[], object]:
+    """Import a function by ``module:function``.
+
+    Raises:
+        SourceFailed: If there is none.
+
+    Example:
+        >>> function_named("time:monotonic").__name__
+        'monotonic'
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError, TypeError):
+        found = None
+    if not callable(found):
+        raise SourceFailed(FunctionSource.KIND, f"{name!r} must be module:function; it is not.")
+    function: Callable[[], object] = found
+    return function

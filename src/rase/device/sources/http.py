@@ -1,0 +1,86 @@
+"""Readings from a meter that answers JSON over HTTP, such as a Shelly or Tasmota plug."""
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from rase.device.sources.face import SourceFailed, number_in
+from rase.errors import ConfigurationError
+from rase.transport.face import Transport, Unreachable
+from rase.transport.http import HttpTransport
+
+__all__ = ["HttpSource", "found_at"]
+
+
+class HttpSource:
+    """Ask a meter each time.
+
+    Meters in the home rarely have certificates, so http is accepted here.
+
+    Args:
+        url: The address, e.g. ``http://192.168.1.20/rpc/Switch.GetStatus?id=0``.
+        json_path: Where the number stands, e.g. ``apower`` or ``meters.0.power``; empty if the
+            answer is the number itself.
+        scale: What the number is multiplied by.
+        transport: The way there; made from the address if None.
+    """
+
+    KIND = "http"
+
+    def __init__(
+        self,
+        url: str,
+        json_path: str = "",
+        *,
+        scale: float = 1.0,
+        timeout_s: float = 10.0,
+        transport: Transport | None = None,
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise ConfigurationError([f"source.url must be an address, got {url!r}."]) from None
+        root = f"{parts.scheme}://{parts.netloc}"
+        self._transport = transport or HttpTransport(root, timeout_s=timeout_s, insecure_http=True)
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._json_path = json_path
+        self._scale = scale
+
+    def read(self) -> list[float]:
+        """Ask the meter and return its reading; none where it says null.
+
+        Raises:
+            SourceFailed: If it does not answer, or not with a number there.
+        """
+        try:
+            answer = self._transport.get(self._target)
+        except Unreachable as error:
+            raise SourceFailed(self.KIND, str(error)) from None
+        if answer.status != 200:
+            raise SourceFailed(self.KIND, f"the meter answers {answer.status}.")
+        try:
+            document = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            raise SourceFailed(self.KIND, "the meter must answer JSON; it does not.") from None
+        value = found_at(document, self._json_path)
+        return [] if value is None else [self._scale * number_in(self.KIND, value)]
+
+    def close(self) -> None:
+        """Have nothing to let go of: each connection has ended."""
+
+
+def found_at(document: Any, path: str) -> Any:
+    """Return what stands at a path of names and numbers; None if there is nothing.
+
+    Example:
+        >>> found_at({"meters": [{"power": 12.5}]}, "meters.0.power")
+        12.5
+    """
+    for name in filter(None, path.split(".")):
+        if isinstance(document, list) and name.isdecimal() and int(name) < len(document):
+            document = document[int(name)]
+        elif isinstance(document, dict):
+            document = document.get(name)
+        else:
+            return None
+    return document

@@ -1,0 +1,50 @@
+"""Readings from a pipe, one number a line, as other programs write them."""
+
+import os
+import select
+
+from rase.device.sources.face import SourceFailed, number_in
+
+__all__ = ["StdinSource"]
+
+_MOST_BYTES = 1 << 16
+
+
+class StdinSource:
+    """Read whole lines as they come, never waiting.
+
+    Args:
+        handle: The number of the open file; 0 is standard input.
+        scale: What the numbers are multiplied by.
+    """
+
+    KIND = "stdin"
+
+    def __init__(self, handle: int = 0, *, scale: float = 1.0) -> None:
+        self._handle = handle
+        self._scale = scale
+        self._rest = b""
+
+    def read(self) -> list[float]:
+        """Return the readings of the lines that are there; empty lines are skipped.
+
+        Raises:
+            SourceFailed: If a line is no number; the readings beside it are lost, too.
+        """
+        lines: list[bytes] = []
+        try:
+            while select.select([self._handle], [], [], 0)[0]:
+                data = os.read(self._handle, _MOST_BYTES)
+                *whole, self._rest = (self._rest + data).split(b"\n")
+                lines += whole
+                if not data or len(self._rest) > _MOST_BYTES:
+                    break
+        except OSError as error:
+            raise SourceFailed(self.KIND, f"{error.strerror}.") from None
+        if len(self._rest) > _MOST_BYTES:
+            self._rest = b""
+            raise SourceFailed(self.KIND, "must give lines; this one does not end.")
+        return [self._scale * number_in(self.KIND, line) for line in lines if line.strip()]
+
+    def close(self) -> None:
+        """Leave standard input to whoever opened it."""

@@ -1,0 +1,178 @@
+"""What a device remembers beside its ledger: accepted terms, and cover reports not yet done with.
+
+One small file that is replaced as a whole. It never holds a reading; noisy values that are still
+to be sent lie in the ledger, paid for.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rase.errors import RaseError
+
+__all__ = ["Cover", "DeviceState", "StateFile", "StateStore", "StateUnusable"]
+
+_SCHEMA = "rase/device-state/1"
+
+
+class StateUnusable(RaseError):
+    """The state cannot be read or written; says what to do."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Hold a cover report: its bytes, and whether the shuffler acknowledged them."""
+
+    envelope: bytes = field(repr=False)
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Hold everything that is remembered.
+
+    Args:
+        campaigns: The accepted versions of the campaign as they were published, ascending.
+        keyset: The accepted keyset as it was published.
+        covers: Cover reports by round.
+    """
+
+    campaigns: tuple[bytes, ...] = ()
+    keyset: bytes | None = None
+    covers: Mapping[int, Cover] = field(default_factory=dict)
+
+
+class StateStore(Protocol):
+    """Keep the state."""
+
+    def load(self) -> DeviceState:
+        """Return what was saved last."""
+        ...
+
+    def save(self, state: DeviceState) -> None:
+        """Keep a state, durably, all of it or nothing.
+
+        Raises:
+            StateUnusable: If it cannot be kept; the one before is still there.
+        """
+        ...
+
+
+class StateFile:
+    """Keep the state in a file for its owner only, with a checksum.
+
+    Args:
+        path: The file; `save` makes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> DeviceState:
+        """Read the file.
+
+        Raises:
+            StateUnusable: If it is missing, damaged, or of another version.
+        """
+        try:
+            document = json.loads(self._path.read_text(encoding="ascii"))
+            body = document["state"]
+            schema, checksum = document["schema"], document["sha256"]
+        except FileNotFoundError:
+            raise StateUnusable(
+                f"there is no state at {self._path}; enrolment makes it. Without it a device "
+                "could be talked into an older campaign: enrol anew."
+            ) from None
+        except OSError as error:
+            raise StateUnusable(f"{self._path} cannot be read: {error.strerror}.") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise self._damaged() from None
+        if schema != _SCHEMA:
+            raise StateUnusable(f"{self._path} must be of {_SCHEMA}. Use a newer program.")
+        if checksum != _checksum(body):
+            raise self._damaged()
+        try:
+            return _state_of(body)
+        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+            raise self._damaged() from None
+
+    def save(self, state: DeviceState) -> None:
+        """Replace the file.
+
+        Raises:
+            StateUnusable: If it cannot be written; the old one is still there.
+        """
+        body = _fields_of(state)
+        text = json.dumps({"schema": _SCHEMA, "sha256": _checksum(body), "state": body}, indent=1)
+        beside = self._path.with_name(f".{self._path.name}.new")
+        try:
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(handle)
+            beside.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink()
+            raise StateUnusable(
+                f"{self._path} cannot be written: {error.strerror}. See that the disk has space."
+            ) from None
+
+    def _damaged(self) -> StateUnusable:
+        return StateUnusable(
+            f"{self._path} is damaged. Keep ledger.db, remove the file and enrol anew; "
+            "what was spent stays counted."
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checksum(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _fields_of(state: DeviceState) -> dict[str, Any]:
+    return {
+        "campaigns": [_text(data) for data in state.campaigns],
+        "keyset": None if state.keyset is None else _text(state.keyset),
+        "covers": {
+            str(round): [_text(cover.envelope), cover.is_done]
+            for round, cover in sorted(state.covers.items())
+        },
+    }
+
+
+def _state_of(body: Any) -> DeviceState:
+    return DeviceState(
+        campaigns=tuple(_bytes(text) for text in body["campaigns"]),
+        keyset=None if body["keyset"] is None else _bytes(body["keyset"]),
+        covers={
+            int(round): Cover(_bytes(text), bool(is_done))
+            for round, (text, is_done) in body["covers"].items()
+        },
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

@@ -1,0 +1,248 @@
+"""Which campaign and keys a device goes by: signed, never going back, within its owner's rules.
+
+Every refusal has a name.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rase.campaign import CampaignInvalid
+from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, WireError
+from rase.wire.keys import KeyConfig, Role
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+from rase.wire.suites import KEM_NUMBERS
+
+__all__ = ["REASONS", "OwnerRules", "Terms", "TermsRefused"]
+
+REASONS: Final = {
+    "malformed": "The bytes are not such as the protocol allows, or of an unknown format.",
+    "wrong-signature": "A signature is missing or not by the key that was pinned at enrolment.",
+    "other-campaign": "It is another campaign than the one the device was enrolled for.",
+    "wrong-hash": "The first campaign is not the one whose hash the owner was shown.",
+    "went-back": "Its version is lower than one that was accepted before.",
+    "changed": "It differs from the accepted one, but has the same version.",
+    "not-a-successor": "The new version changes what must stay, or promises owners less.",
+    "epsilon-above-limit": "Every budget it offers is above the owner's limit for one report.",
+    "range-above-limit": "Its range reaches beyond the one the owner allows.",
+    "k-below-limit": "It releases fewer reports together than the owner demands.",
+    "ledger": "The ledger cannot keep its window or round length.",
+}
+
+
+class TermsRefused(PrivacyRefused):
+    """A campaign or keyset is not admitted; ``reason`` is its name in `REASONS`.
+
+    Args:
+        reason: The name.
+        detail: One sentence on this case.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason = reason
+        if reason == "wrong-signature":
+            self.exit_code = 6
+        super().__init__(f"{reason}: {REASONS[reason]}{' ' + detail if detail else ''}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerRules:
+    """Hold what the owner demands of a campaign; the ledger holds what may be spent.
+
+    Args:
+        report_epsilon: The most one report may spend.
+        low: The lowest end of a range; None for any.
+        high: The highest end of a range; None for any.
+        least_k: The fewest reports that may be released together.
+
+    Raises:
+        ConfigurationError: If they contradict each other.
+    """
+
+    report_epsilon: float
+    low: float | None = None
+    high: float | None = None
+    least_k: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the range once; the ledger checks the budget."""
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ConfigurationError([f"owner.low must be below owner.high, got {self.low}."])
+
+    def epsilon_class(self, epsilon: tuple[float, ...]) -> int | None:
+        """Return the place of the largest budget the owner allows; None if there is none."""
+        allowed = [place for place, value in enumerate(epsilon) if value <= self.report_epsilon]
+        return allowed[-1] if allowed else None
+
+
+class Terms:
+    """Hold the accepted campaign, all its versions that may still matter, and the keyset.
+
+    Args:
+        campaign_id: The campaign the device was enrolled for.
+        pinned: The keys of both servers, given at enrolment.
+        rules: The owner's.
+        first_hash: CH of the first campaign to accept, if the owner was shown it.
+    """
+
+    def __init__(
+        self,
+        campaign_id: str,
+        *,
+        pinned: PinnedKeys,
+        rules: OwnerRules,
+        first_hash: bytes | None = None,
+    ) -> None:
+        self.campaign_id = campaign_id
+        self.rules = rules
+        self._pinned = pinned
+        self._first_hash = first_hash
+        self._campaigns: tuple[SignedCampaign, ...] = ()
+        self._keyset: SignedKeyset | None = None
+
+    @property
+    def held(self) -> tuple[tuple[SignedCampaign, ...], SignedKeyset | None]:
+        """The accepted versions of the campaign, ascending, and the accepted keyset."""
+        return self._campaigns, self._keyset
+
+    @held.setter
+    def held(self, value: tuple[tuple[SignedCampaign, ...], SignedKeyset | None]) -> None:
+        self._campaigns, self._keyset = value
+
+    @property
+    def latest(self) -> SignedCampaign | None:
+        """The highest version that was accepted."""
+        return self._campaigns[-1] if self._campaigns else None
+
+    def restore(self, campaigns: Iterable[bytes], keyset: bytes | None) -> None:
+        """Take back what was accepted before, from the device's own state.
+
+        Signatures are checked again, so that terms do not outlive the keys that were pinned.
+
+        Raises:
+            TermsRefused: If something is no longer admitted.
+        """
+        for data in campaigns:
+            self._campaigns += (self._read_campaign(data),)
+        if keyset is not None:
+            self._keyset = self._read_keyset(keyset)
+
+    def offer_campaign(self, data: bytes) -> SignedCampaign | None:
+        """Accept a campaign, or refuse it.
+
+        Args:
+            data: What the shuffler published.
+
+        Returns:
+            The campaign if it is a new version, else None.
+
+        Raises:
+            TermsRefused: If it is not admitted; what was accepted before stays.
+        """
+        offered = self._read_campaign(data)
+        campaign, latest = offered.campaign, self.latest
+        if latest is None:
+            if self._first_hash not in (None, offered.hash):
+                raise TermsRefused("wrong-hash")
+        elif campaign.version < latest.campaign.version:
+            raise TermsRefused(
+                "went-back", f"Got {campaign.version} after {latest.campaign.version}."
+            )
+        elif campaign.version == latest.campaign.version:
+            if offered.hash != latest.hash:
+                raise TermsRefused("changed", f"Version {campaign.version}.")
+            return None
+        else:
+            # A device may have missed versions, so only the order of numbers counts here.
+            following = replace(campaign, version=latest.campaign.version + 1)
+            try:
+                following.check_succeeds(latest.campaign, from_round=0)
+            except CampaignInvalid as error:
+                raise TermsRefused("not-a-successor", " ".join(error.mistakes)) from None
+        self._check_rules(offered)
+        self._campaigns += (offered,)
+        return offered
+
+    def offer_keyset(self, data: bytes) -> SignedKeyset | None:
+        """Accept a keyset, or refuse it.
+
+        Returns:
+            The keyset if it is a new version, else None.
+
+        Raises:
+            TermsRefused: If it is not admitted; the one accepted before stays.
+        """
+        offered = self._read_keyset(data)
+        if self._keyset is not None:
+            version, known = offered.keyset.version, self._keyset.keyset.version
+            if version < known:
+                raise TermsRefused("went-back", f"Got keyset {version} after {known}.")
+            if version == known:
+                if offered.keyset != self._keyset.keyset:
+                    raise TermsRefused("changed", f"Keyset {version}.")
+                return None
+        self._keyset = offered
+        return offered
+
+    def campaign_for(self, round: int) -> SignedCampaign | None:
+        """Return the highest accepted version that holds in a round."""
+        holding = [signed for signed in self._campaigns if signed.campaign.holds_in(round)]
+        return holding[-1] if holding else None
+
+    def campaign_by_tag(self, tag: bytes) -> SignedCampaign | None:
+        """Return the accepted version whose hash begins with a tag."""
+        return next((item for item in self._campaigns if item.hash.startswith(tag)), None)
+
+    def keys_for(self, signed: SignedCampaign, now_s: float) -> tuple[KeyConfig, KeyConfig]:
+        """Return the keys to seal with: the shuffler's and the fusion centre's.
+
+        Raises:
+            UnknownKey: If one of them has no active key.
+            LookupError: If no keyset was accepted yet.
+        """
+        if self._keyset is None:
+            raise LookupError("there is no keyset yet.")
+        keyset = self._keyset.keyset
+        kem = KEM_NUMBERS[signed.campaign.kem]
+        return keyset.active(Role.SHUFFLER, now_s), keyset.active(Role.FUSION, now_s, kem=kem)
+
+    def forget_before(self, round: int) -> None:
+        """Drop versions that neither hold in a round or later nor are the latest."""
+        self._campaigns = tuple(
+            signed
+            for signed, following in zip(self._campaigns, (*self._campaigns[1:], None), strict=True)
+            if following is None or following.campaign.not_before > round
+        )
+
+    def _check_rules(self, offered: SignedCampaign) -> None:
+        campaign, rules = offered.campaign, self.rules
+        if rules.epsilon_class(campaign.epsilon) is None:
+            raise TermsRefused(
+                "epsilon-above-limit",
+                f"Least {campaign.epsilon[0]:g}, limit {rules.report_epsilon:g}.",
+            )
+        if (rules.low is not None and campaign.low < rules.low) or (
+            rules.high is not None and campaign.high > rules.high
+        ):
+            raise TermsRefused("range-above-limit", f"From {campaign.low:g} to {campaign.high:g}.")
+        if campaign.k_min < rules.least_k:
+            raise TermsRefused("k-below-limit", f"Got {campaign.k_min}, least {rules.least_k}.")
+
+    def _read_campaign(self, data: bytes) -> SignedCampaign:
+        try:
+            signed = SignedCampaign.from_bytes(data, self._pinned)
+        except BadSignature as error:
+            raise TermsRefused("wrong-signature", str(error)) from None
+        except WireError as error:
+            raise TermsRefused("malformed", str(error)) from None
+        if signed.campaign.id != self.campaign_id:
+            raise TermsRefused("other-campaign", f"Expected {self.campaign_id}.")
+        return signed
+
+    def _read_keyset(self, data: bytes) -> SignedKeyset:
+        try:
+            return SignedKeyset.from_bytes(data, self._pinned)
+        except BadSignature as error:
+            raise TermsRefused("wrong-signature", str(error)) from None
+        except WireError as error:
+            raise TermsRefused("malformed", str(error)) from None

@@ -1,0 +1,1 @@
+"""The fusion centre: takes in shuffled batches, estimates rounds, answers subscribers."""

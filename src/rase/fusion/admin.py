@@ -1,0 +1,112 @@
+"""What operators do over HTTP: preview and publish a new version, read the access log."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from rase.campaign import Campaign, CampaignInvalid
+from rase.fusion.access import (
+    BEARER,
+    PROBLEMS,
+    asker_of,
+    centre_of,
+    log_answer,
+    logging_refusals,
+)
+from rase.fusion.campaigns import next_version
+from rase.fusion.centre import FusionCentre
+from rase.fusion.countersign import NotCountersigned
+from rase.fusion.refusals import BAD_QUESTION, NOT_ALLOWED, NOT_SIGNED, Refused
+from rase.fusion.subscribers import ADMIN_CAMPAIGN, list_access
+from rase.wire.signed import SignedCampaign
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+@router.get(
+    "/v1/campaigns/{campaign_id}/effect", tags=["operator"], responses=PROBLEMS, dependencies=BEARER
+)
+def campaign_effect(
+    request: Request,
+    campaign_id: str,
+    *,
+    beta: float | None = None,
+    rho: float | None = None,
+    epsilon: Annotated[list[float] | None, Query()] = None,
+    n: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+) -> Response:
+    """Return the expected error now and with other parameters, before they are published."""
+    asker = asker_of(request, ADMIN_CAMPAIGN)
+    asked = {"beta": beta, "rho": rho, "epsilon": epsilon}
+    changes = {name: value for name, value in asked.items() if value is not None}
+
+    def ask() -> dict[str, Any]:
+        centre = centre_of(request)
+        now = centre.questions.campaign(campaign_id)
+        after = _version(now, now.not_before + 1, changes)
+        before, then = centre.effects((now, after), n)
+        return {"now": [asdict(one) for one in before], "then": [asdict(one) for one in then]}
+
+    document = logging_refusals(request, asker, ask)
+    log_answer(request, asker, "200 effect")
+    return JSONResponse(document)
+
+
+@router.post(
+    "/v1/campaigns/{campaign_id}/versions",
+    status_code=201,
+    tags=["operator"],
+    responses=PROBLEMS,
+    dependencies=BEARER,
+)
+def new_version(
+    request: Request,
+    campaign_id: str,
+    changes: Annotated[dict[str, Any], Body(description="`not_before` and the changed fields.")],
+) -> Response:
+    """Publish a new version for rounds to come, countersigned by the shuffler."""
+    asker = asker_of(request, ADMIN_CAMPAIGN)
+    centre = centre_of(request)
+    signed = logging_refusals(request, asker, lambda: _publish(centre, campaign_id, changes))
+    log_answer(request, asker, f"201 version {signed.campaign.version}")
+    return JSONResponse({**signed.campaign.as_fields(), "hash": signed.hash.hex()}, status_code=201)
+
+
+@router.get("/v1/access-log", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
+def access_log(
+    request: Request,
+    subscriber: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+) -> Response:
+    """Return who asked what, newest last."""
+    asker_of(request, ADMIN_CAMPAIGN)
+    centre = centre_of(request)
+    found = list_access(centre.database, subscriber=subscriber, limit=limit)
+    return JSONResponse([asdict(line) for line in found])
+
+
+def _publish(centre: FusionCentre, campaign_id: str, changes: dict[str, Any]) -> SignedCampaign:
+    if centre.publisher is None:
+        raise Refused(NOT_ALLOWED, "This fusion centre publishes by its own command line only.")
+    now = centre.questions.campaign(campaign_id)
+    not_before = changes.get("not_before")
+    if not isinstance(not_before, int):
+        raise Refused(BAD_QUESTION, "not_before must be the first round of the new version.")
+    try:
+        return centre.publisher.publish(_version(now, not_before, changes))
+    except CampaignInvalid as error:
+        raise Refused(BAD_QUESTION, str(error)) from None
+    except NotCountersigned as error:
+        raise Refused(NOT_SIGNED, str(error)) from None
+
+
+def _version(campaign: Campaign, not_before: int, changes: dict[str, Any]) -> Campaign:
+    try:
+        fields = next_version(campaign, not_before=not_before).as_fields() | changes
+        return Campaign.from_fields(fields)
+    except CampaignInvalid as error:
+        raise Refused(BAD_QUESTION, str(error)) from None

@@ -1,0 +1,130 @@
+"""What subscribers are told of a round or window: always with error, count and guarantee."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+__all__ = [
+    "CSV",
+    "FORMATS",
+    "INFLUX",
+    "JSON",
+    "Answer",
+    "as_csv",
+    "as_influx",
+    "as_json",
+    "known",
+    "time_in_words",
+]
+
+JSON: Final = "application/json"
+CSV: Final = "text/csv"
+INFLUX: Final = "text/plain"
+# What may be asked for as ?format=, and the media type it is answered as.
+FORMATS: Final = {"json": JSON, "csv": CSV, "influx": INFLUX}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Hold one flat row of an answer.
+
+    Args:
+        campaign: The campaign's id.
+        time: When the round, or the window's last round, began: RFC 3339, UTC.
+        round: Its number.
+        w: How many rounds the mean is over.
+        status: "ok"; "too_few" if a round was withheld; "gap" if one is missing.
+        mean: The estimate; None unless the status is "ok".
+        standard_error: Its standard error; None if the reports cannot tell.
+        ci_low: Lower end of the 95 % interval; None likewise.
+        ci_high: Its upper end.
+        n: How many reports went into it; 0 where there is no estimate.
+        epsilon: The largest privacy loss of one device by what the mean is over.
+        method: The estimator.
+        target: What it estimates, in words.
+        unit: The unit of the mean.
+        guarantee: What each report promises to its device.
+        shuffle: What the shuffler says it did.
+    """
+
+    v: int = 1
+    campaign: str
+    time: str
+    round: int
+    w: int = 1
+    status: str
+    mean: float | None = None
+    standard_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    n: int = 0
+    epsilon: float
+    method: str
+    target: str = ""
+    unit: str
+    guarantee: str
+    shuffle: str
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the row as plain values by name."""
+        return asdict(self)
+
+
+def as_json(answer: Answer | Iterable[Answer]) -> bytes:
+    """Return one object, or an array of objects at the root."""
+    if isinstance(answer, Answer):
+        document: Any = answer.as_fields()
+    else:
+        document = [one.as_fields() for one in answer]
+    return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+
+def as_csv(answers: Iterable[Answer]) -> bytes:
+    """Return a table with a head; what is None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(item.name for item in fields(Answer))
+    writer.writerows(one.as_fields().values() for one in answers)
+    return text.getvalue().encode()
+
+
+def as_influx(answers: Iterable[Answer]) -> bytes:
+    """Return one line of the Influx line protocol for each answer, times in nanoseconds."""
+    lines = []
+    for one in answers:
+        tags = f"rase,campaign={one.campaign},method={one.method},w={one.w}"
+        numbers = (
+            ("mean", one.mean),
+            ("standard_error", one.standard_error),
+            ("ci_low", one.ci_low),
+            ("ci_high", one.ci_high),
+            ("epsilon", one.epsilon),
+        )
+        values = [f"{name}={value!r}" for name, value in numbers if value is not None]
+        values += [f"n={one.n}i", f'status="{one.status}"']
+        lines.append(f"{tags} {','.join(values)} {_nanoseconds(one.time)}\n")
+    return "".join(lines).encode()
+
+
+def time_in_words(time_s: int) -> str:
+    """Return a time as RFC 3339 has it.
+
+    Example:
+        >>> time_in_words(1782000000)
+        '2026-06-21T00:00:00Z'
+    """
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def known(number: float) -> float | None:
+    """Return a number that JSON can say; an infinite error is none."""
+    return number if math.isfinite(number) else None
+
+
+def _nanoseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp()) * 10**9

@@ -1,0 +1,148 @@
+"""The fusion centre over HTTP: the app, its work beside requests, and batches from the shuffler."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Path, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from rase import __version__
+from rase.errors import Malformed, StorageError
+from rase.fusion import admin, routes
+from rase.fusion.access import PROBLEMS, centre_of
+from rase.fusion.centre import FusionCentre
+from rase.fusion.refusals import Refused
+from rase.service.http import create_app, problem_response
+
+__all__ = ["fusion_app", "openapi_document"]
+
+_MAX_BODY = 1 << 16
+_TICK_S = 1.0
+_DESCRIPTION = (
+    "Private estimates of a fleet. Every answer carries its error, its number of reports and its "
+    "guarantee. Withheld rounds answer `too_few`, missing ones are gaps; reports are never told."
+)
+
+router = APIRouter()
+
+
+def fusion_app(centre: FusionCentre, *, tick_s: float = _TICK_S) -> FastAPI:
+    """Return the app of a fusion centre.
+
+    Args:
+        centre: What it serves.
+        tick_s: How often it looks for rounds that are due.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        work = asyncio.create_task(
+            _work(centre, app.state.arrived, tick_s, lambda: bool(app.state.is_ending))
+        )
+        _tell_when_ending(app)
+        try:
+            yield
+        finally:
+            app.state.is_ending = True
+            app.state.arrived.set()
+            await work
+
+    async def is_ready() -> bool:
+        return await run_in_threadpool(_answers, centre)
+
+    app = create_app(
+        "RASE fusion centre",
+        __version__,
+        telemetry=centre.telemetry,
+        is_ready=is_ready,
+        max_body_bytes=_MAX_BODY,
+        body_limits={"/v1/batches/": centre.policy.max_batch_bytes},
+        lifespan=lifespan,
+        description=_DESCRIPTION,
+    )
+    app.state.centre = centre
+    app.state.arrived = asyncio.Event()
+    app.state.is_ending = False
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)  # noqa: S101 - what the handler is registered for
+        kind = error.problem.type
+        centre.telemetry.count(f"problem_{kind.name.replace('-', '_')}")
+        headers = {"WWW-Authenticate": "Bearer"} if kind.status == 401 else {}
+        return problem_response(error.problem, headers)
+
+    app.add_exception_handler(Refused, refused)
+    for part in (router, routes.router, admin.router):
+        app.include_router(part)
+    return app
+
+
+def openapi_document(centre: FusionCentre) -> dict[str, Any]:
+    """Return the description of the questions, as it is served and checked in."""
+    return fusion_app(centre).openapi()
+
+
+@router.put("/v1/batches/{batch_id}", status_code=201, responses=PROBLEMS, tags=["shuffler"])
+async def put_batch(
+    request: Request, batch_id: Annotated[str, Path(description="SHA-256 of the batch, in hex.")]
+) -> Response:
+    """Take in a batch from the shuffler; the same bytes again are answered 200."""
+    centre = centre_of(request)
+    try:
+        claimed = bytes.fromhex(batch_id)
+    except ValueError:
+        raise Malformed("a batch id must be hexadecimal.", problem="bad-batch") from None
+    payload = await request.body()
+    receipt = await run_in_threadpool(centre.receive, claimed, payload)
+    request.app.state.arrived.set()
+    return JSONResponse(
+        {"batch": batch_id, "round": receipt.round}, status_code=201 if receipt.is_new else 200
+    )
+
+
+def _tell_when_ending(app: FastAPI) -> None:
+    """Let streams end when the server is told to; it would wait for them first otherwise."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        served = signal.getsignal(number)
+
+        def ending(number: int, frame: FrameType | None, served: Any = served) -> None:
+            app.state.is_ending = True
+            if callable(served):
+                served(number, frame)
+
+        # The server puts its own handler, or whatever was there before, back when it is done.
+        signal.signal(number, ending)
+
+
+async def _work(
+    centre: FusionCentre, arrived: asyncio.Event, tick_s: float, is_ending: Callable[[], bool]
+) -> None:
+    """Make rounds final when they are due, until the server ends."""
+    while not is_ending():
+        arrived.clear()
+        try:
+            await run_in_threadpool(centre.tick)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the other rounds go on
+            centre.telemetry.count("ticks_failed")
+            centre.telemetry.event("tick_failed", error=type(error).__name__)
+        try:
+            await asyncio.wait_for(arrived.wait(), tick_s)
+        except TimeoutError:
+            continue
+
+
+def _answers(centre: FusionCentre) -> bool:
+    try:
+        with centre.database.snapshot() as transaction:
+            transaction.execute("SELECT 1 FROM rounds LIMIT 1")
+    except StorageError:
+        return False
+    return True

@@ -1,0 +1,249 @@
+"""The campaigns and keysets of the fusion centre: proposed, countersigned, looked up by round."""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+from rase.campaign import Campaign, CampaignInvalid
+from rase.clock import Clock, round_number
+from rase.storage.face import Database, Transaction
+from rase.wire.keys import Keyset, SigningKey
+from rase.wire.signed import (
+    PinnedKeys,
+    SignedCampaign,
+    SignedKeyset,
+    campaign_bytes,
+    campaign_from_bytes,
+    campaign_hash,
+    signature_of,
+)
+
+__all__ = [
+    "Countersigner",
+    "Publisher",
+    "campaign_in_round",
+    "campaign_of_hash",
+    "campaign_of_version",
+    "current_campaign",
+    "current_keyset",
+    "known_campaigns",
+    "next_version",
+]
+
+
+class Countersigner(Protocol):
+    """The other server, asked for its signature; HTTP in life, a function in tests."""
+
+    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
+        """Return the shuffler's signature of a campaign."""
+        ...
+
+    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
+        """Return the shuffler's signature of a keyset."""
+        ...
+
+
+class Publisher:
+    """Publish campaigns and keysets: sign, have the shuffler countersign, store.
+
+    Every step can be repeated: what is published already is returned as it is, and what was
+    proposed but not countersigned is proposed again with the same bytes.
+
+    Args:
+        database: The fusion centre's.
+        clock: Says which rounds are still to come.
+        key: The fusion centre's signing key.
+        pinned: The public signing keys of both servers.
+        countersigner: The shuffler.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        key: SigningKey,
+        pinned: PinnedKeys,
+        countersigner: Countersigner,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._key = key
+        self._pinned = pinned
+        self._countersigner = countersigner
+
+    def publish(self, campaign: Campaign) -> SignedCampaign:
+        """Publish a first campaign, or a new version for rounds to come.
+
+        Raises:
+            CampaignInvalid: If it may not follow the version that is published.
+            RaseError: If the shuffler refuses it or cannot be reached; nothing is published then.
+        """
+        signature = signature_of(campaign, self._key)
+        with self._database.transaction() as transaction:
+            known = _countersigned(transaction, campaign)
+            if known is None:
+                self._check_follows(transaction, campaign)
+                _propose(transaction, campaign, signature)
+        if known is None:
+            known = self._countersigner.campaign(campaign, signature)
+        signed = SignedCampaign(campaign, signature, known)
+        # The shuffler's signature is checked before anybody is told that there is a campaign.
+        SignedCampaign.from_bytes(signed.to_bytes(), self._pinned)
+        with self._database.transaction() as transaction:
+            transaction.execute(
+                "UPDATE campaigns SET shuffler_signature = ? WHERE hash = ?",
+                (known, campaign_hash(campaign)),
+            )
+        return signed
+
+    def publish_keyset(self, keyset: Keyset) -> SignedKeyset:
+        """Publish the public keys of both servers.
+
+        Raises:
+            ValueError: If its version is not above the published one.
+            RaseError: If the shuffler refuses it or cannot be reached.
+        """
+        signature = signature_of(keyset, self._key)
+        body = keyset.to_bytes()
+        with self._database.transaction() as transaction:
+            newest = current_keyset(transaction)
+            if newest is not None and newest.keyset.to_bytes() == body:
+                return newest
+            if newest is not None and keyset.version <= newest.keyset.version:
+                raise ValueError(
+                    f"version must be above {newest.keyset.version}, which is published, "
+                    f"got {keyset.version}."
+                )
+            transaction.execute("DELETE FROM keysets WHERE shuffler_signature IS NULL")
+            transaction.execute(
+                "INSERT INTO keysets (version, body, fusion_signature) VALUES (?, ?, ?)",
+                (keyset.version, body, signature),
+            )
+        signed = SignedKeyset(keyset, signature, self._countersigner.keyset(keyset, signature))
+        SignedKeyset.from_bytes(signed.to_bytes(), self._pinned)
+        with self._database.transaction() as transaction:
+            transaction.execute(
+                "UPDATE keysets SET shuffler_signature = ? WHERE version = ?",
+                (signed.shuffler_signature, keyset.version),
+            )
+        return signed
+
+    def _check_follows(self, transaction: Transaction, campaign: Campaign) -> None:
+        previous = current_campaign(transaction, campaign.id)
+        if previous is not None:
+            now = round_number(int(self._clock.now_s()), campaign.round_s)
+            campaign.check_succeeds(previous.campaign, from_round=now + 1)
+        elif campaign.version != 1:
+            raise CampaignInvalid(
+                [f"version must be 1 in a first campaign, got {campaign.version}."]
+            )
+
+
+def next_version(campaign: Campaign, *, not_before: int, **changes: Any) -> Campaign:
+    """Return the campaign's next version: the paper's feedback of new (beta, rho).
+
+    Args:
+        campaign: The version that is published.
+        not_before: The first round of the new one.
+        **changes: The fields that change.
+
+    Raises:
+        CampaignInvalid: If it cannot be so.
+    """
+    changes.setdefault("not_after", max(campaign.not_after, not_before))
+    return replace(campaign, version=campaign.version + 1, not_before=not_before, **changes)
+
+
+def known_campaigns(transaction: Transaction) -> list[str]:
+    """Return the ids of the published campaigns."""
+    rows = transaction.execute(
+        "SELECT DISTINCT campaign FROM campaigns WHERE shuffler_signature IS NOT NULL "
+        "ORDER BY campaign"
+    )
+    return [row[0] for row in rows]
+
+
+def current_campaign(transaction: Transaction, campaign_id: str) -> SignedCampaign | None:
+    """Return the newest published version of a campaign."""
+    rows = transaction.execute(
+        f"SELECT {_COLUMNS} FROM campaigns WHERE campaign = ? "  # noqa: S608 - fixed words
+        "AND shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1",
+        (campaign_id,),
+    )
+    return _signed(rows[0]) if rows else None
+
+
+def campaign_in_round(
+    transaction: Transaction, campaign_id: str, round: int
+) -> SignedCampaign | None:
+    """Return the published version that holds in a round: the newest that has begun by then."""
+    rows = transaction.execute(
+        f"SELECT {_COLUMNS} FROM campaigns WHERE campaign = ? AND not_before <= ? "  # noqa: S608
+        "AND shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1",
+        (campaign_id, round),
+    )
+    found = _signed(rows[0]) if rows else None
+    return found if found is not None and found.campaign.holds_in(round) else None
+
+
+def campaign_of_version(transaction: Transaction, campaign_id: str, version: int) -> Campaign:
+    """Return a published version of a campaign."""
+    rows = transaction.execute(
+        f"SELECT {_COLUMNS} FROM campaigns WHERE campaign = ? AND version = ?",  # noqa: S608
+        (campaign_id, version),
+    )
+    return campaign_from_bytes(bytes(rows[0][0]))
+
+
+def campaign_of_hash(transaction: Transaction, hash: bytes) -> Campaign | None:  # noqa: A002
+    """Return the published campaign of a hash."""
+    rows = transaction.execute(
+        "SELECT body FROM campaigns WHERE hash = ? AND shuffler_signature IS NOT NULL", (hash,)
+    )
+    return campaign_from_bytes(bytes(rows[0][0])) if rows else None
+
+
+def current_keyset(transaction: Transaction) -> SignedKeyset | None:
+    """Return the newest published keyset."""
+    rows = transaction.execute(
+        "SELECT body, fusion_signature, shuffler_signature FROM keysets "
+        "WHERE shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1"
+    )
+    if not rows:
+        return None
+    body, fusion, shuffler = (bytes(part) for part in rows[0])
+    return SignedKeyset(Keyset.from_bytes(body), fusion, shuffler)
+
+
+_COLUMNS = "body, fusion_signature, shuffler_signature"
+
+
+def _signed(row: tuple[Any, ...]) -> SignedCampaign:
+    body, fusion, shuffler = (bytes(part) for part in row)
+    return SignedCampaign(campaign_from_bytes(body), fusion, shuffler)
+
+
+def _countersigned(transaction: Transaction, campaign: Campaign) -> bytes | None:
+    rows = transaction.execute(
+        "SELECT shuffler_signature FROM campaigns WHERE hash = ?", (campaign_hash(campaign),)
+    )
+    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+def _propose(transaction: Transaction, campaign: Campaign, signature: bytes) -> None:
+    # A proposal that the shuffler never signed binds nobody and may be replaced.
+    transaction.execute(
+        "DELETE FROM campaigns WHERE campaign = ? AND shuffler_signature IS NULL", (campaign.id,)
+    )
+    transaction.execute(
+        "INSERT INTO campaigns (campaign, version, hash, body, not_before, fusion_signature) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            campaign.id,
+            campaign.version,
+            campaign_hash(campaign),
+            campaign_bytes(campaign),
+            campaign.not_before,
+            signature,
+        ),
+    )

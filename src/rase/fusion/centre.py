@@ -1,0 +1,81 @@
+"""The fusion centre as one object: what the HTTP app, the commands and simulations share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.fusion.campaigns import Publisher
+from rase.fusion.intake import FusionPolicy, Intake, Receipt
+from rase.fusion.mechanism import Effect, effect_of
+from rase.fusion.query import Questions
+from rase.fusion.rounds import FinalRound, Rounds
+from rase.service.telemetry import Telemetry
+from rase.storage.face import Database
+
+__all__ = ["FusionCentre"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionCentre:
+    """Hold the parts of a fusion centre.
+
+    Args:
+        database: Its state.
+        clock: Its time.
+        intake: Takes batches in.
+        rounds: Makes rounds final.
+        questions: Answers subscribers.
+        publisher: Publishes new versions; None if this process may not.
+        policy: What the operator decided.
+        telemetry: Counts and logs, without values.
+        on_final: Called after rounds became final, e.g. to wake streams.
+    """
+
+    database: Database
+    clock: Clock
+    intake: Intake
+    rounds: Rounds
+    questions: Questions
+    publisher: Publisher | None = None
+    policy: FusionPolicy = field(default_factory=FusionPolicy)
+    telemetry: Telemetry = field(default_factory=lambda: Telemetry("fusion"))
+    on_final: list[Callable[[], None]] = field(default_factory=list)
+
+    def receive(self, batch_id: bytes, payload: bytes) -> Receipt:
+        """Take a batch in, and count what was in it.
+
+        Raises:
+            WireError: With the problem the shuffler is told.
+        """
+        receipt = self.intake.receive(batch_id, payload)
+        if receipt.is_new:
+            self.telemetry.count("batches_received")
+            self.telemetry.count("envelopes_refused", receipt.refused)
+            self.telemetry.count("envelopes_replayed", receipt.replayed)
+            self.telemetry.event("batch_received", campaign=receipt.campaign, round=receipt.round)
+        else:
+            self.telemetry.count("batches_known")
+        return receipt
+
+    def tick(self) -> list[FinalRound]:
+        """Do all that is due, and tell who waits for it."""
+        done = self.rounds.tick()
+        for one in done:
+            state = "withheld" if one.is_withheld else "final"
+            self.telemetry.count(f"rounds_{state}")
+            self.telemetry.event("round_done", campaign=one.campaign, round=one.round, state=state)
+        if done:
+            for wake in tuple(self.on_final):
+                wake()
+        return done
+
+    def effects(self, campaigns: tuple[Campaign, ...], n: int | None) -> list[list[Effect]]:
+        """Return what each of some versions leads to, for the same number of reports.
+
+        Args:
+            campaigns: The versions.
+            n: How many reports to assume; None for the mean of the last rounds.
+        """
+        assumed = self.questions.recent_n(campaigns[0]) if n is None else n
+        return [effect_of(campaign, assumed) for campaign in campaigns]

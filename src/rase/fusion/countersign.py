@@ -1,0 +1,95 @@
+"""The shuffler over HTTP, as the fusion centre asks it to countersign."""
+
+from urllib.parse import urlsplit
+
+import httpx
+
+from rase.campaign import Campaign
+from rase.errors import ConfigurationError, Malformed, RaseError
+from rase.wire import cbor
+from rase.wire.keys import Keyset
+from rase.wire.problems import Problem
+from rase.wire.signed import campaign_bytes
+
+__all__ = ["HttpCountersigner", "NotCountersigned"]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SIGNATURE_BYTES = 64
+
+
+class NotCountersigned(RaseError):
+    """The shuffler does not sign, or cannot be reached; nothing is published."""
+
+    exit_code = 4
+
+
+class HttpCountersigner:
+    """Ask the shuffler for its signatures.
+
+    Args:
+        url: The root of its service; https, except on this machine.
+        timeout_s: How long to wait for an answer.
+        transport: Another way than the network; for tests.
+
+    Raises:
+        ConfigurationError: If the address cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        if not is_local and not (parts.scheme == "https" and parts.hostname):
+            raise ConfigurationError(
+                [f"shuffler_url must begin with https:// except on this machine, got {url!r}."]
+            )
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._transport = transport
+
+    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
+        """Return the shuffler's signature of a campaign.
+
+        Raises:
+            NotCountersigned: If it refuses, with its reason, or does not answer.
+        """
+        path = f"/v1/campaigns/{campaign.id}/{campaign.version}"
+        return self._put(path, cbor.encode([campaign_bytes(campaign), fusion_signature]))
+
+    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
+        """Return the shuffler's signature of a keyset.
+
+        Raises:
+            NotCountersigned: If it refuses, with its reason, or does not answer.
+        """
+        return self._put("/v1/keyset", cbor.encode([keyset.to_bytes(), fusion_signature]))
+
+    def _put(self, path: str, body: bytes) -> bytes:
+        try:
+            with httpx.Client(timeout=self._timeout_s, transport=self._transport) as client:
+                answer = client.put(
+                    self._url + path, content=body, headers={"Content-Type": "application/cbor"}
+                )
+        except httpx.HTTPError as error:
+            raise NotCountersigned(
+                f"the shuffler at {self._url} does not answer ({type(error).__name__}); "
+                "nothing is published, try again."
+            ) from None
+        if answer.status_code not in (200, 201):
+            raise NotCountersigned(f"the shuffler does not sign: {_reason(answer)}")
+        if len(answer.content) != _SIGNATURE_BYTES:
+            raise NotCountersigned("the shuffler answers with something else than a signature.")
+        return answer.content
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        problem = Problem.from_json(answer.content)
+    except Malformed:
+        return f"HTTP status {answer.status_code}."
+    return problem.detail or problem.type.title

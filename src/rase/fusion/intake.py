@@ -1,0 +1,314 @@
+"""What the shuffler hands over: a batch is checked, opened and kept in one transaction, once."""
+
+import hmac
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.errors import Malformed, WireError, WrongCampaign
+from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_keyset
+from rase.fusion.mechanism import drawable
+from rase.fusion.opening import BatchOpener, Opened
+from rase.storage.face import Database, Transaction
+from rase.wire import cbor
+from rase.wire.keys import Keyset, Role
+from rase.wire.messages import Batch, BatchManifest, batch_id
+from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
+from rase.wire.suites import KEM_NUMBERS
+
+__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "Receipt", "batch_payload"]
+
+MAX_BATCH_BYTES: Final = 1 << 26
+_BAD = "bad-batch"
+# What floats lose when a loss is computed in another order.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionPolicy:
+    """Say what the operator decided.
+
+    Args:
+        keep_values_s: How long noisy reports are kept after their round is final; 0 deletes them
+            in the transaction that writes the estimate.
+        settle_s: How long a round waits for a second batch when devices may have sealed for two
+            keys of the fusion centre.
+        max_batch_bytes: The largest batch.
+        keep_access_log_s: How long it is kept who asked what; 90 days.
+
+    Raises:
+        ValueError: If a number is negative, or the largest batch holds nothing.
+    """
+
+    keep_values_s: int = 0
+    settle_s: int = 60
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    keep_access_log_s: int = 90 * 86400
+
+    def __post_init__(self) -> None:
+        """Check the numbers once."""
+        for name, least in (
+            ("keep_values_s", 0),
+            ("settle_s", 0),
+            ("max_batch_bytes", 1024),
+            ("keep_access_log_s", 86400),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Say what became of a batch.
+
+    Args:
+        is_new: Whether it was taken in now; False if it is known already.
+        campaign: The campaign's id.
+        round: The round.
+        refused: How many envelopes did not open or held what no device can draw.
+        replayed: How many envelopes were in the round already.
+    """
+
+    is_new: bool
+    campaign: str
+    round: int
+    refused: int = 0
+    replayed: int = 0
+
+
+class Intake:
+    """Take batches in.
+
+    Args:
+        database: The fusion centre's.
+        clock: Says whether a round can be over.
+        pinned: The public signing keys of both servers.
+        opener: Opens the envelopes.
+        policy: What the operator decided.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        pinned: PinnedKeys,
+        opener: BatchOpener,
+        policy: FusionPolicy | None = None,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._pinned = pinned
+        self._opener = opener
+        self._policy = FusionPolicy() if policy is None else policy
+
+    def receive(self, claimed_id: bytes, payload: bytes) -> Receipt:
+        """Take in a batch; the same bytes again change nothing and are answered the same way.
+
+        Args:
+            claimed_id: The id it was sent under.
+            payload: Batch body and signed manifest, as `batch_payload` packs them.
+
+        Raises:
+            WireError: With the problem the shuffler is told; then nothing has changed.
+        """
+        body, manifest_bytes = _parts(payload, self._policy.max_batch_bytes)
+        if not hmac.compare_digest(batch_id(body), claimed_id):
+            raise Malformed("the batch's id must be the SHA-256 of its body.", problem=_BAD)
+        # Nothing of a batch is looked into before its manifest is known to be the shuffler's.
+        manifest = SignedManifest.from_bytes(manifest_bytes, self._pinned).manifest
+        if manifest.batch_id != claimed_id:
+            raise Malformed("the manifest is of another batch.", problem=_BAD)
+        batch = Batch.from_bytes(body)
+        with self._database.snapshot() as transaction:
+            campaign = _campaign_of(transaction, batch)
+            known = _known(transaction, claimed_id)
+            if known is not None:
+                return known
+            _refuse_final(transaction, campaign, batch.round)
+            keyset = current_keyset(transaction)
+        self._check_round(campaign, batch.round)
+        check_manifest(manifest, batch, campaign)
+        # Opening takes long and changes nothing, so it happens before the transaction begins.
+        opened = None
+        if batch.inner:
+            opened = self._opener.open(batch, class_count=len(campaign.epsilon))
+        settles_s = self._settles_s(
+            campaign, batch.round, None if keyset is None else keyset.keyset
+        )
+        with self._database.transaction() as transaction:
+            known = _known(transaction, claimed_id)
+            if known is not None:
+                return known
+            _refuse_final(transaction, campaign, batch.round)
+            _open_round(transaction, campaign, batch.round, settles_s)
+            return _keep(
+                transaction,
+                campaign,
+                batch,
+                id=claimed_id,
+                manifest=manifest_bytes,
+                opened=opened,
+            )
+
+    def _check_round(self, campaign: Campaign, round: int) -> None:
+        if self._clock.now_s() < campaign.round_end_s(round):
+            raise WireError(f"round {round} has not ended by this clock.", problem="round-not-open")
+
+    def _settles_s(self, campaign: Campaign, round: int, keyset: Keyset | None) -> int:
+        now = int(self._clock.now_s())
+        if keyset is None:
+            return now
+        begin, end = campaign.round_end_s(round), campaign.closes_s(round)
+        keys = [
+            config
+            for config in keyset.configs
+            if (config.role, config.kem) == (Role.FUSION, KEM_NUMBERS[campaign.kem])
+            and config.not_before_s < end
+            and begin < config.not_after_s + 2 * keyset.cache_s
+        ]
+        return now + (self._policy.settle_s if len(keys) > 1 else 0)
+
+
+def batch_payload(body: bytes, manifest: bytes) -> bytes:
+    """Return how batch and signed manifest travel together."""
+    return cbor.encode([body, manifest])
+
+
+def check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -> None:
+    """Refuse a batch whose manifest does not keep what the campaign promises to owners.
+
+    Raises:
+        WireError: With problem ``bad-batch``, or ``below-k`` if too few reports are together.
+    """
+    if manifest.n != len(batch.inner):
+        raise Malformed("the manifest counts other reports than the batch holds.", problem=_BAD)
+    if manifest.k_min < campaign.k_min:
+        raise Malformed(
+            f"the manifest's k_min must be at least the campaign's, {campaign.k_min}.", problem=_BAD
+        )
+    if manifest.method == "withheld":
+        return
+    if manifest.n < campaign.k_min:
+        raise WireError(f"a batch must hold at least {campaign.k_min} reports.", problem="below-k")
+    plan = campaign.shuffle
+    if plan.method not in ("robust", manifest.method):
+        raise Malformed(f"the campaign asks for the {plan.method} shuffle.", problem=_BAD)
+    if manifest.alpha > plan.alpha * (1 + _ROUNDING):
+        raise Malformed(f"the manifest's alpha must be at most {plan.alpha:g}.", problem=_BAD)
+
+
+def _parts(payload: bytes, max_bytes: int) -> tuple[bytes, bytes]:
+    try:
+        parts = cbor.decode(payload, max_size=max_bytes)
+    except WireError as error:
+        error.problem = _BAD
+        raise
+    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
+        raise Malformed("a batch must travel as [batch, signed manifest].", problem=_BAD)
+    return parts[0], parts[1]
+
+
+def _campaign_of(transaction: Transaction, batch: Batch) -> Campaign:
+    campaign = campaign_of_hash(transaction, batch.campaign_hash)
+    if campaign is None:
+        raise WrongCampaign("the batch is of no campaign that is known here.")
+    holding = campaign_in_round(transaction, campaign.id, batch.round)
+    if holding is None or campaign_hash(holding.campaign) != batch.campaign_hash:
+        raise WrongCampaign(
+            f"version {campaign.version} of the campaign does not hold in round {batch.round}.",
+            problem=_BAD,
+        )
+    return campaign
+
+
+def _known(transaction: Transaction, batch: bytes) -> Receipt | None:
+    rows = transaction.execute("SELECT campaign, round FROM batches WHERE batch = ?", (batch,))
+    return Receipt(False, rows[0][0], rows[0][1]) if rows else None
+
+
+def _refuse_final(transaction: Transaction, campaign: Campaign, round: int) -> None:
+    rows = transaction.execute(
+        "SELECT state FROM rounds WHERE campaign = ? AND round = ?", (campaign.id, round)
+    )
+    if rows and rows[0][0] != "open":
+        raise WireError(f"round {round} is final.", problem="final-round")
+
+
+def _open_round(transaction: Transaction, campaign: Campaign, round: int, settles_s: int) -> None:
+    # The update locks the round's row, so two servers cannot both think their batch is the first.
+    transaction.execute(
+        "INSERT INTO rounds (campaign, round, version, state, batches, settles_s) "
+        "VALUES (?, ?, ?, 'open', 1, ?) "
+        "ON CONFLICT (campaign, round) DO UPDATE SET batches = rounds.batches + 1",
+        (campaign.id, round, campaign.version, settles_s),
+    )
+
+
+def _keep(
+    transaction: Transaction,
+    campaign: Campaign,
+    batch: Batch,
+    *,
+    id: bytes,  # noqa: A002 - the protocol's word
+    manifest: bytes,
+    opened: Opened | None,
+) -> Receipt:
+    covers = replayed = refused = 0
+    if opened is not None:
+        is_fresh = _fresh(transaction, campaign, batch.round, opened.tags)
+        kept = opened.is_report & is_fresh
+        places, classes = opened.places[kept], opened.classes[kept]
+        is_drawn = drawable(campaign, places, classes)
+        places, classes = places[is_drawn], classes[is_drawn]
+        order = np.lexsort((classes, places))
+        tags = sorted(tag for tag, fresh in zip(opened.tags, is_fresh, strict=True) if fresh)
+        transaction.execute(
+            "INSERT INTO opened (batch, campaign, round, tags, places, classes) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                id,
+                campaign.id,
+                batch.round,
+                b"".join(tags),
+                places[order].astype("<i8").tobytes(),
+                classes[order].tobytes(),
+            ),
+        )
+        covers = int((opened.is_cover & is_fresh).sum())
+        replayed = int((~is_fresh).sum())
+        refused = len(opened.tags) - replayed - covers - len(places)
+    transaction.execute(
+        "INSERT INTO batches (batch, campaign, round, manifest, opened, covers, replayed, refused) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            id,
+            campaign.id,
+            batch.round,
+            manifest,
+            len(batch.inner) - covers - replayed - refused,
+            covers,
+            replayed,
+            refused,
+        ),
+    )
+    return Receipt(True, campaign.id, batch.round, refused, replayed)
+
+
+def _fresh(
+    transaction: Transaction, campaign: Campaign, round: int, tags: tuple[bytes, ...]
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Say which envelopes are new in the round; a second copy in one batch is not."""
+    rows = transaction.execute(
+        "SELECT tags FROM opened WHERE campaign = ? AND round = ?", (campaign.id, round)
+    )
+    seen = {row[0][start : start + 16] for row in rows for start in range(0, len(row[0]), 16)}
+    is_fresh = np.zeros(len(tags), dtype=np.bool_)
+    for place, tag in enumerate(tags):
+        if tag not in seen:
+            seen.add(tag)
+            is_fresh[place] = True
+    return is_fresh

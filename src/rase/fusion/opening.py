@@ -1,0 +1,192 @@
+"""Many inner envelopes at once: in this process when they are few, in a pool when they are many.
+
+HPKE holds the interpreter's lock, so threads would not help; processes do.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.errors import UnknownKey, WireError
+from rase.wire.inner import InnerOpener, replay_tag
+from rase.wire.keys import OpeningKey
+from rase.wire.messages import Batch
+
+__all__ = ["BatchOpener", "Opened"]
+
+# From here on handing work to other processes costs less than it saves.
+_MANY = 2048
+_PIECE = 1024
+_BAD, _COVER, _REPORT = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Opened:
+    """Hold what was in a batch's envelopes, in their order; it has no repr, these are reports.
+
+    Args:
+        places: The grid places; 0 where there is none.
+        classes: The epsilon classes likewise.
+        is_report: Where there is a report: neither cover nor refused.
+        is_cover: Where there is a cover report.
+        tags: The replay tag of each envelope, opened or not.
+    """
+
+    places: NDArray[np.int64]
+    classes: NDArray[np.uint8]
+    is_report: NDArray[np.bool_]
+    is_cover: NDArray[np.bool_]
+    tags: tuple[bytes, ...]
+
+    @property
+    def refused(self) -> int:
+        """How many envelopes did not open."""
+        return int(len(self.tags) - self.is_report.sum() - self.is_cover.sum())
+
+
+class BatchOpener:
+    """Open the envelopes of whole batches with the fusion centre's keys.
+
+    Args:
+        keys: The private keys that are held now.
+        processes: How many processes a large batch is given to; None for one a core, 0 for none.
+        many: The size from which a batch is large.
+    """
+
+    def __init__(
+        self, keys: Sequence[OpeningKey], *, processes: int | None = None, many: int = _MANY
+    ) -> None:
+        self._keys = tuple(keys)
+        self._ids = {key.id for key in keys}
+        self._many = many
+        self._processes = (os.cpu_count() or 1) if processes is None else processes
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the pool's processes."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    def open(self, batch: Batch, *, class_count: int) -> Opened:
+        """Return what the envelopes hold; those that do not open are marked, not fatal.
+
+        Args:
+            batch: The batch.
+            class_count: How many epsilon classes its campaign has.
+
+        Raises:
+            UnknownKey: If the key of the batch is not held here.
+        """
+        if batch.key_id not in self._ids:
+            raise UnknownKey(
+                f"the batch was sealed for key {batch.key_id}, not held here.", problem="bad-batch"
+            )
+        size = len(batch.inner[0])
+        job = (batch.campaign_hash, class_count, batch.key_id, batch.round, size)
+        starts = range(0, len(batch.inner), _PIECE)
+        bodies = [b"".join(batch.inner[start : start + _PIECE]) for start in starts]
+        if len(batch.inner) < self._many or self._processes < 2:
+            pieces = [_open_piece(job, self._keys, body) for body in bodies]
+        else:
+            pieces = self._open_in_pool(job, bodies)
+        packed = np.concatenate([np.frombuffer(piece, _ROW) for piece in pieces])
+        return Opened(
+            places=packed["place"].astype(np.int64),
+            classes=packed["class"].copy(),
+            is_report=packed["kind"] == _REPORT,
+            is_cover=packed["kind"] == _COVER,
+            tags=tuple(replay_tag(envelope) for envelope in batch.inner),
+        )
+
+    def _open_in_pool(self, job: "_Job", bodies: list[bytes]) -> list[bytes]:
+        try:
+            pool = self._workers()
+            waiting = [pool.submit(_open_in_worker, job, body) for body in bodies]
+            return [one.result() for one in waiting]
+        except BrokenProcessPool:
+            # A worker was killed, perhaps for want of memory. The batch is opened here, and the
+            # next one gets new workers.
+            self.close()
+            return [_open_piece(job, self._keys, body) for body in bodies]
+
+    def _workers(self) -> ProcessPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                # A server has threads, and forking a process with threads can lock it up.
+                self._pool = ProcessPoolExecutor(
+                    self._processes,
+                    mp_context=multiprocessing.get_context("spawn"),
+                    initializer=_keep_keys,
+                    initargs=(self._keys,),
+                )
+            return self._pool
+
+
+_ROW = np.dtype([("kind", "u1"), ("class", "u1"), ("place", "<i8")])
+_Job = tuple[bytes, int, int, int, int]
+_worker_keys: tuple[OpeningKey, ...] = ()
+
+
+def _keep_keys(keys: tuple[OpeningKey, ...]) -> None:
+    # The keys go to each worker once, when it starts, and never into its queue of work.
+    global _worker_keys  # noqa: PLW0603 - a process of a pool has no other place
+    _worker_keys = keys
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    # A server that was killed cannot end its workers, and they would keep its keys.
+    wait([sentinel])
+    os._exit(0)
+
+
+def _open_in_worker(job: _Job, body: bytes) -> bytes:
+    return _open_piece(job, _worker_keys, body)
+
+
+def _open_piece(job: _Job, keys: tuple[OpeningKey, ...], body: bytes) -> bytes:
+    """Open some envelopes that stand one after the other; return one row for each."""
+    campaign_hash, class_count, key_id, round, size = job
+    opener = _opener(campaign_hash, class_count, keys)
+    rows = []
+    for start in range(0, len(body), size):
+        try:
+            content = opener.open(body[start : start + size], key_id=key_id, round=round)
+        except WireError:
+            rows.append((_BAD, 0, 0))
+            continue
+        kind = _COVER if content.is_cover else _REPORT
+        rows.append((kind, content.epsilon_class, content.place))
+    return np.array(rows, dtype=_ROW).tobytes()
+
+
+@lru_cache(maxsize=8)
+def _opener(campaign_hash: bytes, class_count: int, keys: tuple[OpeningKey, ...]) -> InnerOpener:
+    return InnerOpener(campaign_hash, keys, class_count=class_count)

@@ -1,0 +1,397 @@
+"""The questions of subscribers, answered from estimates alone: avg(t), Win(t, w), what is new."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from rase.campaign import ESTIMATORS, Campaign
+from rase.clock import parse_duration_s, round_number, round_start_s
+from rase.estimate.estimate import Estimate
+from rase.estimate.window import window
+from rase.fusion.answers import Answer, known, time_in_words
+from rase.fusion.campaigns import campaign_of_version, current_campaign, known_campaigns
+from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
+from rase.privacy import LocalDP
+from rase.storage.face import Database, Row, Transaction
+from rase.wire.problems import PROBLEM_TYPES
+
+__all__ = ["MAX_ROUNDS", "Event", "Questions", "parse_moment_s", "parse_rounds", "round_of"]
+
+MAX_ROUNDS: Final = 10_000
+_MAX_S = 253402300799  # the year 9999, where calendars end
+_AT_ONCE = 100
+_RECENT = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Hold an answer with its number in the stream of final rounds.
+
+    Args:
+        sequence: Its number; a stream is resumed after the last one seen.
+        answer: The answer.
+    """
+
+    sequence: int
+    answer: Answer
+
+
+class Questions:
+    """Answer questions about final rounds.
+
+    Args:
+        database: The fusion centre's; it is only read.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def campaign(self, campaign_id: str | None) -> Campaign:
+        """Return the newest version of a campaign; None means the only one there is.
+
+        Raises:
+            Refused: If there is no such campaign, or several and none was named.
+        """
+        with self._database.snapshot() as transaction:
+            if campaign_id is None:
+                names = known_campaigns(transaction)
+                if len(names) > 1:
+                    raise Refused(BAD_QUESTION, f"Name a campaign: one of {', '.join(names)}.")
+                campaign_id = names[0] if names else ""
+            found = current_campaign(transaction, campaign_id)
+        if found is None:
+            raise Refused(PROBLEM_TYPES["unknown-campaign"], "There is no such campaign here.")
+        return found.campaign
+
+    def between(
+        self, campaign: Campaign, first: int, last: int, *, method: str | None = None
+    ) -> list[Answer]:
+        """Return the final rounds from first to last, oldest first; missing rounds are gaps.
+
+        Args:
+            campaign: The campaign.
+            first: The first round.
+            last: The last round, included.
+            method: The estimator; None for the first one of each round, "all" for every one.
+
+        Raises:
+            Refused: If the method is none of the campaign's, or there are too many rounds.
+        """
+        _check_method(campaign, method)
+        return [told.answer for told in self._told(campaign, first, last, method)]
+
+    def at(self, campaign: Campaign, round: int, *, method: str | None = None) -> Answer:
+        """Return avg(t): the estimate of one round, or why there is none."""
+        found = self.between(campaign, round, round, method=method)
+        return found[0] if found else _gap(campaign, round, method)
+
+    def latest(self, campaign: Campaign, *, method: str | None = None) -> Answer:
+        """Return the newest final round.
+
+        Raises:
+            Refused: If there is none yet.
+        """
+        return self.at(campaign, self.last_round(campaign), method=method)
+
+    def last_round(self, campaign: Campaign) -> int:
+        """Return the number of the newest final round.
+
+        Raises:
+            Refused: If there is none yet.
+        """
+        with self._database.snapshot() as transaction:
+            ((last,),) = transaction.execute(
+                "SELECT MAX(round) FROM rounds WHERE campaign = ? AND state <> 'open'",
+                (campaign.id,),
+            )
+        if last is None:
+            raise Refused(NO_ESTIMATE, "No round of the campaign is final yet.")
+        return int(last)
+
+    def windows(
+        self,
+        campaign: Campaign,
+        w: int,
+        *,
+        first: int,
+        last: int,
+        method: str | None = None,
+    ) -> list[Answer]:
+        """Return Win(t, w) for each t from first to last.
+
+        A window with a withheld round is "too_few", one with a missing round a "gap": the mean of
+        the other rounds would be the mean of something else.
+
+        Raises:
+            Refused: If w is out of bounds, or there are too many rounds.
+        """
+        _check_method(campaign, method)
+        if not 1 <= w <= MAX_ROUNDS or last - first + w > MAX_ROUNDS:
+            raise Refused(BAD_QUESTION, f"Ask for windows over 1 to {MAX_ROUNDS} rounds in all.")
+        begin = first - w + 1
+        told = {
+            one.answer.round: one
+            for one in self._told(campaign, max(begin, 0), last, _one_of(campaign, method))
+        }
+        row = [told.get(number) for number in range(begin, last + 1)]
+        means = window((None if one is None else one.estimate for one in row), w)
+        return [
+            _windowed(campaign, first + place, mean, row[place : place + w], method)
+            for place, mean in enumerate(means)
+        ]
+
+    def events_after(
+        self, campaign: Campaign, sequence: int, *, method: str | None = None
+    ) -> list[Event]:
+        """Return the rounds that became final after an event, in that order; some at a time."""
+        _check_method(campaign, method)
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute(
+                "SELECT round, version, state, shuffle, sequence FROM rounds WHERE campaign = ? "
+                "AND sequence > ? ORDER BY sequence LIMIT ?",
+                (campaign.id, sequence, _AT_ONCE),
+            )
+            teller = _Teller(transaction, campaign.id)
+            one = _one_of(campaign, method)
+            return [
+                Event(row[4], told.answer) for row in rows for told in teller.tell([row[:4]], one)
+            ]
+
+    def last_sequence(self, campaign: Campaign) -> int:
+        """Return the number of the newest event; 0 if there is none."""
+        with self._database.snapshot() as transaction:
+            ((last,),) = transaction.execute(
+                "SELECT COALESCE(MAX(sequence), 0) FROM rounds WHERE campaign = ?", (campaign.id,)
+            )
+        return int(last)
+
+    def recent_n(self, campaign: Campaign) -> int:
+        """Return how many reports a round of late had on average; k_min if there was none."""
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute(
+                "SELECT n FROM estimates WHERE campaign = ? AND method = ? "
+                "ORDER BY round DESC LIMIT ?",
+                (campaign.id, campaign.estimators[0], _RECENT),
+            )
+        return round(sum(row[0] for row in rows) / len(rows)) if rows else campaign.k_min
+
+    def _told(self, campaign: Campaign, first: int, last: int, method: str | None) -> list["_Told"]:
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute(
+                "SELECT round, version, state, shuffle FROM rounds WHERE campaign = ? "
+                "AND round >= ? AND round <= ? AND state <> 'open' ORDER BY round LIMIT ?",
+                (campaign.id, first, last, MAX_ROUNDS + 1),
+            )
+            if len(rows) > MAX_ROUNDS:
+                raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
+            return _Teller(transaction, campaign.id).tell(rows, method)
+
+
+def parse_moment_s(text: str) -> float:
+    """Return the second since 1970 of a time given in milliseconds or as RFC 3339.
+
+    Example:
+        >>> parse_moment_s("1782000000000") == parse_moment_s("2026-06-21T00:00:00Z")
+        True
+
+    Raises:
+        ValueError: If it is neither, has no zone, or lies outside the calendar.
+    """
+    try:
+        moment_s = int(text) / 1000 if text.isdecimal() else _rfc3339_s(text)
+    except (ValueError, OverflowError):
+        moment_s = math.nan
+    if not 0 <= moment_s <= _MAX_S:
+        raise ValueError(
+            "a time must be milliseconds since 1970 or RFC 3339 with its zone, such as "
+            f"2026-06-21T00:00:00Z, got {text[:40]!r}."
+        )
+    return moment_s
+
+
+def parse_rounds(text: str, campaign: Campaign) -> int:
+    """Return how many rounds a window holds: a number, or a duration of whole rounds.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if text.isdecimal() and len(text) < 10:
+        return int(text)
+    rounds, rest = divmod(parse_duration_s(text), campaign.round_s)
+    if rest or not rounds:
+        raise ValueError(f"w must hold whole rounds of {campaign.round_s} s, got {text[:40]!r}.")
+    return rounds
+
+
+def round_of(campaign: Campaign, moment_s: float) -> int:
+    """Return the round of the campaign in which a moment lies."""
+    return int(round_number(moment_s, campaign.round_s))
+
+
+_COLUMNS = "mean, standard_error, n, method, target, degrees_of_freedom"
+
+
+class _Told(NamedTuple):
+    """An answer about one round, and the estimate it was made of."""
+
+    answer: Answer
+    estimate: Estimate | None
+
+
+class _Teller:
+    """Turn rows of rounds into answers; it looks each version of the campaign up once."""
+
+    def __init__(self, transaction: Transaction, campaign_id: str) -> None:
+        self._transaction = transaction
+        self._id = campaign_id
+        self._versions: dict[int, Campaign] = {}
+
+    def tell(self, rows: list[Row], method: str | None) -> list[_Told]:
+        if not rows:
+            return []
+        found = self._transaction.execute(
+            f"SELECT round, {_COLUMNS} FROM estimates WHERE campaign = ? "  # noqa: S608
+            "AND round >= ? AND round <= ?",
+            (self._id, rows[0][0], rows[-1][0]),
+        )
+        estimates = {(row[0], row[4]): _estimate(row[1:]) for row in found}
+        told = []
+        for row in rows:
+            campaign = self._version(row[1])
+            methods = [method] if method in campaign.estimators else []
+            if method is None:
+                methods = [campaign.estimators[0]]
+            elif method == "all":
+                methods = list(campaign.estimators)
+            # A round whose version did not have the estimator says nothing about it.
+            told += [self._one(row, campaign, name, estimates) for name in methods]
+        return told
+
+    def _one(
+        self,
+        row: Row,
+        campaign: Campaign,
+        method: str,
+        estimates: dict[tuple[int, str], Estimate],
+    ) -> _Told:
+        round, _, _, shuffle = row
+        estimate = estimates.get((round, method))
+        answer = Answer(
+            campaign=campaign.id,
+            time=time_in_words(round_start_s(round, campaign.round_s)),
+            round=round,
+            epsilon=campaign.epsilon[-1],
+            unit=campaign.unit,
+            guarantee=str(LocalDP(campaign.epsilon[-1])),
+            shuffle=shuffle,
+            **_numbers(estimate, method),
+        )
+        return _Told(answer, estimate)
+
+    def _version(self, number: int) -> Campaign:
+        if number not in self._versions:
+            self._versions[number] = campaign_of_version(self._transaction, self._id, number)
+        return self._versions[number]
+
+
+def _numbers(estimate: Estimate | None, method: str) -> dict[str, Any]:
+    if estimate is None:
+        return {"status": "too_few", "method": method}
+    low, high = estimate.interval()
+    return {
+        "status": "ok",
+        "mean": estimate.value,
+        "standard_error": known(estimate.standard_error),
+        "ci_low": known(low),
+        "ci_high": known(high),
+        "n": estimate.n,
+        "method": method,
+        "target": estimate.target,
+    }
+
+
+def _gap(campaign: Campaign, round: int, method: str | None) -> Answer:
+    return Answer(
+        campaign=campaign.id,
+        time=time_in_words(round_start_s(round, campaign.round_s)),
+        round=round,
+        status="gap",
+        epsilon=campaign.epsilon[-1],
+        method=_one_of(campaign, method) or campaign.estimators[0],
+        unit=campaign.unit,
+        guarantee=str(LocalDP(campaign.epsilon[-1])),
+        shuffle="no estimate of this round is here",
+    )
+
+
+def _windowed(
+    campaign: Campaign,
+    t: int,
+    mean: Estimate | None,
+    rounds: list[_Told | None],
+    method: str | None,
+) -> Answer:
+    there = [one.answer for one in rounds if one is not None]
+    if len(rounds) == 1:
+        return there[0] if there else _gap(campaign, t, method)
+    numbers = _numbers(mean, _one_of(campaign, method) or campaign.estimators[0])
+    if mean is not None:
+        numbers["method"] = mean.method
+    elif len(there) == len(rounds) or any(one.status == "too_few" for one in there):
+        numbers["status"] = "too_few"
+    else:
+        numbers["status"] = "gap"
+    spent = _window_epsilon(campaign, len(rounds), [one.epsilon for one in there])
+    promise = LocalDP(spent)
+    return Answer(
+        campaign=campaign.id,
+        time=time_in_words(round_start_s(t, campaign.round_s)),
+        round=t,
+        w=len(rounds),
+        epsilon=spent,
+        unit=campaign.unit,
+        guarantee=(
+            f"{spent:g}-LDP for all reports of a device in {len(rounds)} rounds: {promise.odds}."
+        ),
+        shuffle="; ".join(dict.fromkeys(one.shuffle for one in there)),
+        **numbers,
+    )
+
+
+def _window_epsilon(campaign: Campaign, w: int, epsilons: list[float]) -> float:
+    """Return the most a device spends in w rounds: its reports add up, its ledger sets a limit."""
+    per_report = max(epsilons, default=campaign.epsilon[-1])
+    return min(w * per_report, math.ceil(w / campaign.window) * campaign.window_budget)
+
+
+def _check_method(campaign: Campaign, method: str | None) -> None:
+    if method not in (None, "all", *ESTIMATORS):
+        raise Refused(
+            BAD_QUESTION, f"method must be one of {', '.join(campaign.estimators)}, or all."
+        )
+
+
+def _one_of(campaign: Campaign, method: str | None) -> str | None:
+    """Return the one estimator of answers that cannot hold all."""
+    return campaign.estimators[0] if method == "all" else method
+
+
+def _estimate(row: Row) -> Estimate:
+    value, error, n, method, target, degrees = row
+    return Estimate(
+        value,
+        math.inf if error is None else error,
+        n=n,
+        method=method,
+        target=target,
+        degrees_of_freedom=math.inf if degrees is None else degrees,
+    )
+
+
+def _rfc3339_s(text: str) -> float:
+    # A plus sign that was not escaped in an address arrives as a blank.
+    moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else "")
+    if moment.tzinfo is None:
+        raise ValueError("no zone")
+    return moment.timestamp()

@@ -1,0 +1,266 @@
+"""From reports to estimates: a round becomes final once, and its reports go in the same moment."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.estimate.estimate import Estimate
+from rase.estimate.mean import estimator_named
+from rase.fusion.campaigns import campaign_of_version
+from rase.fusion.intake import FusionPolicy
+from rase.fusion.mechanism import randomizer_of, values_of
+from rase.kernels.words import SeededRandom
+from rase.privacy import PermutationPrivacy
+from rase.storage.face import Database, Transaction
+from rase.wire import cbor
+from rase.wire.messages import BatchManifest
+
+__all__ = ["FinalRound", "Rounds", "estimates_of", "shuffle_in_words"]
+
+# Rounds that are settled at once are few; after a long outage they are done piece by piece.
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRound:
+    """Say that a round is final.
+
+    Args:
+        campaign: The campaign's id.
+        round: The round.
+        is_withheld: Whether too few reports came, so that there is no estimate.
+    """
+
+    campaign: str
+    round: int
+    is_withheld: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Settled:
+    """Hold an open round as it was read: what is estimated is what is then made final."""
+
+    campaign: Campaign
+    round: int
+    batches: tuple[bytes, ...]
+    shuffle: str
+    places: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
+
+
+class Rounds:
+    """Make settled rounds final.
+
+    Args:
+        database: The fusion centre's.
+        clock: Says which rounds are settled, and which kept reports are due for deletion.
+        policy: What the operator decided.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, *, policy: FusionPolicy | None = None
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._policy = FusionPolicy() if policy is None else policy
+        # A process that died may have left deleted reports in the database's log.
+        self._is_clean = False
+
+    def tick(self) -> list[FinalRound]:
+        """Do all that is due: finalise, delete what was kept long enough, overwrite its traces.
+
+        Returns:
+            The rounds that became final.
+        """
+        done = self.finalise_due()
+        if self.delete_due():
+            self._is_clean = False
+        if not self._is_clean:
+            self._is_clean = self._database.scrub()
+        return done
+
+    def finalise_due(self) -> list[FinalRound]:
+        """Make every settled round final, oldest first.
+
+        A round that cannot be estimated does not keep the others from it; what went wrong is
+        raised when nothing else is left to do.
+        """
+        now = int(self._clock.now_s())
+        with self._database.snapshot() as transaction:
+            due = transaction.execute(
+                "SELECT campaign, round FROM rounds WHERE state = 'open' AND settles_s <= ? "
+                "ORDER BY round, campaign LIMIT ?",
+                (now, _AT_ONCE),
+            )
+        found, failures = [], []
+        for campaign, round in due:
+            try:
+                found.append(self._finalise(campaign, round))
+            except ValueError as error:
+                failures.append(error)
+        if failures and not any(found):
+            raise failures[0]
+        return [one for one in found if one is not None]
+
+    def delete_due(self) -> int:
+        """Delete reports that the operator's policy kept until now; return of how many rounds.
+
+        Old lines of the access log go too.
+        """
+        now = int(self._clock.now_s())
+        with self._database.snapshot() as transaction:
+            due = transaction.execute(
+                "SELECT campaign, round FROM rounds WHERE kept_until_s IS NOT NULL "
+                "AND kept_until_s <= ? ORDER BY round LIMIT ?",
+                (now, _AT_ONCE),
+            )
+            ((oldest,),) = transaction.execute("SELECT MIN(time_s) FROM access_log")
+        forgotten = now - self._policy.keep_access_log_s
+        if oldest is not None and oldest < forgotten:
+            with self._database.transaction() as transaction:
+                transaction.execute("DELETE FROM access_log WHERE time_s < ?", (forgotten,))
+        if not due:
+            return 0
+        with self._database.transaction() as transaction:
+            for campaign, round in due:
+                transaction.execute(
+                    "DELETE FROM opened WHERE campaign = ? AND round = ?", (campaign, round)
+                )
+                transaction.execute(
+                    "UPDATE rounds SET kept_until_s = NULL WHERE campaign = ? AND round = ?",
+                    (campaign, round),
+                )
+        return len(due)
+
+    def _finalise(self, campaign: str, round: int) -> FinalRound | None:
+        with self._database.snapshot() as transaction:
+            settled = _read(transaction, campaign, round)
+        # Estimating takes long; no other writer waits for it.
+        is_withheld = len(settled.places) < settled.campaign.k_min
+        estimates = (
+            []
+            if is_withheld
+            else estimates_of(
+                settled.campaign, settled.places, settled.classes, seed=b"".join(settled.batches)
+            )
+        )
+        with self._database.transaction() as transaction:
+            rows = transaction.execute(
+                "SELECT state, batches FROM rounds WHERE campaign = ? AND round = ?",
+                (campaign, round),
+            )
+            if rows[0] != ("open", len(settled.batches)):
+                return None  # another process was faster, or one more batch came: next time
+            _write(transaction, settled, estimates)
+            self._erase(transaction, settled)
+        self._is_clean = False
+        return FinalRound(campaign, round, is_withheld)
+
+    def _erase(self, transaction: Transaction, settled: _Settled) -> None:
+        where = (settled.campaign.id, settled.round)
+        if not self._policy.keep_values_s:
+            transaction.execute("DELETE FROM opened WHERE campaign = ? AND round = ?", where)
+            return
+        # A final round takes no more envelopes, so its tags have no further use.
+        transaction.execute(
+            "UPDATE opened SET tags = ? WHERE campaign = ? AND round = ?", (b"", *where)
+        )
+        transaction.execute(
+            "UPDATE rounds SET kept_until_s = ? WHERE campaign = ? AND round = ?",
+            (int(self._clock.now_s()) + self._policy.keep_values_s, *where),
+        )
+
+
+def estimates_of(
+    campaign: Campaign,
+    places: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]",
+    *,
+    seed: bytes,
+) -> list[Estimate]:
+    """Return what every estimator of the campaign says of a round.
+
+    Args:
+        campaign: The campaign.
+        places: The grid places of the reports.
+        classes: Their epsilon classes.
+        seed: Decides the resamples of the bootstrap, so that a repeated step gives the same number;
+            resampling needs chance, not secrecy.
+    """
+    randomizer = randomizer_of(campaign)
+    values, budgets = values_of(campaign, places, classes)
+    return [
+        estimator_named(name)(
+            values, randomizer=randomizer, epsilon=budgets, rng=SeededRandom(seed.hex())
+        )
+        for name in campaign.estimators
+    ]
+
+
+def shuffle_in_words(signed_manifest: bytes) -> str:
+    """Return what a shuffler says it did, as one sentence; its signature was checked at intake."""
+    _, body, _ = cbor.decode(signed_manifest, max_size=1 << 16)
+    manifest = BatchManifest.from_bytes(body)
+    if manifest.method == "withheld":
+        return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
+    if manifest.method == "uniform":
+        return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
+    promise = PermutationPrivacy(
+        manifest.alpha, manifest.real_loss, manifest.attacker_success, 1 / manifest.n
+    )
+    return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
+
+
+def _read(transaction: Transaction, campaign: str, round: int) -> _Settled:
+    ((version,),) = transaction.execute(
+        "SELECT version FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
+    )
+    batches = transaction.execute(
+        "SELECT batch, manifest FROM batches WHERE campaign = ? AND round = ? ORDER BY batch",
+        (campaign, round),
+    )
+    # By id, not by arrival: sums of floats depend on their order.
+    rows = transaction.execute(
+        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ? ORDER BY batch",
+        (campaign, round),
+    )
+    return _Settled(
+        campaign=campaign_of_version(transaction, campaign, version),
+        round=round,
+        batches=tuple(bytes(row[0]) for row in batches),
+        shuffle="; ".join(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches)),
+        places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
+        classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
+    )
+
+
+def _write(transaction: Transaction, settled: _Settled, estimates: list[Estimate]) -> None:
+    where = (settled.campaign.id, settled.round)
+    ((last,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
+    transaction.execute(
+        "UPDATE rounds SET state = ?, sequence = ?, shuffle = ? WHERE campaign = ? AND round = ?",
+        ("final" if estimates else "withheld", last + 1, settled.shuffle, *where),
+    )
+    transaction.execute_many(
+        "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
+        "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                *where,
+                one.method,
+                one.target,
+                one.value,
+                _finite(one.standard_error),
+                _finite(one.degrees_of_freedom),
+                one.n,
+            )
+            for one in estimates
+        ],
+    )
+
+
+def _finite(number: float) -> float | None:
+    # Databases and JSON have no infinity; nothing stands for it everywhere.
+    return number if np.isfinite(number) else None

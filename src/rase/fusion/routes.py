@@ -1,0 +1,273 @@
+"""What subscribers ask over HTTP: estimates, windows, the live stream, the campaign."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from rase.campaign import Campaign
+from rase.fusion.access import (
+    BEARER,
+    PROBLEMS,
+    asker_of,
+    centre_of,
+    log_answer,
+    logging_refusals,
+)
+from rase.fusion.answers import CSV, FORMATS, INFLUX, JSON, Answer, as_csv, as_influx, as_json
+from rase.fusion.campaigns import current_campaign
+from rase.fusion.centre import FusionCentre
+from rase.fusion.query import parse_moment_s, parse_rounds, round_of
+from rase.fusion.refusals import BAD_QUESTION, Refused
+from rase.fusion.stream import events, parse_last_id
+from rase.fusion.subscribers import READ_ESTIMATES
+from rase.wire.signed import campaign_hash
+
+__all__ = ["router"]
+
+_From = Annotated[
+    str | None, Query(alias="from", description="Milliseconds since 1970 or RFC 3339.")
+]
+_To = Annotated[str | None, Query(description="Milliseconds since 1970 or RFC 3339; included.")]
+_At = Annotated[str | None, Query(description="One moment instead of from and to.")]
+_Named = Annotated[str | None, Query(description="The campaign; may be left out if there is one.")]
+_Method = Annotated[str | None, Query(description="The estimator, or `all`.")]
+_Format = Annotated[str | None, Query(description="`json`, `csv` or `influx`.")]
+
+_TABLE: dict[int | str, dict[str, Any]] = {
+    **PROBLEMS,
+    200: {
+        "description": "Flat objects, oldest first; also as CSV and Influx lines.",
+        "content": {CSV: {"schema": {"type": "string"}}, INFLUX: {"schema": {"type": "string"}}},
+    },
+}
+router = APIRouter()
+
+
+@router.get(
+    "/v1/estimates",
+    response_model=list[Answer],
+    responses=_TABLE,
+    tags=["subscriber"],
+    dependencies=BEARER,
+)
+def estimates(
+    request: Request,
+    *,
+    start: _From = None,
+    to: _To = None,
+    at: _At = None,
+    campaign: _Named = None,
+    method: _Method = None,
+    format: _Format = None,  # noqa: A002 - the word in addresses
+) -> Response:
+    """Return the estimates of final rounds that began in a time; without a time, all."""
+    form = _form(request, format)
+
+    def ask(centre: FusionCentre) -> list[Answer]:
+        found = centre.questions.campaign(campaign)
+        first, last = _span(found, start, to, at)
+        if at is not None:
+            return [centre.questions.at(found, first, method=method)]
+        return centre.questions.between(found, first, last, method=method)
+
+    return _answered(request, ask, form)
+
+
+@router.get(
+    "/v1/estimates/latest",
+    response_model=Answer,
+    responses=PROBLEMS,
+    tags=["subscriber"],
+    dependencies=BEARER,
+)
+def latest(
+    request: Request,
+    campaign: _Named = None,
+    method: _Method = None,
+    format: _Format = None,  # noqa: A002
+) -> Response:
+    """Return the newest final round."""
+    form = _form(request, format)
+
+    def ask(centre: FusionCentre) -> Answer:
+        return centre.questions.latest(centre.questions.campaign(campaign), method=method)
+
+    return _answered(request, ask, form)
+
+
+@router.get(
+    "/v1/windows",
+    response_model=list[Answer],
+    responses=_TABLE,
+    tags=["subscriber"],
+    dependencies=BEARER,
+)
+def windows(
+    request: Request,
+    *,
+    w: Annotated[str, Query(description="Rounds, or a duration such as 24h.")],
+    start: _From = None,
+    to: _To = None,
+    at: _At = None,
+    campaign: _Named = None,
+    method: _Method = None,
+    format: _Format = None,  # noqa: A002
+) -> Response:
+    """Return means over w rounds that end at a moment, or at each round of a time."""
+    form = _form(request, format)
+
+    def ask(centre: FusionCentre) -> list[Answer]:
+        found = centre.questions.campaign(campaign)
+        rounds = _understood(parse_rounds, w, found)
+        if start is None and to is None and at is None:
+            first = last = centre.questions.last_round(found)
+        else:
+            first, last = _span(found, start, to, at)
+        return centre.questions.windows(found, rounds, first=first, last=last, method=method)
+
+    return _answered(request, ask, form)
+
+
+@router.get(
+    "/v1/stream",
+    tags=["subscriber"],
+    response_class=StreamingResponse,
+    dependencies=BEARER,
+    responses={
+        **PROBLEMS,
+        200: {
+            "description": "Server-Sent Events: `id`, `event: estimate`, `data` as one estimate.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def stream(
+    request: Request,
+    campaign: _Named = None,
+    method: _Method = None,
+    last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
+) -> Response:
+    """Follow final rounds as they come; begins with the newest, or after Last-Event-ID."""
+    centre = centre_of(request)
+
+    def understood() -> tuple[Campaign, int | None]:
+        found = centre.questions.campaign(campaign)
+        centre.questions.events_after(found, 2**62, method=method)
+        return found, parse_last_id(last_event_id)
+
+    def ask() -> tuple[Campaign, int | None]:
+        asker = asker_of(request, READ_ESTIMATES)
+        answer = logging_refusals(request, asker, understood)
+        log_answer(request, asker, "200 stream")
+        return answer
+
+    found, last_id = await run_in_threadpool(ask)
+    woken = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(woken.set)
+
+    async def body() -> AsyncIterator[bytes]:
+        centre.on_final.append(wake)
+        try:
+            async for piece in events(
+                centre.questions,
+                found,
+                last_id=last_id,
+                method=method,
+                clock=centre.clock,
+                woken=woken,
+                is_ending=lambda: bool(request.app.state.is_ending),
+            ):
+                yield piece
+        finally:
+            centre.on_final.remove(wake)
+
+    return StreamingResponse(
+        body(),
+        media_type="text/event-stream",
+        # Proxies that gather answers would hold events back.
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+@router.get("/v1/campaigns/{campaign_id}", responses=PROBLEMS, tags=["subscriber"])
+def campaign_document(request: Request, campaign_id: str) -> Response:
+    """Return the newest version of a campaign: public, as JSON or as the signed bytes."""
+    centre = centre_of(request)
+    found = centre.questions.campaign(campaign_id)
+    digest = campaign_hash(found).hex()
+    headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    if "application/cbor" in request.headers.get("accept", ""):
+        with centre.database.snapshot() as transaction:
+            signed = current_campaign(transaction, campaign_id)
+        assert signed is not None  # noqa: S101 - it was found above
+        return Response(signed.to_bytes(), media_type="application/cbor", headers=headers)
+    document = {
+        **found.as_fields(),
+        "hash": digest,
+        "noisy_values_kept_s": centre.policy.keep_values_s,
+    }
+    return JSONResponse(document, headers=headers)
+
+
+def _answered(
+    request: Request,
+    ask: Callable[[FusionCentre], Answer | list[Answer]],
+    form: str,
+) -> Response:
+    """Answer a question, and write down that it was asked before the answer leaves."""
+    centre = centre_of(request)
+    asker = asker_of(request, READ_ESTIMATES)
+    answer = logging_refusals(request, asker, lambda: ask(centre))
+    rows = [answer] if isinstance(answer, Answer) else answer
+    log_answer(request, asker, f"200 {len(rows)} rows")
+    if form == JSON:
+        return _bytes(as_json(answer), JSON)
+    return _bytes(as_csv(rows) if form == CSV else as_influx(rows), f"{form}; charset=utf-8")
+
+
+def _form(request: Request, name: str | None) -> str:
+    if name is not None:
+        if name not in FORMATS:
+            raise Refused(BAD_QUESTION, f"format must be one of {', '.join(FORMATS)}.")
+        return FORMATS[name]
+    accepted = re.split("[,;]", request.headers.get("accept", ""))[0].strip()
+    return accepted if accepted in (CSV, INFLUX) else JSON
+
+
+def _span(campaign: Campaign, start: str | None, to: str | None, at: str | None) -> tuple[int, int]:
+    """Return the first and last round that were asked for."""
+    if at is not None:
+        if start is not None or to is not None:
+            raise Refused(BAD_QUESTION, "Give at, or from and to, not both.")
+        moment = round_of(campaign, _understood(parse_moment_s, at))
+        return moment, moment
+    first, last = 0, 2**32 - 1
+    if start is not None:
+        # A round belongs to the answer if it begins in the time: hence rounding up.
+        first = -round_of(campaign, -_understood(parse_moment_s, start))
+    if to is not None:
+        last = round_of(campaign, _understood(parse_moment_s, to))
+    if first > last:
+        raise Refused(BAD_QUESTION, "from must not be after to.")
+    return first, last
+
+
+def _understood(parse: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return parse(*arguments)
+    except ValueError as error:
+        raise Refused(BAD_QUESTION, str(error)) from None
+
+
+def _bytes(body: bytes, media_type: str) -> Response:
+    return Response(body, media_type=media_type, headers={"Cache-Control": "no-store"})

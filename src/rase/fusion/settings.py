@@ -1,0 +1,206 @@
+"""What the fusion centre's operator decides: the section ``[fusion]`` of rase.toml."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from rase.clock import Clock
+from rase.errors import ConfigurationError, WireError
+from rase.fusion.campaigns import Publisher
+from rase.fusion.centre import FusionCentre
+from rase.fusion.countersign import HttpCountersigner
+from rase.fusion.intake import MAX_BATCH_BYTES, FusionPolicy, Intake
+from rase.fusion.opening import BatchOpener
+from rase.fusion.query import Questions
+from rase.fusion.rounds import Rounds
+from rase.service.settings import PathSetting, Settings
+from rase.service.telemetry import Telemetry
+from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
+from rase.wire.signed import PinnedKeys
+
+__all__ = ["FusionSettings", "open_centre", "open_publisher"]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _public_key(text: str) -> str:
+    if len(_key_bytes(text)) != 32:
+        raise ValueError("must be the 32 bytes of a public Ed25519 key, in hex or base64url.")
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"must be an address of http or https, got {text!r}.")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
+    return text
+
+
+class FusionSettings(Settings):
+    """All settings of a fusion centre.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 for any free one.
+        database: The file of its state.
+        signing_key_file: Its private Ed25519 key.
+        opening_key_files: Its private HPKE keys, also old ones whose reports may still come.
+        shuffler_key: The shuffler's public Ed25519 key, in hex or base64url.
+        shuffler_url: Where campaigns and keysets are countersigned.
+        workers: How many processes open large batches; 0 for none, None for one a core.
+        keep_values_s: How long noisy reports are kept after their round is final.
+        settle_s: How long a round waits for a second batch while two keys are in use.
+        max_batch_bytes: The largest batch.
+        keep_access_log_s: How long it is kept who asked what.
+        admin_over_http: Whether tokens with the scope admin:campaign may publish new versions.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8702, ge=0, le=65535)
+    database: PathSetting
+    signing_key_file: PathSetting
+    opening_key_files: list[PathSetting] = Field(min_length=1)
+    shuffler_key: Annotated[str, AfterValidator(_public_key)]
+    shuffler_url: Annotated[str, AfterValidator(_url)]
+    workers: int | None = Field(default=None, ge=0, le=256)
+    keep_values_s: int = Field(default=0, ge=0)
+    settle_s: int = Field(default=60, ge=0)
+    max_batch_bytes: int = Field(default=MAX_BATCH_BYTES, ge=1024)
+    keep_access_log_s: int = Field(default=90 * 86400, ge=86400)
+    admin_over_http: bool = False
+
+    def policy(self) -> FusionPolicy:
+        """Return what the operator decided as a value."""
+        return FusionPolicy(
+            keep_values_s=self.keep_values_s,
+            settle_s=self.settle_s,
+            max_batch_bytes=self.max_batch_bytes,
+            keep_access_log_s=self.keep_access_log_s,
+        )
+
+
+@contextmanager
+def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre]:
+    """Open a fusion centre with its database, keys and processes.
+
+    Raises:
+        ConfigurationError: With every key that cannot be used.
+        StorageError: Named, if the database cannot.
+    """
+    mistakes: list[str] = []
+    keys = _opening_keys(settings, mistakes)
+    signer = _signing_key(settings, mistakes)
+    if signer is None or mistakes:
+        raise ConfigurationError(mistakes)
+    pinned = _pinned(settings, signer)
+    database = open_sqlite(settings.database, migrations="fusion")
+    policy = settings.policy()
+    publisher = Publisher(
+        database,
+        clock,
+        key=signer,
+        pinned=pinned,
+        countersigner=HttpCountersigner(settings.shuffler_url),
+    )
+    try:
+        with BatchOpener(keys, processes=settings.workers) as opener:
+            yield FusionCentre(
+                database=database,
+                clock=clock,
+                intake=Intake(database, clock, pinned=pinned, opener=opener, policy=policy),
+                rounds=Rounds(database, clock, policy=policy),
+                questions=Questions(database),
+                publisher=publisher if settings.admin_over_http else None,
+                policy=policy,
+                telemetry=Telemetry("fusion"),
+            )
+    finally:
+        database.close()
+
+
+@contextmanager
+def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Publisher, Questions]]:
+    """Open what publishes campaigns and keysets; it reads no key that opens reports.
+
+    Raises:
+        ConfigurationError: If the signing key cannot be used.
+        StorageError: Named, if the database cannot.
+    """
+    mistakes: list[str] = []
+    signer = _signing_key(settings, mistakes)
+    if signer is None:
+        raise ConfigurationError(mistakes)
+    pinned = _pinned(settings, signer)
+    countersigner = HttpCountersigner(settings.shuffler_url)
+    database = open_sqlite(settings.database, migrations="fusion")
+    try:
+        yield (
+            Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner),
+            Questions(database),
+        )
+    finally:
+        database.close()
+
+
+def _opening_keys(settings: FusionSettings, mistakes: list[str]) -> list[OpeningKey]:
+    keys = []
+    for path in settings.opening_key_files:
+        text = _private_text(path, "opening_key_files", mistakes)
+        try:
+            key = OpeningKey.from_text(text)
+        except WireError as error:
+            mistakes.append(f"fusion.opening_key_files: {path}: {error}")
+            continue
+        keys.append(key)
+        if key.role is not Role.FUSION:
+            mistakes.append(f"fusion.opening_key_files: {path} is of the {key.role}.")
+    if len({key.id for key in keys}) != len(keys):
+        mistakes.append("fusion.opening_key_files must hold keys of different numbers.")
+    return keys
+
+
+def _signing_key(settings: FusionSettings, mistakes: list[str]) -> SigningKey | None:
+    path = settings.signing_key_file
+    try:
+        key = SigningKey.from_text(_private_text(path, "signing_key_file", mistakes))
+    except WireError as error:
+        mistakes.append(f"fusion.signing_key_file: {path}: {error}")
+        return None
+    if key.role is not Role.FUSION:
+        mistakes.append(f"fusion.signing_key_file: {path} is of the {key.role}.")
+        return None
+    return key
+
+
+def _pinned(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
+    try:
+        return PinnedKeys(signer.public_bytes(), _key_bytes(settings.shuffler_key))
+    except ValueError as error:
+        raise ConfigurationError([f"fusion.shuffler_key: {error}"]) from None
+
+
+def _private_text(path: Path, name: str, mistakes: list[str]) -> str:
+    try:
+        return read_private(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        mistakes.append(f"fusion.{name}: {path}: {reason.rstrip('.')}.")
+        return ""
+
+
+def _key_bytes(text: str) -> bytes:
+    try:
+        if len(text) == 64:
+            return bytes.fromhex(text)
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return b""

@@ -1,0 +1,149 @@
+"""Powers and tables of geometric laws as whole numbers, in pure Python so that devices have them.
+
+Powers of e^-rate come from `decimal`, whose exponential is correctly rounded; everything after that
+is integer arithmetic. Hence the tables are the same on every machine, with and without NumPy.
+"""
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Decimal, localcontext
+from itertools import pairwise
+from typing import NamedTuple
+
+__all__ = [
+    "FIXED_ONE",
+    "WORD",
+    "ClampedTable",
+    "clamped_table",
+    "decay_powers",
+    "digit_sums",
+    "drawn_from",
+    "geometric_digits",
+    "log_ratio",
+    "word_sums",
+]
+
+_FIXED_BITS = 192
+FIXED_ONE = 1 << _FIXED_BITS
+WORD = 1 << 64
+_DIGIT = 4096
+# Beyond this many nats a digit is zero except with probability below 2^-64.
+_NEGLIGIBLE = 64 * math.log(2)
+
+
+def decay_powers(rate: float, count: int) -> list[int]:
+    """Return ``exp(-rate * k) * FIXED_ONE`` for k = 0 .. count - 1, each within ``count`` units."""
+    with localcontext() as context:
+        context.prec = 80
+        ratio = int((-Decimal(rate)).exp() * FIXED_ONE)
+    powers = [FIXED_ONE]
+    for _ in range(count - 1):
+        powers.append(powers[-1] * ratio >> _FIXED_BITS)
+    return powers
+
+
+def word_sums(partial_sums: Iterable[int]) -> "array[int]":
+    """Turn fixed-point partial sums of probabilities into words of a table."""
+    return array("Q", (min(total * WORD // FIXED_ONE, WORD - 1) for total in partial_sums))
+
+
+def drawn_from(sums: "array[int]", word: int) -> int:
+    """Return the index of the weight that a word falls into."""
+    return bisect_right(sums, word)
+
+
+def geometric_digits(rate: float) -> list[tuple[int, float]]:
+    """Return (weight, rate) of the digits of a geometric number, the lowest first.
+
+    The digits of a geometric number in any base are independent truncated geometric numbers; those
+    that are zero except with probability below 2^-64 are left out.
+
+    Example:
+        >>> geometric_digits(0.5)
+        [(1, 0.5)]
+        >>> [weight for weight, _ in geometric_digits(1e-6)]
+        [1, 4096, 16777216]
+    """
+    digits: list[tuple[int, float]] = []
+    weight = 1
+    while rate < _NEGLIGIBLE:
+        digits.append((weight, rate))
+        weight *= _DIGIT
+        rate *= _DIGIT
+    return digits
+
+
+def digit_sums(rate: float) -> "array[int]":
+    """Return the table of one digit of a geometric number."""
+    powers = decay_powers(rate, min(_DIGIT, math.ceil(_NEGLIGIBLE / rate) + 1) + 1)
+    # Truncated to the digits the table has; what is cut off weighs less than 2^-64.
+    whole = FIXED_ONE - powers[-1]
+    return word_sums((FIXED_ONE - power) * FIXED_ONE // whole for power in powers[1:-1])
+
+
+class ClampedTable(NamedTuple):
+    """Hold the table of two-sided geometric noise -steps .. steps, and what it stands for."""
+
+    sums: "array[int]"
+    """Partial sums Pr[d <= k], k = -steps .. steps - 1."""
+    effective_epsilon: float
+    """The largest log-ratio of two inputs' weights for one report, rounded up."""
+    drawn_epsilon: float
+    """The budget the weights were made for: the one asked for, or a hair less."""
+
+
+def clamped_table(epsilon: float, steps: int) -> ClampedTable:
+    """Return the table of two-sided geometric noise for a budget.
+
+    The table is that of ``epsilon``, or of a hair less if rounding its weights to words would
+    otherwise make the largest ratio of two of them exceed e^epsilon.
+
+    Guarantee: the effective epsilon is computed from the integers that are drawn with, rounded up,
+    and at most ``epsilon``. Tested in tests/kernels/test_fixed.py and tests/randomize/test_pure.py.
+
+    Args:
+        epsilon: The budget of a report.
+        steps: How many steps the public grid has.
+    """
+    asked = epsilon
+    sums = _noise_sums(asked, steps)
+    effective = log_ratio(*_largest_ratio(sums, steps))
+    while effective > epsilon:
+        asked -= 1.5 * (effective - epsilon) + math.ulp(epsilon)
+        sums = _noise_sums(asked, steps)
+        effective = log_ratio(*_largest_ratio(sums, steps))
+    return ClampedTable(sums, effective, asked)
+
+
+def log_ratio(numerator: int, denominator: int) -> float:
+    """Return ln(numerator / denominator) as a float that is never below it."""
+    with localcontext() as context:
+        context.prec = 50
+        context.rounding = ROUND_CEILING
+        exact = (Decimal(numerator) / Decimal(denominator)).ln()
+        nearest = float(exact)
+        return nearest if Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _noise_sums(epsilon: float, steps: int) -> "array[int]":
+    """Return the partial sums Pr[d <= k], k = -steps .. steps - 1."""
+    powers = decay_powers(epsilon / steps, steps + 1)
+    whole = FIXED_ONE + powers[1]
+    sums = word_sums(powers[k] * FIXED_ONE // whole for k in range(steps, 0, -1))
+    sums.extend(word_sums(FIXED_ONE - powers[k] * FIXED_ONE // whole for k in range(1, steps + 1)))
+    return sums
+
+
+def _largest_ratio(sums: "array[int]", steps: int) -> tuple[int, int]:
+    """Return the largest ratio of two inputs' weights for the same report, from the integers."""
+    ratios = [(sums[steps], sums[0]), (WORD - sums[steps - 1], WORD - sums[-1])]
+    if steps > 1:
+        inside = [later - sooner for sooner, later in pairwise(sums)]
+        ratios.append((max(inside), min(inside)))
+    largest = ratios[0]
+    for numerator, denominator in ratios[1:]:
+        if numerator * largest[1] > largest[0] * denominator:
+            largest = numerator, denominator
+    return largest

@@ -1,0 +1,1 @@
+"""What both servers share: settings, the HTTP app with its problem details, and telemetry."""

@@ -1,0 +1,295 @@
+"""The HTTP app of a server: problem details, size limits, health, and a way to serve it.
+
+Queries go through FastAPI. A route that takes every report of a fleet goes past its machinery, as
+a plain ASGI endpoint inside the same app, because that machinery costs several times the work.
+"""
+
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rase.errors import ConfigurationError, RaseError, StorageError, WireError
+from rase.service.telemetry import Telemetry
+from rase.wire.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem, problem_of
+
+__all__ = [
+    "BodyTooLarge",
+    "HttpProblem",
+    "PlainRoute",
+    "create_app",
+    "problem_response",
+    "read_body",
+    "serve",
+]
+
+_RETRY_S = 5
+
+
+class HttpProblem(RaseError):
+    """Answer with a problem; raise it anywhere below an endpoint.
+
+    Args:
+        problem: What the other side is told.
+        headers: Further headers, e.g. Retry-After.
+    """
+
+    def __init__(self, problem: Problem, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+        self.headers = dict(headers or {})
+
+
+class BodyTooLarge(RaseError):
+    """A request has more bytes than its route takes."""
+
+
+class PlainRoute(NamedTuple):
+    """A route that bypasses FastAPI: one method, one path without parameters, one ASGI endpoint."""
+
+    method: str
+    path: str
+    endpoint: ASGIApp
+
+
+def create_app(
+    title: str,
+    version: str,
+    *,
+    telemetry: Telemetry,
+    is_ready: Callable[[], Awaitable[bool]],
+    max_body_bytes: int,
+    body_limits: Mapping[str, int] | None = None,
+    plain_routes: Sequence[PlainRoute] = (),
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+    openapi_url: str | None = "/openapi.json",
+    description: str = "",
+) -> FastAPI:
+    """Return an app to which the server adds its routes.
+
+    Args:
+        title: The server's name.
+        version: Its release.
+        telemetry: Counts refusals and unexpected failures.
+        is_ready: Whether ``/readyz`` says so.
+        max_body_bytes: The most bytes of a request's body.
+        body_limits: Other limits, by the beginning of the path.
+        plain_routes: Routes that bypass FastAPI; they check their size by `read_body`.
+        lifespan: What runs beside the app, from start to graceful shutdown.
+        openapi_url: Where the description of the queries is; None for nowhere.
+        description: What the app does, for that description.
+    """
+    # No pages for the description: they would load scripts from another host.
+    app = FastAPI(
+        title=title,
+        version=version,
+        description=description,
+        lifespan=lifespan,
+        openapi_url=openapi_url,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(
+        _Front,
+        plain_routes=plain_routes,
+        max_body_bytes=max_body_bytes,
+        body_limits=body_limits or {},
+        telemetry=telemetry,
+    )
+
+    async def answered(request: Request, error: Exception) -> Response:
+        return _answer_to(error, telemetry)
+
+    for kind in (RaseError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answered)
+
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz() -> Response:
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz", include_in_schema=False)
+    async def readyz() -> Response:
+        if await is_ready():
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready\n", status_code=503)
+
+    return app
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer that carries a problem."""
+    return Response(
+        problem.to_json(),
+        status_code=problem.type.status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+async def read_body(receive: Receive, *, limit: int) -> bytes:
+    """Return the body of a request to a plain route.
+
+    Raises:
+        BodyTooLarge: As soon as there are more than ``limit`` bytes.
+    """
+    body: bytes = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise BodyTooLarge(f"the body must have at most {limit} bytes.")
+        if not message.get("more_body", False):
+            return body
+
+
+def serve(
+    app: ASGIApp, *, host: str, port: int, telemetry: Telemetry, shutdown_s: int = 10
+) -> None:
+    """Serve an app until the process is told to end; requests under way are finished.
+
+    Args:
+        app: The app.
+        host: The address to listen on.
+        port: The port; 0 for any free one, told in the log.
+        telemetry: Tells where the server listens.
+        shutdown_s: How long open requests may take at the end.
+
+    Raises:
+        ConfigurationError: If the address cannot be listened on.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationError(
+            [f"listen: {host} port {port} cannot be used: {error.strerror}."]
+        ) from None
+    # asyncio does not see that this is TCP, and would leave answers waiting for acknowledgements.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # uvicorn's own log would name the address of every peer.
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=shutdown_s,
+    )
+    # uvicorn ends well on SIGTERM, then raises it once more; by then all is done.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with listener:
+            telemetry.event("listening", host=host, port=listener.getsockname()[1])
+            uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    telemetry.event("stopped")
+
+
+class _Front:
+    """Take plain routes out of the way, and bound the bodies of all others."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        plain_routes: Sequence[PlainRoute],
+        max_body_bytes: int,
+        body_limits: Mapping[str, int],
+        telemetry: Telemetry,
+    ) -> None:
+        self._app = app
+        self._plain = {(route.method, route.path): route.endpoint for route in plain_routes}
+        self._limit = max_body_bytes
+        self._limits = body_limits
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        plain = self._plain.get((scope["method"], scope["path"]))
+        try:
+            if plain is not None:
+                await plain(scope, receive, send)
+            else:
+                await self._app(scope, self._bounded(scope, receive), send)
+        except (RaseError, HTTPException) as error:
+            await _answer_to(error, self._telemetry)(scope, receive, send)
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        path = scope["path"]
+        limit = next(
+            (limit for start, limit in self._limits.items() if path.startswith(start)), self._limit
+        )
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length) > limit:
+            raise BodyTooLarge(f"the body must have at most {limit} bytes.")
+        seen = 0
+
+        async def bounded() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise BodyTooLarge(f"the body must have at most {limit} bytes.")
+            return message
+
+        return bounded
+
+
+def _answer_to(error: Exception, telemetry: Telemetry) -> Response:
+    match error:
+        case HttpProblem():
+            return _typed_problem(error.problem, telemetry, error.headers)
+        case WireError():
+            return _typed_problem(problem_of(error), telemetry)
+        case StorageError():
+            # The message names files of ours; the other side learns only that it may try again.
+            telemetry.event("storage_failed", error=str(error))
+            problem = Problem(PROBLEM_TYPES["unavailable"], "Try again later.")
+            return _typed_problem(problem, telemetry, {"Retry-After": str(_RETRY_S)})
+        case HTTPException():
+            answer = _plain_problem(error.status_code, str(error.detail), telemetry)
+            answer.headers.update(error.headers or {})
+            return answer
+        case _:
+            return _plain_problem(*_status_of(error, telemetry), telemetry)
+
+
+def _status_of(error: Exception, telemetry: Telemetry) -> tuple[int, str]:
+    if isinstance(error, BodyTooLarge):
+        return 413, str(error)
+    if isinstance(error, RequestValidationError):
+        places = sorted({".".join(str(part) for part in e["loc"]) for e in error.errors()})
+        return 422, f"These are not as they must be: {', '.join(places)}."
+    telemetry.event("unexpected", error=type(error).__name__)
+    return 500, "Something unexpected happened; it was logged."
+
+
+def _typed_problem(
+    problem: Problem, telemetry: Telemetry, headers: Mapping[str, str] | None = None
+) -> Response:
+    telemetry.count(f"problem_{problem.type.name.replace('-', '_')}")
+    return problem_response(problem, headers)
+
+
+def _plain_problem(status: int, detail: str, telemetry: Telemetry) -> Response:
+    """Return a refusal that has no type of its own (RFC 9457, 4.2.1)."""
+    telemetry.count(f"problem_http_{status}")
+    document: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    return JSONResponse(document, status_code=status, media_type=MEDIA_TYPE)

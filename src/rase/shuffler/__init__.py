@@ -1,0 +1,16 @@
+"""The shuffler: it knows who sends and cannot read what; it releases rounds in a random order.
+
+The way of a report::
+
+    enrolment     who may send: single-use tokens, credentials kept as hashes
+    documents     what was agreed: campaigns and keysets, countersigned within a policy
+    intake        a report is checked by its header and stored, never opened
+    commits       concurrent reports share one commit
+    rounds        which rounds are due, and who holds the lease to close one
+    peeling       the outer envelopes are opened, by processes where there are many
+    order         the permutation, drawn once
+    release       a round is closed: outbox written, payloads erased, in one transaction
+    forward       the outbox is sent, identical bytes until the fusion centre has them
+    closer        all that needs the private key, as a process of its own
+    app           the routes; settings, what the operator decides
+"""

@@ -1,0 +1,303 @@
+"""The shuffler's routes: enrolment, documents, reports. None of them can open a report.
+
+The route of reports bypasses FastAPI's machinery; see rase.service.http.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from hashlib import sha256
+from typing import Final
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from rase import __version__
+from rase.clock import Clock
+from rase.errors import RaseError, StorageError, WireError, WrongCampaign, WrongSize
+from rase.service.http import BodyTooLarge, PlainRoute, create_app, read_body
+from rase.service.telemetry import Telemetry
+from rase.shuffler.commits import GroupCommit, Overloaded
+from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner, load_documents
+from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol
+from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
+from rase.shuffler.limits import RateLimit, too_many
+from rase.shuffler.settings import LimitSettings
+from rase.storage.face import Database
+from rase.wire.messages import REPORT_SIZES
+from rase.wire.signed import PinnedKeys
+
+__all__ = ["REPORT_TYPE", "IntakeDesk", "create_shuffler_app"]
+
+REPORT_TYPE: Final = "application/rase-report"
+_REPORT_TYPE = REPORT_TYPE.encode()
+_LONGEST_REPORT: Final = max(REPORT_SIZES.values())
+_REFRESH_S: Final = 5.0
+_BEARER: Final = b"Bearer "
+_ANSWERS = {Outcome.STORED: 201, Outcome.REPEATED: 200, Outcome.IGNORED: 200}
+
+Beside = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class IntakeDesk:
+    """Take reports in: authenticate, check, hand to the group commit, answer after it.
+
+    Args:
+        database: The shuffler's.
+        clock: Tells which rounds are open.
+        pinned: The public signing keys of both servers.
+        telemetry: Counts what happens.
+        limits: How much is taken in.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        pinned: PinnedKeys,
+        telemetry: Telemetry,
+        limits: LimitSettings,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._pinned = pinned
+        self._telemetry = telemetry
+        self._authenticator = Authenticator(database)
+        self._authenticator.preload()
+        self._rate = RateLimit(limits.reports_per_minute, clock)
+        self._commits = GroupCommit(
+            self._store, max_group=limits.max_group, max_waiting=limits.max_waiting
+        )
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read anew what was agreed."""
+        self.documents = load_documents(self._database, self._pinned)
+
+    async def keep_fresh(self) -> None:
+        """Refresh for ever: other processes countersign too."""
+        while True:
+            await asyncio.sleep(_REFRESH_S)
+            try:
+                await asyncio.to_thread(self.refresh)
+            except RaseError as error:
+                self._telemetry.event("refresh_failed", error=str(error))
+
+    async def aclose(self) -> None:
+        """Store what waits."""
+        await self._commits.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer ``POST /v1/reports``."""
+        content_type = authorization = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"content-type":
+                content_type = value
+        if content_type != _REPORT_TYPE:
+            raise HTTPException(415, f"a report must be sent as {REPORT_TYPE}.")
+        device = await self._device(authorization)
+        self._rate.check(device)
+        try:
+            wire = await read_body(receive, limit=_LONGEST_REPORT)
+        except BodyTooLarge as error:
+            raise WrongSize(str(error)) from None
+        status = await self.take(wire, device)
+        await send({"type": "http.response.start", "status": status, "headers": _NO_CONTENT})
+        await send({"type": "http.response.body"})
+
+    async def take(self, wire: bytes, device: int) -> int:
+        """Return the status of a report once it is on the disk.
+
+        Raises:
+            WireError: With the problem that the device is told.
+            StorageError: If it could not be stored.
+        """
+        pending = check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+        try:
+            outcome = await self._commits.submit(pending)
+        except Overloaded:
+            raise too_many(1) from None
+        if outcome is Outcome.CLOSED:
+            raise WireError(f"round {pending.round} is closed.", problem="round-closed")
+        return _ANSWERS[outcome]
+
+    async def _device(self, authorization: bytes) -> int:
+        if not authorization.startswith(_BEARER):
+            raise NotEnrolled("a report must come with the credential of its device.")
+        credential = authorization[len(_BEARER) :].decode("latin-1")
+        device = self._authenticator.known(credential)
+        if device is None:
+            device = await asyncio.to_thread(self._authenticator.look_up, credential)
+        return device
+
+    def _store(self, reports: Sequence[Pending]) -> list[Outcome]:
+        outcomes = store_reports(self._database, reports)
+        for outcome in Outcome:
+            count = outcomes.count(outcome)
+            if count:
+                self._telemetry.count(f"reports_{outcome.value}", count)
+        self._telemetry.count("commits")
+        return outcomes
+
+
+class _Enrolment(BaseModel):
+    """What a device sends to enrol."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    token: str
+    device_key: str
+
+
+def create_shuffler_app(
+    database: Database,
+    clock: Clock,
+    *,
+    countersigner: Countersigner,
+    pinned: PinnedKeys,
+    telemetry: Telemetry,
+    limits: LimitSettings | None = None,
+    beside: Beside | None = None,
+) -> FastAPI:
+    """Return the shuffler's app.
+
+    Args:
+        database: The shuffler's.
+        clock: Tells the time.
+        countersigner: Signs campaigns and keysets within the operator's policy.
+        pinned: The public signing keys of both servers.
+        telemetry: Is told what happens.
+        limits: How much is taken in.
+        beside: What runs while the app does, such as the closer's process.
+    """
+    limits = limits or LimitSettings()
+    desk = IntakeDesk(database, clock, pinned=pinned, telemetry=telemetry, limits=limits)
+    app = create_app(
+        "RASE shuffler",
+        __version__,
+        telemetry=telemetry,
+        is_ready=lambda: _is_ready(desk, database),
+        max_body_bytes=MAX_PROPOSAL_BYTES,
+        body_limits={"/v1/enrolments": 4096},
+        plain_routes=[PlainRoute("POST", "/v1/reports", desk)],
+        lifespan=_lifespan(desk, beside),
+        openapi_url=None,
+    )
+    _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry)
+    _add_documents(app, desk, countersigner, clock=clock)
+    return app
+
+
+_NO_CONTENT: Final = [(b"content-length", b"0")]
+
+
+def _lifespan(
+    desk: IntakeDesk, beside: Beside | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        refreshing = asyncio.create_task(desk.keep_fresh())
+        try:
+            if beside is None:
+                yield
+            else:
+                async with beside():
+                    yield
+        finally:
+            refreshing.cancel()
+            with suppress(asyncio.CancelledError):
+                await refreshing
+            await desk.aclose()
+
+    return lifespan
+
+
+async def _is_ready(desk: IntakeDesk, database: Database) -> bool:
+    def can_read() -> bool:
+        try:
+            with database.snapshot() as transaction:
+                transaction.execute("SELECT count(*) FROM campaign")
+        except StorageError:
+            return False
+        return True
+
+    return desk.documents.keyset is not None and await asyncio.to_thread(can_read)
+
+
+def _add_enrolment(
+    app: FastAPI,
+    database: Database,
+    clock: Clock,
+    *,
+    limits: LimitSettings,
+    telemetry: Telemetry,
+) -> None:
+    # One count for all: addresses of senders are not kept, not even in memory.
+    rate = RateLimit(limits.enrolments_per_minute, clock)
+
+    @app.post("/v1/enrolments", status_code=201)
+    async def enrolments(asked: _Enrolment) -> Response:
+        rate.check("everybody")
+        enrolled = await asyncio.to_thread(
+            enrol, database, asked.token, device_key=asked.device_key, now_s=clock.now_s()
+        )
+        telemetry.count("enrolments")
+        answer = {"device": enrolled.device, "credential": enrolled.credential}
+        return JSONResponse(answer, status_code=201, headers={"Cache-Control": "no-store"})
+
+
+def _add_documents(
+    app: FastAPI, desk: IntakeDesk, countersigner: Countersigner, *, clock: Clock
+) -> None:
+    @app.get("/v1/campaigns/{campaign_id}")
+    async def get_campaign(campaign_id: str, request: Request) -> Response:
+        agreed = desk.documents.newest(campaign_id)
+        if agreed is None:
+            raise WrongCampaign("no such campaign is known here.")
+        return _document(agreed.signed, request, desk)
+
+    @app.get("/v1/keyset")
+    async def get_keyset(request: Request) -> Response:
+        if desk.documents.keyset is None:
+            raise HTTPException(404, "There is no keyset yet.")
+        return _document(desk.documents.signed_keyset, request, desk)
+
+    @app.put("/v1/campaigns/{campaign_id}/{version}", status_code=201)
+    async def put_campaign(campaign_id: str, version: int, request: Request) -> Response:
+        proposal = await request.body()
+        signed, is_new = await asyncio.to_thread(
+            countersigner.campaign,
+            proposal,
+            now_s=clock.now_s(),
+            expected=(campaign_id, version),
+        )
+        return await _countersigned(signed.shuffler_signature, is_new=is_new)
+
+    @app.put("/v1/keyset", status_code=201)
+    async def put_keyset(request: Request) -> Response:
+        signed, is_new = await asyncio.to_thread(countersigner.keyset, await request.body())
+        return await _countersigned(signed.shuffler_signature, is_new=is_new)
+
+    async def _countersigned(signature: bytes, *, is_new: bool) -> Response:
+        await asyncio.to_thread(desk.refresh)
+        return Response(
+            signature,
+            status_code=201 if is_new else 200,
+            media_type="application/octet-stream",
+        )
+
+
+def _document(signed: bytes, request: Request, desk: IntakeDesk) -> Response:
+    etag = f'"{sha256(signed).hexdigest()[:32]}"'
+    keyset = desk.documents.keyset
+    age_s = 60 if keyset is None else keyset.cache_s
+    headers = {"ETag": etag, "Cache-Control": f"max-age={age_s}"}
+    if request.headers.get("If-None-Match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(signed, media_type="application/cbor", headers=headers)

@@ -1,0 +1,338 @@
+"""What was agreed: campaigns and keysets, countersigned within the operator's policy."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rase.campaign import Campaign, CampaignInvalid
+from rase.clock import round_number
+from rase.errors import BadSignature, Malformed, WireError
+from rase.storage.face import Database, Transaction
+from rase.wire import cbor
+from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.signed import (
+    MAX_CAMPAIGN_BYTES,
+    PinnedKeys,
+    SignedCampaign,
+    SignedKeyset,
+    campaign_from_bytes,
+    signature_of,
+)
+
+__all__ = [
+    "MAX_PROPOSAL_BYTES",
+    "Agreed",
+    "Countersigner",
+    "Documents",
+    "Policy",
+    "PolicyRefused",
+    "is_keyset",
+    "load_documents",
+]
+
+MAX_PROPOSAL_BYTES: Final = MAX_CAMPAIGN_BYTES + 1024
+
+
+class PolicyRefused(WireError):
+    """The operator of the shuffler does not agree to a document; every reason is told."""
+
+    problem = "policy-refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Hold what the shuffler's operator agrees to, on behalf of the owners of devices.
+
+    Args:
+        max_epsilon: The largest epsilon of a report.
+        max_window_budget: The largest epsilon that a device may spend in a window.
+        min_k_min: The least k_min.
+        max_cache_s: The longest time that devices may keep a keyset.
+    """
+
+    max_epsilon: float
+    max_window_budget: float
+    min_k_min: int
+    max_cache_s: int = 7 * 86400
+
+    def check_campaign(self, campaign: Campaign) -> None:
+        """Refuse a campaign that promises owners too little.
+
+        Raises:
+            PolicyRefused: With every reason.
+        """
+        largest = max(campaign.epsilon)
+        _refuse(
+            [
+                (largest <= self.max_epsilon, "epsilon", self.max_epsilon, largest),
+                (
+                    campaign.window_budget <= self.max_window_budget,
+                    "window_budget",
+                    self.max_window_budget,
+                    campaign.window_budget,
+                ),
+                (campaign.k_min >= self.min_k_min, "k_min", self.min_k_min, campaign.k_min),
+            ]
+        )
+
+    def check_keyset(self, keyset: Keyset) -> None:
+        """Refuse a keyset that devices would keep too long.
+
+        Raises:
+            PolicyRefused: With every reason.
+        """
+        is_met = keyset.cache_s <= self.max_cache_s
+        _refuse([(is_met, "cache_s", self.max_cache_s, keyset.cache_s)])
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """Hold one version of a campaign that both servers signed.
+
+    Args:
+        hash: CH.
+        campaign: What it says.
+        signed: The bytes that devices fetch.
+    """
+
+    hash: bytes = field(repr=False)
+    campaign: Campaign
+    signed: bytes = field(repr=False)
+
+    @property
+    def tag(self) -> bytes:
+        """The first eight bytes of CH, which stand in a report."""
+        return self.hash[:8]
+
+
+class Documents:
+    """Look up what was agreed, without asking the database; replaced as a whole when it changes.
+
+    Args:
+        campaigns: All versions of all campaigns.
+        keyset: The newest keyset; None before the first.
+        signed_keyset: Its bytes.
+    """
+
+    def __init__(
+        self,
+        campaigns: Iterable[Agreed] = (),
+        keyset: Keyset | None = None,
+        signed_keyset: bytes = b"",
+    ) -> None:
+        self.keyset = keyset
+        self.signed_keyset = signed_keyset
+        self._by_tag: dict[bytes, Agreed] = {}
+        self._by_id: dict[str, list[Agreed]] = {}
+        for agreed in sorted(campaigns, key=lambda item: item.campaign.version):
+            self._by_tag[agreed.tag] = agreed
+            self._by_id.setdefault(agreed.campaign.id, []).append(agreed)
+
+    def of_tag(self, tag: bytes) -> Agreed | None:
+        """Return the version that a report names."""
+        return self._by_tag.get(tag)
+
+    def of_round(self, campaign_id: str, round: int) -> Agreed | None:
+        """Return the version that holds in a round: the newest that has begun by then."""
+        for agreed in reversed(self._by_id.get(campaign_id, ())):
+            if agreed.campaign.not_before <= round:
+                return agreed if round <= agreed.campaign.not_after else None
+        return None
+
+    def newest(self, campaign_id: str) -> Agreed | None:
+        """Return the last version of a campaign."""
+        versions = self._by_id.get(campaign_id)
+        return versions[-1] if versions else None
+
+    def last_round(self, agreed: Agreed) -> int:
+        """Return the last round in which a version holds, before the next one takes over."""
+        later = [
+            other.campaign.not_before - 1
+            for other in self._by_id[agreed.campaign.id]
+            if other.campaign.version > agreed.campaign.version
+        ]
+        return min([agreed.campaign.not_after, *later])
+
+    def __iter__(self) -> Any:
+        """Go through all versions of all campaigns."""
+        return iter(self._by_tag.values())
+
+
+def is_keyset(proposal: bytes) -> bool:
+    """Return whether a proposal holds a keyset; a campaign otherwise.
+
+    Raises:
+        WireError: Named, if it is no proposal at all.
+    """
+    body, _ = _proposal(proposal)
+    fields = cbor.decode(body, max_size=MAX_PROPOSAL_BYTES)
+    return isinstance(fields, dict) and "configs" in fields
+
+
+def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
+    """Return what was agreed so far; the signatures are checked again.
+
+    Raises:
+        BadSignature: If the database was changed, or belongs to other keys.
+    """
+    with database.snapshot() as transaction:
+        campaigns = transaction.execute("SELECT signed FROM campaign")
+        keysets = transaction.execute("SELECT signed FROM keyset ORDER BY version DESC LIMIT 1")
+    agreed = []
+    for (signed,) in campaigns:
+        found = SignedCampaign.from_bytes(bytes(signed), pinned)
+        agreed.append(Agreed(found.hash, found.campaign, bytes(signed)))
+    if not keysets:
+        return Documents(agreed)
+    signed_keyset = bytes(keysets[0][0])
+    keyset = SignedKeyset.from_bytes(signed_keyset, pinned).keyset
+    return Documents(agreed, keyset, signed_keyset)
+
+
+class Countersigner:
+    """Sign what the fusion centre proposes, if the operator's policy allows it.
+
+    What was signed once is answered with the same signature again.
+
+    Args:
+        database: The shuffler's.
+        key: The shuffler's signing key.
+        pinned: The public signing keys of both servers.
+        policy: What the operator agrees to.
+    """
+
+    def __init__(
+        self, database: Database, *, key: SigningKey, pinned: PinnedKeys, policy: Policy
+    ) -> None:
+        self._database = database
+        self._key = key
+        self._pinned = pinned
+        self._policy = policy
+
+    def campaign(
+        self, proposal: bytes, *, now_s: float, expected: tuple[str, int] | None = None
+    ) -> tuple[SignedCampaign, bool]:
+        """Countersign the CBOR array [campaign, fusion centre's signature].
+
+        Args:
+            proposal: The array.
+            now_s: The time; a new version must be for later rounds.
+            expected: The id and version it was announced with.
+
+        Returns:
+            The campaign with both signatures, and whether it is new.
+
+        Raises:
+            BadSignature: If the fusion centre did not sign it.
+            PolicyRefused: If the operator does not agree, or it may not follow what was agreed.
+            WireError: Named otherwise, if the bytes are not such as they must be.
+        """
+        body, signature = _proposal(proposal)
+        campaign = campaign_from_bytes(body)
+        if expected not in (None, (campaign.id, campaign.version)):
+            raise Malformed("the campaign must be of the id and version in its address.")
+        signed = SignedCampaign(campaign, signature, signature_of(campaign, self._key))
+        SignedCampaign.from_bytes(signed.to_bytes(), self._pinned)
+        self._policy.check_campaign(campaign)
+        present = round_number(int(now_s), campaign.round_s)
+        with self._database.transaction() as transaction:
+            known = transaction.execute(
+                "SELECT hash, signed FROM campaign WHERE id = ? AND version = ?",
+                (campaign.id, campaign.version),
+            )
+            if known:
+                if bytes(known[0][0]) != signed.hash:
+                    raise PolicyRefused(f"version {campaign.version} is agreed with other content.")
+                return SignedCampaign.from_bytes(bytes(known[0][1]), self._pinned), False
+            _check_tag(transaction, signed.hash)
+            _check_follows(transaction, campaign, present=present)
+            transaction.execute(
+                "INSERT INTO campaign (hash, id, version, signed, next_round) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    signed.hash,
+                    campaign.id,
+                    campaign.version,
+                    signed.to_bytes(),
+                    max(campaign.not_before, present),
+                ),
+            )
+        return signed, True
+
+    def keyset(self, proposal: bytes) -> tuple[SignedKeyset, bool]:
+        """Countersign the CBOR array [keyset, fusion centre's signature].
+
+        Returns:
+            The keyset with both signatures, and whether it is new.
+
+        Raises:
+            BadSignature: If the fusion centre did not sign it.
+            PolicyRefused: If the operator does not agree, or a newer one was agreed.
+            WireError: Named otherwise, if the bytes are not such as they must be.
+        """
+        body, signature = _proposal(proposal)
+        keyset = Keyset.from_bytes(body)
+        signed = SignedKeyset(keyset, signature, signature_of(keyset, self._key))
+        SignedKeyset.from_bytes(signed.to_bytes(), self._pinned)
+        self._policy.check_keyset(keyset)
+        with self._database.transaction() as transaction:
+            rows = transaction.execute(
+                "SELECT version, signed FROM keyset ORDER BY version DESC LIMIT 1"
+            )
+            if rows and bytes(rows[0][1]) == signed.to_bytes():
+                return signed, False
+            if rows and keyset.version <= rows[0][0]:
+                raise PolicyRefused(
+                    f"the keyset's version must be above {rows[0][0]}, which is agreed."
+                )
+            transaction.execute(
+                "INSERT INTO keyset (version, signed) VALUES (?, ?)",
+                (keyset.version, signed.to_bytes()),
+            )
+        return signed, True
+
+
+def _check_tag(transaction: Transaction, hash: bytes) -> None:  # noqa: A002
+    # Eight bytes stand in a report; who proposes campaigns could search for two that share them.
+    tags = {bytes(other)[:8] for (other,) in transaction.execute("SELECT hash FROM campaign")}
+    if hash[:8] in tags:
+        raise PolicyRefused("the campaign's hash begins like that of another; change any field.")
+
+
+def _check_follows(transaction: Transaction, campaign: Campaign, *, present: int) -> None:
+    rows = transaction.execute(
+        "SELECT signed FROM campaign WHERE id = ? ORDER BY version DESC LIMIT 1", (campaign.id,)
+    )
+    if not rows:
+        if campaign.version != 1:
+            raise PolicyRefused(f"version must be 1 at first, got {campaign.version}.")
+        return
+    previous = campaign_from_bytes(_body(bytes(rows[0][0])))
+    try:
+        campaign.check_succeeds(previous, from_round=present + 1)
+    except CampaignInvalid as error:
+        raise PolicyRefused(" ".join(error.mistakes)) from None
+
+
+def _body(signed: bytes) -> bytes:
+    body: bytes = cbor.decode(signed, max_size=MAX_PROPOSAL_BYTES)[1]
+    return body
+
+
+def _proposal(data: bytes) -> tuple[bytes, bytes]:
+    parts = cbor.decode(data, max_size=MAX_PROPOSAL_BYTES)
+    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
+        raise Malformed("a proposal must be [document, fusion centre's signature]; this is not.")
+    if len(parts[1]) != 64:
+        raise BadSignature(f"the document is not signed by the pinned key of the {Role.FUSION}.")
+    return parts[0], parts[1]
+
+
+def _refuse(rules: list[tuple[bool, str, float, float]]) -> None:
+    broken = [
+        f"{name} must be at {'least' if limit > value else 'most'} {limit:g} here, got {value:g}."
+        for is_met, name, limit, value in rules
+        if not is_met
+    ]
+    if broken:
+        raise PolicyRefused(" ".join(broken))

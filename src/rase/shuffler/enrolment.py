@@ -1,0 +1,216 @@
+"""Who may send: single-use enrolment tokens, and device credentials kept only as hashes."""
+
+import base64
+import binascii
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from rase.errors import WireError
+from rase.storage.face import Database, Transaction
+
+__all__ = ["Authenticator", "Enrolled", "NotEnrolled", "enrol", "make_tokens", "prune_tokens"]
+
+_SECRET_BYTES: Final = 32
+_RETRY_S: Final = 600
+_BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for another."  # noqa: S105
+_KEY_BYTES: Final = 32
+_MAX_CREDENTIAL: Final = 128
+_MAX_CACHED: Final = 500_000
+
+
+class NotEnrolled(WireError):
+    """The sender is not known here; the message does not say what was wrong."""
+
+    problem = "not-enrolled"
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """Hold what a device gets once; the shuffler keeps only a hash of it.
+
+    Args:
+        device: The device's opaque name.
+        credential: What it shows with each report.
+    """
+
+    device: str
+    credential: str = field(repr=False)
+
+
+def make_tokens(
+    database: Database, count: int, *, expires_s: int, group: str = ""
+) -> tuple[str, ...]:
+    """Make single-use enrolment tokens; they can be shown only now.
+
+    Args:
+        database: The shuffler's.
+        count: How many.
+        expires_s: The second from which they are refused.
+        group: The public group of the devices that use them.
+
+    Raises:
+        ValueError: If the count is not at least 1.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}.")
+    tokens = [(secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)) for _ in range(count)]
+    with database.transaction() as transaction:
+        transaction.execute_many(
+            "INSERT INTO enrolment_token (id, digest, group_name, expires_s) VALUES (?, ?, ?, ?)",
+            [(name, _digest(secret), group, expires_s) for name, secret in tokens],
+        )
+    return tuple(f"{name}.{secret}" for name, secret in tokens)
+
+
+def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> Enrolled:
+    """Turn a token into a credential, for one device.
+
+    If the answer is lost on its way, the same device, known by its key, may ask again within ten
+    minutes; it then gets another credential, and the lost one is void.
+
+    Args:
+        database: The shuffler's.
+        token: As made by `make_tokens`.
+        device_key: The device's public Ed25519 key in base64url.
+        now_s: The time.
+
+    Raises:
+        NotEnrolled: If the token is wrong, used or expired, or the key is none or taken.
+    """
+    key = _key_of(device_key)
+    name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
+    credential = secrets.token_urlsafe(_SECRET_BYTES)
+    with database.transaction() as transaction:
+        found = _token(transaction, name, secret=secret, now_s=now_s)
+        if found.device is None:
+            device = _add_device(transaction, credential, key=key, group=found.group)
+            transaction.execute(
+                "UPDATE enrolment_token SET device = ?, expires_s = ? WHERE id = ?",
+                (device, min(found.expires_s, int(now_s) + _RETRY_S), name),
+            )
+        else:
+            device = found.device
+            renewed = transaction.execute(
+                "UPDATE device SET digest = ? WHERE id = ? AND device_key = ? RETURNING id",
+                (_digest(credential), device, key),
+            )
+            if not renewed:
+                raise NotEnrolled(_BAD_TOKEN)
+    return Enrolled(f"{device:016x}", f"{device:016x}.{credential}")
+
+
+def prune_tokens(database: Database, *, now_s: float) -> None:
+    """Forget tokens that have expired."""
+    with database.transaction() as transaction:
+        transaction.execute("DELETE FROM enrolment_token WHERE expires_s <= ?", (int(now_s),))
+
+
+class Authenticator:
+    """Say which device a credential belongs to; hashes are kept in memory, up to a limit.
+
+    Args:
+        database: The shuffler's.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._digests: dict[int, bytes] = {}
+
+    def preload(self) -> None:
+        """Read the hashes of all devices, up to the most that are kept."""
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute("SELECT id, digest FROM device LIMIT ?", (_MAX_CACHED,))
+        self._digests = {device: bytes(digest) for device, digest in rows}
+
+    def known(self, credential: str) -> int | None:
+        """Return the device if its hash is in memory; None if the database must be asked.
+
+        Raises:
+            NotEnrolled: If the credential is not one.
+        """
+        device, digest = _parts(credential)
+        expected = self._digests.get(device)
+        # Another hash may mean that the device enrolled again: the database knows.
+        return device if hmac.compare_digest(digest, expected or bytes(32)) else None
+
+    def look_up(self, credential: str) -> int:
+        """Return the device, asking the database.
+
+        Raises:
+            NotEnrolled: If the credential is not one of an enrolled device.
+        """
+        device, digest = _parts(credential)
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute("SELECT digest FROM device WHERE id = ?", (device,))
+        expected = bytes(rows[0][0]) if rows else bytes(32)
+        if not hmac.compare_digest(digest, expected):
+            raise NotEnrolled("the credential is not one of this shuffler.")
+        if len(self._digests) >= _MAX_CACHED:
+            self._digests.clear()
+        self._digests[device] = expected
+        return device
+
+
+class _Token(NamedTuple):
+    """What is known of a token: the group it is for, its end, and who used it."""
+
+    group: str
+    expires_s: int
+    device: int | None
+
+
+def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) -> _Token:
+    rows = transaction.execute(
+        "SELECT digest, group_name, expires_s, device FROM enrolment_token WHERE id = ?", (name,)
+    )
+    # An unknown token is compared too, so that it takes as long as a wrong one.
+    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None)
+    found = _Token(*rest)
+    is_right = hmac.compare_digest(bytes(digest), _digest(secret))
+    if not is_right or now_s >= found.expires_s:
+        raise NotEnrolled(_BAD_TOKEN)
+    return found
+
+
+def _add_device(transaction: Transaction, credential: str, *, key: bytes, group: str) -> int:
+    # Random, so that the number tells nothing about when the device came.
+    device = secrets.randbits(63)
+    made = transaction.execute(
+        "INSERT INTO device (id, digest, device_key, group_name) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT DO NOTHING RETURNING id",
+        (device, _digest(credential), key, group),
+    )
+    if not made:
+        raise NotEnrolled("the device key is used by another device; make a new one.")
+    return device
+
+
+def _parts(credential: str) -> tuple[int, bytes]:
+    name, _, secret = credential.partition(".")
+    if len(credential) > _MAX_CREDENTIAL or len(name) != 16:
+        raise NotEnrolled("the credential is not one of this shuffler.")
+    try:
+        device = int(name, 16)
+    except ValueError:
+        raise NotEnrolled("the credential is not one of this shuffler.") from None
+    if not 0 <= device < 1 << 63:
+        raise NotEnrolled("the credential is not one of this shuffler.")
+    return device, _digest(secret)
+
+
+def _digest(secret: str) -> bytes:
+    # Secrets have 256 random bits: a slow hash would add nothing but time.
+    return sha256(b"rase/1 credential\0" + secret.encode()).digest()
+
+
+def _key_of(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise NotEnrolled("device_key must be the 32 bytes of a public Ed25519 key in base64url.")
+    return key

@@ -1,0 +1,140 @@
+"""Send the outbox: identical bytes, again and again, until the fusion centre has them.
+
+Never a second permutation of one round: that would spend the shuffle's guarantee twice.
+"""
+
+import secrets
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol
+
+import httpx
+
+from rase.errors import Malformed
+from rase.storage.face import Database
+from rase.wire import cbor
+from rase.wire.problems import Problem
+
+__all__ = ["BATCH_TYPE", "Answer", "BatchSender", "Forwarded", "HttpSender", "forward_one"]
+
+BATCH_TYPE: Final = "application/rase-batch"
+_FIRST_S = 2
+_LONGEST_S = 300
+_MAX_DOUBLINGS = 8
+
+
+class Answer(Enum):
+    """Say what the fusion centre answered to a batch."""
+
+    ACCEPTED = "accepted"
+    FINAL = "final"
+    REFUSED = "refused"
+    LATER = "later"
+
+
+# Everything else an operator of either server may mend, so it is tried again.
+_ANSWERS: Final = {
+    "final-round": Answer.FINAL,
+    "bad-batch": Answer.REFUSED,
+    "below-k": Answer.REFUSED,
+}
+
+
+class BatchSender(Protocol):
+    """Put a batch to the fusion centre; HTTP in life, a function in tests."""
+
+    def send(self, batch: bytes, body: bytes) -> Answer:
+        """Send a batch by its id and return the answer; what fails is LATER, never raised."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """Say what became of one attempt.
+
+    Args:
+        round: The round of the batch.
+        answer: What the fusion centre said.
+        attempt: 1 for the first.
+        retry_s: In how many seconds it is sent again, if it is.
+    """
+
+    round: int
+    answer: Answer
+    attempt: int
+    retry_s: int
+
+
+def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> Forwarded | None:
+    """Send the batch that has waited longest, if one is due.
+
+    Its next time is written before it is sent: after a crash it is sent again, later.
+
+    Returns:
+        What became of it, or None if none was due.
+    """
+    now = int(now_s)
+    with database.transaction() as transaction:
+        rows = transaction.execute(
+            "SELECT batch, round, body, manifest, attempts FROM outbox "
+            "WHERE state = 'waiting' AND next_s <= ? ORDER BY next_s, round LIMIT 1",
+            (now,),
+        )
+        if not rows:
+            return None
+        batch, round, body, manifest, attempts = rows[0]
+        retry_s = _back_off_s(attempts)
+        transaction.execute(
+            "UPDATE outbox SET next_s = ?, attempts = ? WHERE batch = ?",
+            (now + retry_s, attempts + 1, batch),
+        )
+    answer = sender.send(bytes(batch), cbor.encode([bytes(body), bytes(manifest)]))
+    with database.transaction() as transaction:
+        if answer in (Answer.ACCEPTED, Answer.FINAL):
+            transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
+        elif answer is Answer.REFUSED:
+            # Kept for the operators, who must look at both servers; it is not sent again.
+            transaction.execute("UPDATE outbox SET state = 'refused' WHERE batch = ?", (batch,))
+    return Forwarded(round, answer, attempts + 1, retry_s)
+
+
+class HttpSender:
+    """Put batches to the fusion centre over HTTP.
+
+    Args:
+        url: The fusion centre's address.
+        client: The connection; made here if None.
+    """
+
+    def __init__(self, url: str, *, client: Any = None) -> None:
+        self._url = url.rstrip("/")
+        self._client: httpx.Client = client or httpx.Client(timeout=60.0)
+
+    def send(self, batch: bytes, body: bytes) -> Answer:
+        """Send a batch."""
+        try:
+            answer = self._client.put(
+                f"{self._url}/v1/batches/{batch.hex()}",
+                content=body,
+                headers={"Content-Type": BATCH_TYPE},
+            )
+        except httpx.HTTPError:
+            return Answer.LATER
+        if answer.status_code in (200, 201):
+            return Answer.ACCEPTED
+        try:
+            problem = Problem.from_json(answer.content).type.name
+        except Malformed:
+            # A proxy speaks, or a wrong address: an operator may mend either.
+            return Answer.LATER
+        return _ANSWERS.get(problem, Answer.LATER)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def _back_off_s(attempts: int) -> int:
+    longest = min(_FIRST_S << min(attempts, _MAX_DOUBLINGS), _LONGEST_S)
+    # Jitter: after an outage the outbox must not arrive all at once, again and again.
+    return longest // 2 + 1 + secrets.randbelow(longest // 2 + 1)

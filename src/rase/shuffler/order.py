@@ -1,0 +1,62 @@
+"""The order in which a round is released: drawn once, by the campaign's plan.
+
+Where the plan is a Mallows law it starts from the campaign's public group order; inside a group,
+from a fresh uniform order. Arrival times, device numbers and earlier rounds have no influence.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rase.campaign import ShufflePlan
+from rase.kernels.permute import uniform_order
+from rase.kernels.words import SecureRandom
+from rase.shuffle.partition import Partition, sensitivity
+from rase.shuffle.release import Manifest
+from rase.shuffle.robust import Robust
+from rase.shuffle.shufflers import MallowsShuffle, Uniform
+
+__all__ = ["draw_order"]
+
+
+def draw_order(
+    groups: Sequence[str], plan: ShufflePlan, *, rng: SecureRandom | None = None
+) -> tuple[list[int], Manifest]:
+    """Draw the order of release of reports whose senders' groups are given.
+
+    Guarantee: that of `Uniform`, `MallowsShuffle` or `Robust` with the public groups as they are;
+    the uniform start inside each group makes the loss there 0, so the manifest tells an upper
+    bound (tests/shuffler/test_order.py).
+
+    Args:
+        groups: The public group of each report's sender; names that are not in the plan form
+            groups after those that are.
+        plan: The campaign's.
+        rng: The secure source. A seeded one is refused: who knows the seed could undo the order.
+
+    Returns:
+        The place of each released report in ``groups``, and what may be said of the order.
+
+    Raises:
+        TypeError: If ``rng`` is not a SecureRandom.
+    """
+    source = SecureRandom() if rng is None else rng
+    if not isinstance(source, SecureRandom):
+        raise TypeError(f"rng must be a SecureRandom here, got {type(source).__name__}.")
+    # Uniform first: a stable sort by group then keeps a uniform order inside each group.
+    start = uniform_order(len(groups), source)
+    rank = {name: place for place, name in enumerate(plan.groups)}
+    labels = np.array([rank.get(name, len(rank)) for name in groups], dtype=np.int64)[start]
+    by_group = np.argsort(labels, kind="stable")
+    start, partition = start[by_group], Partition(labels[by_group])
+    release = _shuffler(plan, partition).shuffle(start, rng=source)
+    return [int(place) for place in release.values], release.manifest
+
+
+def _shuffler(plan: ShufflePlan, partition: Partition) -> Uniform | MallowsShuffle | Robust:
+    # Without a group of two theta would have no bound, and nothing would move.
+    if plan.method == "uniform" or not sensitivity(partition):
+        return Uniform()
+    if plan.method == "mallows":
+        return MallowsShuffle(alpha=plan.alpha, partition=partition)
+    return Robust(plan.alpha, partition.group_count, partition=partition, refinement="none")

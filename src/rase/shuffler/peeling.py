@@ -1,0 +1,89 @@
+"""Open outer envelopes: here if they are few, by a pool of processes if they are many.
+
+HPKE in cryptography holds the interpreter's lock, so threads would not help.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Final
+
+from rase.errors import WireError
+from rase.wire.keys import OpeningKey
+from rase.wire.outer import OpenedOuter, OuterOpener
+
+__all__ = ["Peeler"]
+
+_CHUNK: Final = 2000
+
+
+class Peeler:
+    """Open the outer envelopes of any campaign with the shuffler's private keys.
+
+    Args:
+        keys: The shuffler's private keys.
+        workers: How many processes for large rounds; 1 for none.
+        pool_from: The fewest reports for which processes are worth their start.
+    """
+
+    def __init__(
+        self, keys: Sequence[OpeningKey], *, workers: int = 1, pool_from: int = 4 * _CHUNK
+    ) -> None:
+        self._keys = tuple(keys)
+        self._workers = workers
+        self._pool_from = pool_from
+        self._pool: ProcessPoolExecutor | None = None
+
+    def peel(
+        self, wires: Sequence[bytes], *, campaign_hash: bytes, kem: int
+    ) -> list[OpenedOuter | None]:
+        """Return what is in each envelope, None for those that do not open.
+
+        Args:
+            wires: The reports, all of one campaign.
+            campaign_hash: CH.
+            kem: The number of the campaign's KEM.
+        """
+        if self._workers == 1 or len(wires) < self._pool_from:
+            return _peel(self._keys, campaign_hash, kem, wires)
+        if self._pool is None:
+            # Spawned, not forked: a fork would share the database's connections.
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
+        parts = [wires[place : place + _CHUNK] for place in range(0, len(wires), _CHUNK)]
+        jobs = [self._pool.submit(_peel, self._keys, campaign_hash, kem, part) for part in parts]
+        return list(chain.from_iterable(job.result() for job in jobs))
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def __enter__(self) -> "Peeler":
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the processes."""
+        self.close()
+
+
+def _peel(
+    keys: tuple[OpeningKey, ...], campaign_hash: bytes, kem: int, wires: Sequence[bytes]
+) -> list[OpenedOuter | None]:
+    opener = OuterOpener(campaign_hash, keys, inner_kem=kem)
+    return [_opened(opener, wire) for wire in wires]
+
+
+def _opened(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:
+    try:
+        return opener.open(wire)
+    except WireError:
+        return None

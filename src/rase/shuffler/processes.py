@@ -1,0 +1,181 @@
+"""The shuffler's two processes: one takes reports in, the other holds the keys that open them."""
+
+import asyncio
+import signal
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from typing import BinaryIO, Final
+
+from rase.clock import Clock, SystemClock
+from rase.service.http import serve
+from rase.service.telemetry import Telemetry
+from rase.shuffler.app import create_shuffler_app
+from rase.shuffler.closer import Closer
+from rase.shuffler.documents import Countersigner
+from rase.shuffler.forward import HttpSender
+from rase.shuffler.peeling import Peeler
+from rase.shuffler.release import Releaser
+from rase.shuffler.settings import (
+    ShufflerSettings,
+    pinned_keys,
+    read_opening_keys,
+    read_signing_key,
+)
+from rase.storage.sqlite import open_sqlite
+
+__all__ = ["beside", "closer_command", "run_closer", "run_intake", "stop_with_parent"]
+
+_PATIENCE_S: Final = 15.0
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+def run_intake(
+    settings: ShufflerSettings,
+    *,
+    telemetry: Telemetry,
+    closer_command: Sequence[str] | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Serve the shuffler's routes until the process is told to end.
+
+    Args:
+        settings: What the operator decided.
+        telemetry: Is told what happens.
+        closer_command: How to start the closer beside it; None if it runs elsewhere.
+        clock: Tells the time.
+
+    Raises:
+        ConfigurationError: If keys or address cannot be used.
+        StorageUnusable: If the database cannot.
+    """
+    key = read_signing_key(settings)
+    pinned = pinned_keys(settings, key)
+    with closing(open_sqlite(settings.database, migrations="shuffler")) as database:
+        app = create_shuffler_app(
+            database,
+            clock or SystemClock(),
+            countersigner=Countersigner(
+                database, key=key, pinned=pinned, policy=settings.policy.policy()
+            ),
+            pinned=pinned,
+            telemetry=telemetry,
+            limits=settings.limits,
+            beside=None if closer_command is None else lambda: beside(closer_command, telemetry),
+        )
+        serve(app, host=settings.host, port=settings.port, telemetry=telemetry)
+
+
+def run_closer(
+    settings: ShufflerSettings,
+    stop: threading.Event,
+    *,
+    telemetry: Telemetry,
+    clock: Clock | None = None,
+) -> None:
+    """Close and forward rounds until told to stop.
+
+    Args:
+        settings: What the operator decided.
+        stop: Set from another thread or by a signal.
+        telemetry: Is told what happens.
+        clock: Tells the time.
+
+    Raises:
+        ConfigurationError: If keys cannot be used.
+        StorageUnusable: If the database cannot.
+    """
+    key = read_signing_key(settings)
+    pinned = pinned_keys(settings, key)
+    peeler = Peeler(read_opening_keys(settings), workers=settings.workers)
+    sender = HttpSender(settings.fusion_url)
+    with (
+        closing(open_sqlite(settings.database, migrations="shuffler")) as database,
+        peeler,
+        closing(sender),
+    ):
+        closer = Closer(
+            database,
+            clock or SystemClock(),
+            releaser=Releaser(database, peeler=peeler, key=key, name=settings.name),
+            sender=sender,
+            pinned=pinned,
+            telemetry=telemetry,
+            lease_s=settings.lease_s,
+        )
+        telemetry.event("closing")
+        closer.run(stop)
+        telemetry.event("stopped")
+
+
+def stop_with_parent(stop: threading.Event, pipe: BinaryIO) -> None:
+    """Set ``stop`` on SIGTERM, SIGINT, or when the parent's end of a pipe closes.
+
+    A parent that is killed closes its end too, so no closer is left behind.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+    def watch() -> None:
+        while pipe.read(1):
+            pass
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+@asynccontextmanager
+async def beside(command: Sequence[str], telemetry: Telemetry) -> AsyncIterator[None]:
+    """Keep a process running beside the server; start it again whenever it ends.
+
+    Args:
+        command: The program and its arguments.
+        telemetry: Is told when it ends.
+    """
+    keeper = _Keeper(command, telemetry)
+    task = asyncio.create_task(keeper.keep())
+    try:
+        yield
+    finally:
+        await keeper.end()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+class _Keeper:
+    """Hold the process that runs now."""
+
+    def __init__(self, command: Sequence[str], telemetry: Telemetry) -> None:
+        self._command = command
+        self._telemetry = telemetry
+        self._process: Process | None = None
+
+    async def keep(self) -> None:
+        pause_s = 0.5
+        while True:
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE)
+            status = await self._process.wait()
+            self._telemetry.count("closer_deaths")
+            self._telemetry.event("closer_ended", status=status, retry_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def end(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _PATIENCE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def closer_command(config: str) -> list[str]:
+    """Return how this program starts its closer."""
+    return [sys.executable, "-m", "rase", "shuffler", "run", "--part", "closer", "--config", config]

@@ -1,0 +1,178 @@
+"""What the shuffler's operator decides: the section ``[shuffler]`` of rase.toml."""
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from rase.errors import ConfigurationError, WireError
+from rase.service.settings import PathSetting, Settings
+from rase.shuffler.documents import Policy
+from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
+from rase.wire.signed import PinnedKeys
+
+__all__ = [
+    "LimitSettings",
+    "PolicySettings",
+    "ShufflerSettings",
+    "pinned_keys",
+    "read_opening_keys",
+    "read_signing_key",
+]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _public_key(text: str) -> str:
+    if len(_key_bytes(text)) != 32:
+        raise ValueError("must be the 32 bytes of a public Ed25519 key, in hex or base64url.")
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"must be an address of http or https, got {text!r}.")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
+    return text
+
+
+class PolicySettings(Settings):
+    """What the operator countersigns; there are no defaults for the limits owners rely on.
+
+    Args:
+        max_epsilon: The largest epsilon of a report.
+        max_window_budget: The largest epsilon of a device in a window.
+        min_k_min: The least k_min.
+        max_cache_s: The longest time that devices may keep a keyset.
+        below_k: What happens to a round with fewer than k_min reports; only "drop" keeps the
+            promise, because an envelope is bound to its round.
+    """
+
+    max_epsilon: float = Field(gt=0)
+    max_window_budget: float = Field(gt=0)
+    min_k_min: int = Field(ge=2)
+    max_cache_s: int = Field(default=7 * 86400, ge=1)
+    below_k: Literal["drop"] = "drop"
+
+    def policy(self) -> Policy:
+        """Return the policy as a value."""
+        return Policy(self.max_epsilon, self.max_window_budget, self.min_k_min, self.max_cache_s)
+
+
+class LimitSettings(Settings):
+    """How much is taken in.
+
+    Args:
+        reports_per_minute: The most requests of one device.
+        enrolments_per_minute: The most enrolments of all.
+        max_waiting: How many reports may wait for the disk.
+        max_group: The most reports of one commit.
+    """
+
+    reports_per_minute: int = Field(default=60, ge=1)
+    enrolments_per_minute: int = Field(default=600, ge=1)
+    max_waiting: int = Field(default=20_000, ge=1)
+    max_group: int = Field(default=1000, ge=1)
+
+
+class ShufflerSettings(Settings):
+    """All settings of a shuffler.
+
+    Args:
+        name: The shuffler's name in manifests.
+        host: The address to listen on.
+        port: The port; 0 for any free one.
+        database: The file of its state.
+        signing_key_file: Its private Ed25519 key.
+        opening_key_files: Its private HPKE keys; only the closer reads them.
+        fusion_key: The fusion centre's public Ed25519 key, in hex or base64url.
+        fusion_url: Where batches go.
+        lease_s: How long one closer may take for a round before another tries.
+        workers: How many processes open large rounds.
+        policy: What the operator countersigns.
+        limits: How much is taken in.
+    """
+
+    name: str = Field(default="shuffler", min_length=1, max_length=64)
+    host: str = "127.0.0.1"
+    port: int = Field(default=8701, ge=0, le=65535)
+    database: PathSetting
+    signing_key_file: PathSetting
+    opening_key_files: list[PathSetting] = Field(min_length=1)
+    fusion_key: Annotated[str, AfterValidator(_public_key)]
+    fusion_url: Annotated[str, AfterValidator(_url)]
+    lease_s: int = Field(default=60, ge=1)
+    workers: int = Field(default=1, ge=1, le=256)
+    policy: PolicySettings
+    limits: LimitSettings = LimitSettings()
+
+
+def read_signing_key(settings: ShufflerSettings) -> SigningKey:
+    """Return the shuffler's signing key.
+
+    Raises:
+        ConfigurationError: If the file is not one.
+    """
+    path = settings.signing_key_file
+    key = SigningKey.from_text(_private_text(path, "signing_key_file"))
+    if key.role is not Role.SHUFFLER:
+        raise ConfigurationError([f"shuffler.signing_key_file: {path} is of the {key.role}."])
+    return key
+
+
+def read_opening_keys(settings: ShufflerSettings) -> tuple[OpeningKey, ...]:
+    """Return the shuffler's opening keys.
+
+    Raises:
+        ConfigurationError: With every file that is not one.
+    """
+    keys: list[OpeningKey] = []
+    mistakes: list[str] = []
+    for path in settings.opening_key_files:
+        try:
+            key = OpeningKey.from_text(_private_text(path, "opening_key_files"))
+        except ConfigurationError as error:
+            mistakes += error.mistakes
+        except WireError as error:
+            mistakes.append(f"shuffler.opening_key_files: {path}: {error}")
+        else:
+            keys.append(key)
+            if key.role is not Role.SHUFFLER:
+                mistakes.append(f"shuffler.opening_key_files: {path} is of the {key.role}.")
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return tuple(keys)
+
+
+def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:
+    """Return the public signing keys of both servers.
+
+    Raises:
+        ConfigurationError: If they are the same.
+    """
+    try:
+        return PinnedKeys(_key_bytes(settings.fusion_key), key.public_bytes())
+    except ValueError as error:
+        raise ConfigurationError([f"shuffler.fusion_key: {error}"]) from None
+
+
+def _private_text(path: Path, name: str) -> str:
+    try:
+        return read_private(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError([f"shuffler.{name}: {path}: {reason.rstrip('.')}."]) from None
+
+
+def _key_bytes(text: str) -> bytes:
+    try:
+        if len(text) == 64:
+            return bytes.fromhex(text)
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return b""

@@ -1,0 +1,62 @@
+"""What the servers ask of a database: short transactions of plain SQL, and nothing else.
+
+The SQL uses ``?`` for parameters, BIGINT, TEXT and BYTEA, ``INSERT … ON CONFLICT`` and
+``RETURNING``: what SQLite and PostgreSQL both have. Row numbers are never made by the database,
+because a serial number tells the order of arrival.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+__all__ = ["Database", "Parameters", "Row", "Transaction"]
+
+Parameters: TypeAlias = Sequence[int | float | str | bytes | None]
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """Run statements that happen together or not at all."""
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Run one statement and return its rows.
+
+        Raises:
+            StorageError: Named; the transaction is then lost as a whole.
+        """
+        ...
+
+    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
+        """Run one statement for each row of parameters; return how many rows it changed.
+
+        Raises:
+            StorageError: Named; the transaction is then lost as a whole.
+        """
+        ...
+
+
+class Database(Protocol):
+    """Keep the state of one server; may be used by several threads."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Write: commit to the disk at the end of the block, roll back if it raises.
+
+        Only one writer is inside at a time.
+        """
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Transaction]:
+        """Read: everything seen inside the block is the state of one moment; writing is refused."""
+        ...
+
+    def scrub(self) -> bool:
+        """Overwrite what was deleted in the database's own logs too, as far as it can be done now.
+
+        Returns:
+            Whether nothing is left; try again later if not.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back; the database is not used afterwards."""
+        ...

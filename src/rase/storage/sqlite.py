@@ -1,0 +1,166 @@
+"""SQLite behind the face: write-ahead log, every commit on the disk, deleted rows overwritten."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
+from rase.storage.face import Parameters, Row
+from rase.storage.migrate import migrate
+
+__all__ = ["SqliteDatabase", "open_sqlite"]
+
+_BUSY_S = 10.0
+# The extended codes carry the primary one in their low byte.
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_WAY_OUT = (
+    "Stop the server, keep the file for study and restore the latest copy; rounds since then are "
+    "lost."
+)
+
+
+def open_sqlite(path: Path, *, migrations: str) -> "SqliteDatabase":
+    """Open a server's database, make it if it is missing, and bring it to the newest form.
+
+    Args:
+        path: The file; its folder must exist. Only its owner can read it.
+        migrations: Whose database it is: "shuffler" or "fusion".
+
+    Raises:
+        StorageUnusable: If the file is damaged, foreign, of a newer release or cannot be opened.
+        StorageBusy: If the disk is full or another process holds the file too long.
+    """
+    try:
+        # The mode is set when the file is made; SQLite gives its logs the same.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StorageUnusable(
+            f"the database {path} cannot be opened: {error.strerror}. Name a folder that exists "
+            "and can be written."
+        ) from None
+    database = SqliteDatabase(path)
+    try:
+        database.check()
+        migrate(database, migrations)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+class SqliteDatabase:
+    """Hold the connections to one file: one that writes, and readers as many as are used at once.
+
+    Args:
+        path: An existing file, or an empty one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writing = threading.Lock()
+        self._idle: dict[bool, list[sqlite3.Connection]] = {True: [], False: []}
+
+    @contextmanager
+    def transaction(self) -> Iterator["_SqliteTransaction"]:
+        """Write: commit to the disk at the end of the block, roll back if it raises."""
+        with self._writing, self._block("BEGIN IMMEDIATE", may_write=True) as transaction:
+            yield transaction
+
+    @contextmanager
+    def snapshot(self) -> Iterator["_SqliteTransaction"]:
+        """Read the state of one moment."""
+        with self._block("BEGIN", may_write=False) as transaction:
+            yield transaction
+
+    def scrub(self) -> bool:
+        """Move the write-ahead log into the file and cut it to nothing, if no reader is inside."""
+        with self._writing, self._connection(may_write=True) as connection:
+            ((blocked, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not blocked
+
+    def check(self) -> None:
+        """Refuse a damaged file.
+
+        Raises:
+            StorageUnusable: If it is one.
+        """
+        with self._connection(may_write=True) as connection:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            raise StorageUnusable(f"the database {self._path} is damaged. {_WAY_OUT}")
+
+    def close(self) -> None:
+        """Close all connections; the last one moves the log into the file."""
+        for connections in self._idle.values():
+            while connections:
+                connections.pop().close()
+
+    @contextmanager
+    def _block(self, begin: str, *, may_write: bool) -> Iterator["_SqliteTransaction"]:
+        with self._connection(may_write=may_write) as connection:
+            connection.execute(begin)
+            try:
+                yield _SqliteTransaction(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                # A full disk may have rolled back already.
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connection(self, *, may_write: bool) -> Iterator[sqlite3.Connection]:
+        try:
+            idle = self._idle[may_write]
+            connection = idle.pop() if idle else self._connected(may_write=may_write)
+            try:
+                yield connection
+            finally:
+                idle.append(connection)
+        except sqlite3.Error as error:
+            raise self._named(error) from error
+
+    def _connected(self, *, may_write: bool) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            # What is deleted is overwritten with zeros, not only forgotten.
+            connection.execute("PRAGMA secure_delete = ON")
+            if not may_write:
+                connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _named(self, error: sqlite3.Error) -> StorageError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            return StorageUnusable(f"the database {self._path} is damaged. {_WAY_OUT}")
+        if code == sqlite3.SQLITE_CONSTRAINT:
+            return StorageConflict("a row that must be unique is there already.")
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR):
+            return StorageBusy(f"the database {self._path} cannot be used now: {error}.")
+        return StorageError(f"the database {self._path} refused: {error}.")
+
+
+class _SqliteTransaction:
+    """Run statements on a connection that is inside a transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
+        return self._connection.executemany(sql, rows).rowcount

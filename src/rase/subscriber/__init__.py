@@ -1,0 +1,1 @@
+"""The subscriber: asks a fusion centre for estimates, once or as they come."""

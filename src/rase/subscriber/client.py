@@ -1,0 +1,279 @@
+"""Python clients of a fusion centre, one that waits and one for asyncio; they ask the same."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from rase.subscriber.answers import (
+    FusionUnreachable,
+    Mean,
+    mean_of,
+    means_of,
+    refusal_of,
+)
+from rase.subscriber.events import EventReader
+from rase.subscriber.questions import Moment, base_url, headers, span
+
+__all__ = ["AsyncSubscriber", "Subscriber"]
+
+# The server says something at least every 15 seconds; a connection silent for longer is dead.
+_SILENCE_S = 45.0
+_TIMEOUT_S = 30.0
+
+
+class Subscriber:
+    """Ask a fusion centre, and wait for its answers.
+
+    Args:
+        url: Its address; https, except on this machine.
+        token: The token that its operator gave you.
+        campaign: Which campaign; None if it has only one.
+        timeout_s: How long to wait for an answer.
+        transport: Another way than the network; for tests.
+        pause: How to wait before connecting again; for tests.
+
+    Raises:
+        ConfigurationError: If address or token cannot be used.
+
+    Example:
+        >>> from rase.subscriber.client import Subscriber
+        >>> with Subscriber("http://localhost:8702", "rase_…".replace("…", "x")) as centre:
+        ...     question = centre.average  # centre.average(at="2026-06-21T00:00:00Z")
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        campaign: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._campaign = campaign
+        self._pause = threading.Event().wait if pause is None else pause
+        self._http = httpx.Client(
+            base_url=base_url(url), headers=headers(token), timeout=timeout_s, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def average(self, at: Moment | None = None, *, method: str | None = None) -> Mean:
+        """Return avg(t): the estimate of the round at a moment; of the newest if None.
+
+        Raises:
+            FusionRefused: If the fusion centre refuses, with its reason.
+            FusionUnreachable: If it does not answer.
+        """
+        query = span(campaign=self._campaign, method=method, at=at)
+        if at is None:
+            return mean_of(self._get("/v1/estimates/latest", query))
+        return _only(means_of(self._get("/v1/estimates", query)))
+
+    def averages(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        method: str | None = None,
+    ) -> list[Mean]:
+        """Return the estimates of all rounds that began in a time; missing rounds are gaps."""
+        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        return means_of(self._get("/v1/estimates", query))
+
+    def window(self, w: int | str, at: Moment | None = None, *, method: str | None = None) -> Mean:
+        """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment."""
+        query = span(campaign=self._campaign, method=method, w=w, at=at)
+        return _only(means_of(self._get("/v1/windows", query)))
+
+    def follow(
+        self, *, last_id: str | None = None, method: str | None = None, attempts: int | None = None
+    ) -> Iterator[Mean]:
+        """Yield each round as it becomes final, for ever; broken connections are resumed.
+
+        No round is left out or told twice while the fusion centre keeps its database.
+
+        Args:
+            last_id: Resume after this event; None to begin with the newest round.
+            method: The estimator.
+            attempts: How often in a row to connect in vain before giving up; None for ever.
+
+        Raises:
+            FusionRefused: If the fusion centre refuses.
+            FusionUnreachable: If ``attempts`` were in vain.
+        """
+        reader = EventReader(last_id)
+        query = span(campaign=self._campaign, method=method)
+        failures = 0
+        while True:
+            reader.restart()
+            try:
+                with self._http.stream(
+                    "GET",
+                    "/v1/stream",
+                    params=query,
+                    headers=_resuming(reader),
+                    timeout=httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S),
+                ) as answer:
+                    if answer.status_code != 200:
+                        raise refusal_of(answer.status_code, answer.read())
+                    for line in answer.iter_lines():
+                        event = reader.feed(line)
+                        if event is not None:
+                            failures = 0
+                            yield mean_of(event.data)
+            except httpx.HTTPError as error:
+                failures += 1
+                if failures == attempts:
+                    raise _unreachable(error) from None
+            self._pause(reader.retry_s)
+
+    def _get(self, path: str, query: dict[str, str]) -> bytes:
+        try:
+            answer = self._http.get(path, params=query)
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from None
+        if answer.status_code != 200:
+            raise refusal_of(answer.status_code, answer.content)
+        return answer.content
+
+
+class AsyncSubscriber:
+    """Ask a fusion centre from asyncio; all that `Subscriber` does.
+
+    Args:
+        url: Its address; https, except on this machine.
+        token: The token that its operator gave you.
+        campaign: Which campaign; None if it has only one.
+        timeout_s: How long to wait for an answer.
+        transport: Another way than the network; for tests.
+        pause: How to wait before connecting again; for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        campaign: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._campaign = campaign
+        self._pause = pause
+        self._http = httpx.AsyncClient(
+            base_url=base_url(url), headers=headers(token), timeout=timeout_s, transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def average(self, at: Moment | None = None, *, method: str | None = None) -> Mean:
+        """Return avg(t), as `Subscriber.average`."""
+        query = span(campaign=self._campaign, method=method, at=at)
+        if at is None:
+            return mean_of(await self._get("/v1/estimates/latest", query))
+        return _only(means_of(await self._get("/v1/estimates", query)))
+
+    async def averages(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        method: str | None = None,
+    ) -> list[Mean]:
+        """Return the estimates of a time, as `Subscriber.averages`."""
+        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        return means_of(await self._get("/v1/estimates", query))
+
+    async def window(
+        self, w: int | str, at: Moment | None = None, *, method: str | None = None
+    ) -> Mean:
+        """Return Win(t, w), as `Subscriber.window`."""
+        query = span(campaign=self._campaign, method=method, w=w, at=at)
+        return _only(means_of(await self._get("/v1/windows", query)))
+
+    async def follow(
+        self, *, last_id: str | None = None, method: str | None = None, attempts: int | None = None
+    ) -> AsyncIterator[Mean]:
+        """Yield each round as it becomes final, as `Subscriber.follow`."""
+        reader = EventReader(last_id)
+        query = span(campaign=self._campaign, method=method)
+        failures = 0
+        while True:
+            reader.restart()
+            try:
+                async with self._http.stream(
+                    "GET",
+                    "/v1/stream",
+                    params=query,
+                    headers=_resuming(reader),
+                    timeout=httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S),
+                ) as answer:
+                    if answer.status_code != 200:
+                        raise refusal_of(answer.status_code, await answer.aread())
+                    async for line in answer.aiter_lines():
+                        event = reader.feed(line)
+                        if event is not None:
+                            failures = 0
+                            yield mean_of(event.data)
+            except httpx.HTTPError as error:
+                failures += 1
+                if failures == attempts:
+                    raise _unreachable(error) from None
+            await self._pause(reader.retry_s)
+
+    async def _get(self, path: str, query: dict[str, str]) -> bytes:
+        try:
+            answer = await self._http.get(path, params=query)
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from None
+        if answer.status_code != 200:
+            raise refusal_of(answer.status_code, answer.content)
+        return answer.content
+
+
+def _resuming(reader: EventReader) -> dict[str, str]:
+    more = {"Accept": "text/event-stream"}
+    return more if reader.last_id is None else {**more, "Last-Event-ID": reader.last_id}
+
+
+def _only(means: list[Mean]) -> Mean:
+    if len(means) != 1:
+        raise FusionUnreachable("the fusion centre answers with something else than one mean.")
+    return means[0]
+
+
+def _unreachable(error: httpx.HTTPError) -> FusionUnreachable:
+    return FusionUnreachable(f"the fusion centre does not answer ({type(error).__name__}).")

@@ -1,0 +1,73 @@
+"""Questions as requests: what both clients send, and how times are written."""
+
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from rase.errors import ConfigurationError
+
+__all__ = ["Moment", "base_url", "headers", "span"]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Moment = datetime | int | str
+"""A time: a datetime with a zone, milliseconds since 1970, or RFC 3339."""
+
+
+def base_url(url: str) -> str:
+    """Return the address of a fusion centre, checked.
+
+    Raises:
+        ConfigurationError: If a token would go over the network in the clear.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError([f"url must be an address of http or https, got {url!r}."])
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise ConfigurationError(
+            [f"url must begin with https:// except on this machine, got {url!r}."]
+        )
+    return url.rstrip("/")
+
+
+def headers(token: str) -> dict[str, str]:
+    """Return the headers that every question has.
+
+    Raises:
+        ConfigurationError: If the token cannot be one.
+    """
+    if not token.isascii() or not token.isprintable() or not token.strip():
+        raise ConfigurationError(["token must be the text that the operator gave you."])
+    return {"Authorization": f"Bearer {token.strip()}", "Accept": "application/json"}
+
+
+def span(
+    *,
+    campaign: str | None,
+    method: str | None,
+    w: int | str | None = None,
+    at: Moment | None = None,
+    start: Moment | None = None,
+    end: Moment | None = None,
+) -> dict[str, str]:
+    """Return the query of a question; what was not asked is left out.
+
+    Raises:
+        ValueError: If a datetime has no zone.
+    """
+    asked = {
+        "campaign": campaign,
+        "method": method,
+        "w": None if w is None else str(w),
+        "at": _written(at),
+        "from": _written(start),
+        "to": _written(end),
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _written(moment: Moment | None) -> str | None:
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError("a time must have a zone, such as datetime.now(UTC).")
+        return moment.isoformat()
+    return None if moment is None else str(moment)

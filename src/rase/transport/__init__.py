@@ -1,0 +1,1 @@
+"""How messages travel: one face, over HTTP or in memory with faults."""

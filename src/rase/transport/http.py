@@ -1,0 +1,144 @@
+"""HTTP by the standard library alone: TLS, a pinned authority, time and size limits, ETags."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from rase.errors import ConfigurationError
+from rase.transport.face import Answer, Unreachable
+
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+
+__all__ = ["MAX_ANSWER_BYTES", "HttpTransport"]
+
+MAX_ANSWER_BYTES: Final = 1 << 20
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_MAX_RETRY_AFTER_S = 3600.0
+
+
+class HttpTransport:
+    """Speak to one server; each message has a connection of its own.
+
+    Connections are not kept: a device sends once in a round, and a lasting connection would tell
+    when it is switched on.
+
+    Args:
+        url: The root of the service. Must be https, except on this machine.
+        ca_file: The only authority whose certificates are accepted; None for the system's.
+        timeout_s: How long to wait for each step of the connection.
+        insecure_http: Accept http to any host; for meters in the home, never for reports.
+
+    Raises:
+        ConfigurationError: If the address or the authority's file cannot be used.
+
+    Example:
+        >>> HttpTransport("http://meters.example")
+        Traceback (most recent call last):
+        rase.errors.ConfigurationError: url must begin with https:// except on this machine, got
+        'http://meters.example'.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_file: Path | None = None,
+        timeout_s: float = 30.0,
+        insecure_http: bool = False,
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+            raise ConfigurationError([f"url must be an address of http or https, got {url!r}."])
+        if parts.scheme == "http" and host not in _LOOPBACK and not insecure_http:
+            raise ConfigurationError(
+                [f"url must begin with https:// except on this machine, got {url!r}."]
+            )
+        self._host, self._port = host, port
+        self._root = parts.path.rstrip("/")
+        self._timeout_s = timeout_s
+        self._context = _tls_context(ca_file) if parts.scheme == "https" else None
+
+    def get(self, path: str, *, etag: str | None = None) -> Answer:
+        """Ask for a document.
+
+        Raises:
+            Unreachable: If no answer came.
+        """
+        return self._ask("GET", path, None, {} if etag is None else {"If-None-Match": etag})
+
+    def post(
+        self, path: str, body: bytes, *, content_type: str, credential: str | None = None
+    ) -> Answer:
+        """Hand over bytes.
+
+        Raises:
+            Unreachable: If no answer came; the other side may have got the bytes all the same.
+        """
+        headers = {"Content-Type": content_type}
+        if credential is not None:
+            headers["Authorization"] = f"Bearer {credential}"
+        return self._ask("POST", path, body, headers)
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        from http.client import HTTPException
+
+        connection = self._connection()
+        try:
+            connection.request(
+                method, self._root + path, body, {**headers, "Connection": "close", "Accept": "*/*"}
+            )
+            response = connection.getresponse()
+            data = response.read(MAX_ANSWER_BYTES + 1)
+        except (OSError, HTTPException) as error:
+            # What went wrong is told by its kind: a message may quote what was sent.
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise Unreachable(f"{self._host} does not answer: {reason}.") from None
+        finally:
+            connection.close()
+        if len(data) > MAX_ANSWER_BYTES:
+            raise Unreachable(f"{self._host} answers more than {MAX_ANSWER_BYTES} bytes.")
+        return Answer(
+            response.status,
+            data,
+            etag=response.headers.get("ETag"),
+            retry_after_s=_retry_after_s(response.headers.get("Retry-After")),
+        )
+
+    def _connection(self) -> "http.client.HTTPConnection":
+        # Imported with the first message: it costs as much as starting an interpreter.
+        from http.client import HTTPConnection, HTTPSConnection
+
+        if self._context is None:
+            return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        return HTTPSConnection(
+            self._host, self._port, timeout=self._timeout_s, context=self._context
+        )
+
+
+def _tls_context(ca_file: Path | None) -> "ssl.SSLContext":
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+    except OSError as error:  # an SSLError is one, too
+        raise ConfigurationError(
+            [f"ca must be a file of certificates: {ca_file}: {error.strerror}."]
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After header; dates and nonsense count as none."""
+    if text is None or not text.strip().isdecimal():
+        return None
+    return min(float(text), _MAX_RETRY_AFTER_S)

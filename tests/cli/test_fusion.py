@@ -1,0 +1,351 @@
+"""``rase fusion`` and ``rase campaign``: settings, publishing, subscribers, a server that runs."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+from tests.fusion.conftest import (
+    FUSION_SIGNER,
+    KEYS,
+    SHUFFLER_KEY,
+    SHUFFLER_SIGNER,
+    served,
+)
+
+from rase.cli import main
+from rase.clock import SystemClock
+from rase.fusion.settings import FusionSettings, open_centre
+from rase.fusion.subscribers import record_access
+from rase.storage.sqlite import open_sqlite
+from rase.wire import cbor
+from rase.wire.keys import Keyset, write_private
+from rase.wire.problems import PROBLEM_TYPES, Problem
+from rase.wire.signed import campaign_from_bytes, signature_of
+
+CAMPAIGN = """
+id = "street-power"
+version = 1
+quantity = "power"
+unit = "W"
+low = 0.0
+high = 3000.0
+epsilon = [1.0]
+window = 24
+window_budget = 24.0
+round_s = 3600
+upload_s = 300
+grace_s = 600
+k_min = 4
+not_before = 400000
+not_after = 900000
+"""
+
+
+@pytest.fixture(scope="module")
+def shuffler() -> Iterator[str]:
+    """A shuffler that countersigns whatever has an epsilon of at most 5."""
+    app = FastAPI()
+
+    @app.put("/{path:path}")
+    async def put(path: str, request: Request) -> Response:
+        body, _ = cbor.decode(await request.body(), max_size=1 << 20)
+        if path == "v1/keyset":
+            return Response(signature_of(Keyset.from_bytes(body), SHUFFLER_SIGNER), status_code=201)
+        campaign = campaign_from_bytes(body)
+        if campaign.epsilon[-1] > 5:
+            problem = Problem(PROBLEM_TYPES["bad-report"], "epsilon must be at most 5.")
+            return Response(problem.to_json(), status_code=403)
+        return Response(signature_of(campaign, SHUFFLER_SIGNER), status_code=201)
+
+    with served(app) as url:
+        yield url
+
+
+@pytest.fixture
+def config(tmp_path: Path, shuffler: str) -> Path:
+    """The folder of a fusion centre with its keys and settings."""
+    write_private(tmp_path / "signing.key", FUSION_SIGNER.to_text())
+    write_private(tmp_path / "opening-7.key", KEYS[7].to_text())
+    (tmp_path / "campaign.toml").write_text(CAMPAIGN)
+    keys = [SHUFFLER_KEY, KEYS[7]]
+    configs = []
+    for key in keys:
+        public = key.config(not_before_s=0, not_after_s=2**35)
+        values = {"role": public.role, "id": public.id, "public_key": public.public_key.hex()}
+        configs.append({**values, "not_before_s": 0, "not_after_s": 2**35})
+    document = {"version": 1, "cache_s": 600, "configs": configs}
+    (tmp_path / "keyset.json").write_text(json.dumps(document))
+    path = tmp_path / "rase.toml"
+    path.write_text(
+        "[fusion]\n"
+        'database = "fusion.sqlite"\n'
+        'signing_key_file = "signing.key"\n'
+        'opening_key_files = ["opening-7.key"]\n'
+        f'shuffler_key = "{SHUFFLER_SIGNER.public_bytes().hex()}"\n'
+        f'shuffler_url = "{shuffler}"\n'
+        "workers = 0\n"
+    )
+    return path
+
+
+def ran(*arguments: object, capsys: pytest.CaptureFixture[str], exit_code: int = 0) -> str:
+    """Run a command; return what it printed, and on failure what it said."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == exit_code
+    shown = capsys.readouterr()
+    return shown.out if exit_code == 0 else shown.err
+
+
+@pytest.fixture
+def published(config: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A fusion centre with a campaign and keys."""
+    printed = ran(
+        "campaign", "publish", config.parent / "campaign.toml", "--config", config, capsys=capsys
+    )
+    assert len(printed.strip()) == 64
+    ran("fusion", "publish-keys", config.parent / "keyset.json", "--config", config, capsys=capsys)
+    return config
+
+
+def test_a_campaign_is_published_and_shown(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As lines for people or one document."""
+    text = ran("campaign", "show", "--config", published, capsys=capsys)
+    assert "k_min          4" in text
+    assert "guarantee      1-LDP per report" in text
+    document = json.loads(
+        ran("campaign", "show", "street-power", "--json", "--config", published, capsys=capsys)
+    )
+    assert (document["schema"], document["version"]) == ("rase/campaign/1", 1)
+
+
+def test_an_update_shows_its_effect_first(
+    published: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run publishes nothing; a real one asks unless told not to."""
+    update = ("campaign", "update", "--config", published, "--reports", "100")
+    text = ran(*update, "--epsilon", "4", "--rho", "0.5", "--dry-run", capsys=capsys)
+    assert "now   beta 0.5, rho 0.9, epsilon 1, clamped: standard error " in text
+    assert "then  beta 0.5, rho 0.5, epsilon 4, not clamped: standard error " in text
+    assert "with 100 reports" in text
+    shown = ran("campaign", "show", "--json", "--config", published, capsys=capsys)
+    assert json.loads(shown)["version"] == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    ran(*update, "--beta", "0.2", capsys=capsys, exit_code=130)
+    document = json.loads(ran(*update, "--beta", "0.2", "--json", "--yes", capsys=capsys))
+    assert document["schema"] == "rase/campaign-effect/1"
+    assert document["then"][0]["n"] == 100
+    shown = json.loads(ran("campaign", "show", "--json", "--config", published, capsys=capsys))
+    assert (shown["version"], shown["beta"]) == (2, 0.2)
+
+
+def test_updates_that_cannot_be_are_refused(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing changed, too early, less promised, or not countersigned."""
+    update = ("campaign", "update", "--config", published)
+    for more, exit_code, words in (
+        ((), 2, "nothing changes"),
+        (("--beta", "0.2", "--from-round", "400001"), 3, "not_before must be at least"),
+        (("--k-min", "2", "--last-round", "950000"), 3, "k_min must be at least 4"),
+        (("--window-budget", "99"), 3, "window_budget must be at most 24"),
+        (("--rho", "7"), 3, "rho must be a number from 0 to 1"),
+        (("--epsilon", "9", "--yes"), 4, "epsilon must be at most 5."),
+    ):
+        assert words in ran(*update, *more, capsys=capsys, exit_code=exit_code)
+    unknown = ("campaign", "update", "elsewhere", "--beta", "0.1", "--config", published)
+    assert "no such campaign" in ran(*unknown, capsys=capsys, exit_code=2)
+
+
+def test_campaign_files_are_checked(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All mistakes of a file are told at once."""
+    file = config.parent / "campaign.toml"
+    file.write_text(CAMPAIGN.replace("k_min = 4", "k_min = 0").replace("high", "hihg"))
+    said = ran("campaign", "publish", file, "--config", config, capsys=capsys, exit_code=3)
+    assert "hihg is not a field" in said
+    assert "k_min must be" in said
+    file.write_text("= nothing")
+    said = ran("campaign", "publish", file, "--config", config, capsys=capsys, exit_code=3)
+    assert "campaign.toml is not TOML" in said
+    file.write_text(CAMPAIGN.replace("version = 1", "version = 2"))
+    said = ran("campaign", "publish", file, "--config", config, capsys=capsys, exit_code=3)
+    assert "version must be 1 in a first campaign" in said
+
+
+def test_keyset_files_are_checked(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no keyset, or an older one, is refused by name."""
+    file = published.parent / "keyset.json"
+    good = json.loads(file.read_text())
+    for document, words in (
+        ({**good, "cache_s": 700}, "version must be above 1"),
+        ({"version": 2, "cache_s": 600}, "configs is missing"),
+        ({**good, "colour": "red"}, "is no keyset"),
+        ([], "is no keyset"),
+    ):
+        file.write_text(json.dumps(document))
+        said = ran(
+            "fusion", "publish-keys", file, "--config", published, capsys=capsys, exit_code=2
+        )
+        assert words in said
+
+
+def test_subscribers_come_and_go(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The token is shown once; the list tells who may ask."""
+    group = ("fusion", "subscribers")
+    where = ("--config", published)
+    token = ran(*group, "add", "grid", *where, capsys=capsys).strip()
+    assert token.startswith("rase_")
+    ran(*group, "add", "boss", "--scope", "admin:campaign", "--valid", "90d", *where, capsys=capsys)
+    ran(*group, "add", "old", *where, capsys=capsys)
+    ran(*group, "revoke", "old", *where, capsys=capsys)
+    lines = ran(*group, "list", *where, capsys=capsys).splitlines()
+    assert lines[0].startswith("boss  admin:campaign  until 2")
+    assert lines[1] == "grid  read:estimates  valid"
+    assert lines[2].startswith("old  read:estimates  revoked 2")
+    document = json.loads(ran(*group, "list", "--json", *where, capsys=capsys))
+    assert [one["name"] for one in document["subscribers"]] == ["boss", "grid", "old"]
+    assert token.split("_")[2] not in json.dumps(document)
+    for more, words in (
+        (("add", "grid"), "must be a new one"),
+        (("add", "x", "--valid", "soon"), "a duration must"),
+        (("revoke", "nobody"), "that of a subscriber"),
+    ):
+        assert words in ran(*group, *more, *where, capsys=capsys, exit_code=2)
+
+
+def test_the_operator_reads_the_access_log(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As lines or as one document, of all or of one."""
+    database = open_sqlite(published.parent / "fusion.sqlite", migrations="fusion")
+    for name in ("grid", "boss"):
+        record_access(
+            database, SystemClock(), subscriber=name, question="GET /v1/estimates", answer="200"
+        )
+    database.close()
+    log = ("fusion", "access-log", "--config", published)
+    lines = ran(*log, capsys=capsys).splitlines()
+    assert [line.split("  ", 1)[1] for line in lines] == [
+        "grid  GET /v1/estimates  200",
+        "boss  GET /v1/estimates  200",
+    ]
+    document = json.loads(ran(*log, "--subscriber", "boss", "--json", capsys=capsys))
+    assert [line["subscriber"] for line in document["accesses"]] == ["boss"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('shuffler_key = "', 'shuffler_key = "zz', "fusion.shuffler_key: must be the 32 bytes"),
+        ('shuffler_key = "', 'shuffler_key = "!', "fusion.shuffler_key: must be the 32 bytes"),
+        ('shuffler_url = "http', 'shuffler_url = "ftp', "fusion.shuffler_url: must be an address"),
+        ('shuffler_url = "http://127.0.0.1', 'shuffler_url = "http://x', "must begin with https"),
+        ("opening-7.key", "nowhere.key", "fusion.opening_key_files: "),
+        ("opening-7.key", "signing.key", "a key has missing fields"),
+        ('"signing.key"', '"opening-7.key"', "a key has unknown fields"),
+        ("[fusion]", "[fusion]\ncolour = 1", "fusion.colour is not a setting"),
+    ],
+)
+def test_mistakes_in_settings_are_named(
+    config: Path, old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 and the name of what is wrong."""
+    config.write_text(config.read_text().replace(old, new))
+    said = ran("fusion", "run", "--config", config, capsys=capsys, exit_code=3)
+    assert words in said
+
+
+def settings(folder: Path, **changes: Any) -> FusionSettings:
+    """Return settings made by hand."""
+    values: dict[str, Any] = {
+        "database": folder / "other.sqlite",
+        "signing_key_file": folder / "signing.key",
+        "opening_key_files": [folder / "opening-7.key"],
+        "shuffler_key": SHUFFLER_SIGNER.public_bytes().hex(),
+        "shuffler_url": "http://localhost:1",
+    }
+    return FusionSettings(**{**values, **changes})
+
+
+def test_keys_of_the_wrong_role_are_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key of the shuffler does not serve the fusion centre, nor one key twice."""
+    folder = config.parent
+    write_private(folder / "other-signing.key", SHUFFLER_SIGNER.to_text())
+    write_private(folder / "other-opening.key", SHUFFLER_KEY.to_text())
+    own = FUSION_SIGNER.public_bytes().hex()
+    twice = [folder / "opening-7.key"] * 2
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"signing_key_file": folder / "other-signing.key"}, "is of the shuffler"),
+        ({"opening_key_files": [folder / "other-opening.key"]}, "is of the shuffler"),
+        ({"opening_key_files": twice}, "keys of different numbers"),
+        ({"shuffler_key": own}, "must have different keys"),
+    ]
+    from rase.errors import ConfigurationError
+
+    for changes, words in cases:
+        with (
+            pytest.raises(ConfigurationError, match=words),
+            open_centre(settings(folder, **changes), SystemClock()),
+        ):
+            pass
+    with open_centre(settings(folder, admin_over_http=True), SystemClock()) as centre:
+        assert centre.publisher is not None
+    config.write_text(config.read_text().replace('"signing.key"', '"nowhere.key"'))
+    said = ran(
+        "campaign",
+        "publish",
+        folder / "campaign.toml",
+        "--config",
+        config,
+        capsys=capsys,
+        exit_code=3,
+    )
+    assert "signing_key_file" in said
+
+
+def test_the_server_runs_and_ends_in_good_order(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says where it listens, answers, and ends with exit code 0 when told to."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rase", "fusion", "run", "--config", str(published), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("fusion listening host=127.0.0.1 port=")
+        url = f"http://127.0.0.1:{line.strip().rpartition('=')[2]}"
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        assert httpx.get(f"{url}/v1/campaigns/street-power").json()["k_min"] == 4
+        token = ran("fusion", "subscribers", "add", "a", "--config", published, capsys=capsys)
+        header = {"Authorization": f"Bearer {token.strip()}"}
+        with httpx.stream("GET", f"{url}/v1/stream", headers=header) as stream:
+            assert next(stream.iter_lines()) == "retry: 2000"
+            began = SystemClock().monotonic_s()
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+            assert process.wait() == 0
+        # An open stream does not hold the end up; without that it would take ten seconds.
+        assert SystemClock().monotonic_s() - began < 8
+        assert rest == "fusion stopped\n"
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()

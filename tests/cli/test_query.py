@@ -1,0 +1,174 @@
+"""``rase query`` and ``rase watch``: what they print, and how they end."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fusion.conftest import (
+    CAMPAIGN,
+    ROUND,
+    Centre,
+    app_of,
+    made_centre,
+    parcel,
+    reports,
+    served,
+)
+
+from rase.cli import main
+from rase.cli.watch import picture, watch
+from rase.fusion.subscribers import add_subscriber
+from rase.subscriber.answers import Mean
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    """A fusion centre with a published campaign."""
+    with made_centre(tmp_path / "fusion.sqlite") as made:
+        yield made
+
+
+@pytest.fixture
+def url(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A live fusion centre with an estimate and a withheld round, and a token for it."""
+    for round, places in ((ROUND, [0] * 5), (ROUND + 1, [4096] * 6), (ROUND + 2, [])):
+        centre.clock.jump(CAMPAIGN.closes_s(round) - centre.clock.now_s())
+        one = parcel(reports(places, round=round), round=round)
+        centre.intake.receive(one.id, one.payload)
+        centre.rounds.tick()
+    monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN", add_subscriber(centre.database, "a"))
+    with served(app_of(centre)) as address:
+        monkeypatch.setenv("RASE_SUBSCRIBER__URL", address)
+        yield address
+
+
+def ran(*arguments: str, capsys: pytest.CaptureFixture[str], exit_code: int = 0) -> tuple[str, str]:
+    """Run a command; return what it printed and said."""
+    capsys.readouterr()
+    assert main(list(arguments)) == exit_code
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+AT = "2026-06-21T01:00:00Z"
+
+
+def test_avg_prints_a_mean_with_its_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data on stdout, the guarantee on stderr."""
+    out, err = ran("query", "avg", "--at", AT, capsys=capsys)
+    assert out.startswith(f"{AT}  -")
+    assert "±" in out
+    assert "n = 5" in out
+    assert err.startswith("1-LDP per report")
+    out, _ = ran("query", "avg", "--at", AT, "--json", "--method", "median", capsys=capsys)
+    document = json.loads(out)
+    assert (document["schema"], document["n"], document["method"]) == ("rase/mean/1", 5, "median")
+
+
+def test_win_prints_a_window(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over rounds or a duration."""
+    for w in ("2", "2h"):
+        out, _ = ran("query", "win", w, "--at", "2026-06-21T02:00:00Z", "--json", capsys=capsys)
+        assert json.loads(out)["w"] == 2
+
+
+def test_too_few_is_exit_code_5(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Withheld and missing rounds refuse; the document is printed all the same."""
+    _, err = ran("query", "avg", capsys=capsys, exit_code=5)
+    assert "too few devices reported" in err
+    out, _ = ran("query", "win", "2", "--json", capsys=capsys, exit_code=5)
+    assert json.loads(out)["status"] == "too_few"
+    _, err = ran("query", "avg", "--at", "1", capsys=capsys, exit_code=5)
+    assert "a round is missing" in err
+
+
+def test_refusals_and_networks_are_exit_code_4(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is told."""
+    _, err = ran("query", "avg", "--at", "yesterday", capsys=capsys, exit_code=4)
+    assert "a time must be milliseconds" in err
+    _, err = ran("query", "avg", "--url", "http://127.0.0.1:1", capsys=capsys, exit_code=4)
+    assert "does not answer" in err
+    _, err = ran("query", "avg", "--campaign", "elsewhere", capsys=capsys, exit_code=4)
+    assert "no such campaign" in err
+
+
+def test_tokens_come_from_files_or_the_environment(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never from the command line; without one the way out is told."""
+    import os
+
+    file = tmp_path / "token"
+    file.write_text(os.environ["RASE_SUBSCRIBER__TOKEN"] + "\n")
+    monkeypatch.delenv("RASE_SUBSCRIBER__TOKEN")
+    _, err = ran("query", "avg", "--at", AT, capsys=capsys, exit_code=3)
+    assert "give a token" in err
+    ran("query", "avg", "--at", AT, "--token-file", str(file), capsys=capsys)
+    monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN_FILE", str(file))
+    ran("query", "avg", "--at", AT, capsys=capsys)
+    _, err = ran("query", "avg", "--token-file", str(tmp_path / "no"), capsys=capsys, exit_code=3)
+    assert "No such file" in err
+
+
+def test_watch_prints_lines_where_nobody_looks(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line a round, resumed where one likes."""
+    out, _ = ran("watch", "--rounds", "3", "--last-id", "0", capsys=capsys)
+    lines = out.splitlines()
+    assert [line.split("  ")[1] for line in lines] == [f"round {ROUND + n}" for n in range(3)]
+    assert lines[2].endswith("too few reports")
+
+
+def test_watch_gives_up_when_told_to(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A network that is gone is exit code 4."""
+    _, err = ran(
+        "watch", "--attempts", "1", "--url", "http://127.0.0.1:1", capsys=capsys, exit_code=4
+    )
+    assert "does not answer" in err
+
+
+class Terminal(io.StringIO):
+    """A stream that somebody looks at."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def mean(number: int, **changes: Any) -> Mean:
+    """Return the mean of a round."""
+    values: dict[str, Any] = {
+        "campaign": "c",
+        "time": f"2026-06-21T0{number}:00:00Z",
+        "round": number,
+        "status": "ok",
+        "mean": 10.0 * number,
+        "standard_error": 5.0,
+        "ci_low": 10.0 * number - 10,
+        "ci_high": 10.0 * number + 10,
+        "n": 9,
+        "epsilon": 1.0,
+        "method": "m",
+        "guarantee": "1-LDP",
+    }
+    return Mean(**{**values, **changes})
+
+
+def test_a_terminal_is_drawn_on() -> None:
+    """Each round redraws the picture over the last one."""
+    screen = Terminal()
+    watch(iter([mean(1), mean(2), mean(3, status="too_few", mean=None)]), screen)
+    text = screen.getvalue()
+    assert text.count("\x1b[2F\x1b[J") == 1
+    assert text.count("\x1b[3F\x1b[J") == 1
+    assert text.rstrip().endswith("c: 1-LDP")
+    lines = picture([mean(1), mean(3), mean(4, mean=None, ci_low=None, ci_high=None)])
+    assert lines[0].split("|")[1].startswith("----------o")
+    assert lines[1].split("|")[1].endswith("o----------")
+    assert not lines[2].split("|")[1].strip()

@@ -1,0 +1,225 @@
+"""``rase shuffler``: settings, tokens, countersigning, and how failures end it."""
+
+import base64
+import io
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from rase.campaign import Campaign
+from rase.cli import main
+from rase.wire import cbor
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_bytes, signature_of
+
+FUSION = SigningKey.generate(Role.FUSION)
+SHUFFLER = SigningKey.generate(Role.SHUFFLER)
+CAMPAIGN = Campaign.from_fields(
+    {
+        "id": "homes",
+        "version": 1,
+        "quantity": "power",
+        "unit": "W",
+        "low": 0.0,
+        "high": 1.0,
+        "steps": 10,
+        "beta": 0.5,
+        "rho": 0.9,
+        "epsilon": (1.0,),
+        "window": 10,
+        "window_budget": 10.0,
+        "round_s": 60,
+        "upload_s": 10,
+        "grace_s": 20,
+        "k_min": 3,
+        "not_before": 0,
+        "not_after": 10**8,
+    }
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A complete settings file with its keys."""
+    write_private(tmp_path / "signing.key", SHUFFLER.to_text())
+    write_private(tmp_path / "opening.key", OpeningKey.generate(Role.SHUFFLER, 1).to_text())
+    path = tmp_path / "rase.toml"
+    path.write_text(
+        f"""
+[shuffler]
+database = "shuffler.db"
+signing_key_file = "signing.key"
+opening_key_files = ["opening.key"]
+fusion_key = "{FUSION.public_bytes().hex()}"
+fusion_url = "http://127.0.0.1:1"
+[shuffler.policy]
+max_epsilon = 2.0
+max_window_budget = 20.0
+min_k_min = 3
+"""
+    )
+    return path
+
+
+def rase(*arguments: object) -> int:
+    """Run a command."""
+    return main([str(argument) for argument in arguments])
+
+
+def test_tokens_are_printed_once_each(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many lines as asked for, all different, and not in the database."""
+    assert rase("shuffler", "enrol", "--config", config, "--count", 3, "--group", "north") == 0
+    tokens = capsys.readouterr().out.split()
+    assert len(set(tokens)) == 3
+    stored = b"".join(path.read_bytes() for path in config.parent.iterdir())
+    assert not any(token.partition(".")[2].encode() in stored for token in tokens)
+    assert rase("shuffler", "enrol", "--config", config, "--valid", "soon") == 2
+    assert "--valid: a duration must look like" in capsys.readouterr().err
+
+
+def test_a_campaign_is_countersigned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The signature is printed, and the signed campaign written where devices could verify it."""
+    proposal, out = config.parent / "proposal", config.parent / "signed"
+    proposal.write_bytes(cbor.encode([campaign_bytes(CAMPAIGN), signature_of(CAMPAIGN, FUSION)]))
+    assert rase("shuffler", "countersign", proposal, "--config", config, "--out", out) == 0
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    signed = SignedCampaign.from_bytes(out.read_bytes(), pinned)
+    printed = base64.urlsafe_b64decode(capsys.readouterr().out.strip() + "==")
+    assert printed == signed.shuffler_signature
+
+
+def test_a_keyset_is_countersigned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kind of document is found by looking into it."""
+    keys = [OpeningKey.generate(role, 1) for role in Role]
+    configs = tuple(key.config(not_before_s=0, not_after_s=10**9) for key in keys)
+    keyset = Keyset(version=1, cache_s=60, configs=configs)
+    proposal, out = config.parent / "proposal", config.parent / "signed"
+    proposal.write_bytes(cbor.encode([keyset.to_bytes(), signature_of(keyset, FUSION)]))
+    assert rase("shuffler", "countersign", proposal, "--config", config) == 0
+    assert rase("shuffler", "countersign", proposal, "--config", config, "--out", out) == 0
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    assert SignedKeyset.from_bytes(out.read_bytes(), pinned).keyset == keyset
+    assert len(capsys.readouterr().out.split()) == 2
+
+
+def test_a_foreign_proposal_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A campaign that the fusion centre did not sign ends with the code of cryptography."""
+    proposal = config.parent / "proposal"
+    proposal.write_bytes(cbor.encode([campaign_bytes(CAMPAIGN), bytes(64)]))
+    assert rase("shuffler", "countersign", proposal, "--config", config) == 6
+    assert "not signed by the pinned key of the fusion" in capsys.readouterr().err
+
+
+def test_all_mistakes_of_the_settings_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A nearly empty file lists everything that is missing or wrong, with exit code 3."""
+    path = tmp_path / "rase.toml"
+    path.write_text(
+        '[shuffler]\nfusion_key = "x"\nfusion_url = "http://fusion.example"\nport = 99999\n'
+        '[shuffler.policy]\nbelow_k = "carry"\n'
+    )
+    assert rase("shuffler", "run", "--config", path) == 3
+    told = capsys.readouterr().err
+    for part in (
+        "shuffler.database must be given",
+        "shuffler.policy.min_k_min must be given",
+        "shuffler.policy.below_k: input should be 'drop'",
+        "shuffler.fusion_key: must be the 32 bytes",
+        "shuffler.fusion_url: must begin with https://",
+        "shuffler.port",
+    ):
+        assert part in told
+    path.write_text('[shuffler]\nfusion_url = "ftp://x"')
+    assert rase("shuffler", "run", "--config", path) == 3
+    assert "must be an address of http or https" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["all", "intake", "closer"])
+def test_bad_keys_end_with_configuration(
+    config: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing, readable or foreign key file is told before anything is served."""
+    monkeypatch.setattr("rase.shuffler.processes.stop_with_parent", lambda *_: None)
+    folder = config.parent
+    (folder / "signing.key").chmod(0o644)
+    assert rase("shuffler", "run", "--config", config, "--part", part) == 3
+    assert "chmod 600" in capsys.readouterr().err
+    (folder / "signing.key").unlink()
+    write_private(folder / "signing.key", FUSION.to_text())
+    assert rase("shuffler", "run", "--config", config, "--part", part) == 3
+    assert "is of the fusion" in capsys.readouterr().err
+    (folder / "signing.key").unlink()
+    (folder / "opening.key").unlink()
+    assert rase("shuffler", "run", "--config", config, "--part", part) == 3
+    assert "No such file" in capsys.readouterr().err or part == "all"
+
+
+def test_bad_opening_keys_are_all_told(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The closer names every opening key that it cannot use; none is quoted."""
+    monkeypatch.setattr("rase.shuffler.processes.stop_with_parent", lambda *_: None)
+    folder = config.parent
+    write_private(folder / "b.key", "no key")
+    write_private(folder / "c.key", OpeningKey.generate(Role.FUSION, 1).to_text())
+    text = config.read_text().replace('["opening.key"]', '["missing", "b.key", "c.key"]')
+    config.write_text(text)
+    assert rase("shuffler", "run", "--config", config, "--part", "closer") == 3
+    told = capsys.readouterr().err
+    assert all(part in told for part in ("missing: No such", "b.key", "c.key is of the fusion"))
+    assert rase("shuffler", "run", "--config", config) == 3
+    assert "missing must be a file" in capsys.readouterr().err
+
+
+def test_one_key_for_both_roles_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pinned key of the fusion centre must not be the shuffler's own."""
+    own = base64.urlsafe_b64encode(SHUFFLER.public_bytes()).decode()
+    config.write_text(config.read_text().replace(FUSION.public_bytes().hex(), own))
+    assert rase("shuffler", "run", "--config", config, "--part", "intake") == 3
+    assert "different keys" in capsys.readouterr().err
+
+
+def test_a_corrupt_database_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A damaged file ends the program at once, with what to do and exit code 3."""
+    (config.parent / "shuffler.db").write_bytes(b"not a database" * 1000)
+    for command in (["run", "--part", "intake"], ["enrol"]):
+        assert rase("shuffler", *command, "--config", config) == 3
+        assert "is damaged" in capsys.readouterr().err
+
+
+def test_the_closer_stops_with_its_parent(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When the parent's end of the pipe closes, or a signal comes, the closer ends well."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    class Pipe:
+        buffer = io.BytesIO(b"x")
+
+    monkeypatch.setattr("sys.stdin", Pipe)
+    try:
+        assert rase("shuffler", "run", "--config", config, "--part", "closer") == 0
+        from rase.shuffler.processes import stop_with_parent
+
+        stop = threading.Event()
+        blocked = threading.Event()
+
+        class Open:
+            def read(self, count: int) -> bytes:
+                blocked.wait(10)
+                return b""
+
+        stop_with_parent(stop, Open())  # type: ignore[arg-type]
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.wait(10)
+        blocked.set()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "shuffler stopped" in capsys.readouterr().err

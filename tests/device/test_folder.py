@@ -1,0 +1,181 @@
+"""What lies on the device's disk."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rase.accounting.ledger import CampaignLimits, LedgerUnusable
+from rase.device.enrolment import EnrolmentRefused, enrol
+from rase.device.folder import DeviceFolder, FolderBusy
+from rase.device.settings import settings_of
+from rase.errors import ConfigurationError
+from rase.transport.face import Answer, Unreachable
+from rase.transport.memory import MemoryTransport
+
+KEY = "A" * 42 + "E"
+SETTINGS = settings_of(
+    {
+        "device": {
+            "shuffler": "http://localhost",
+            "campaign": "power",
+            "fusion_key": "A" * 43,
+            "shuffler_key": KEY,
+        },
+        "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 100},
+        "source": {"kind": "stdin"},
+    },
+    {},
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DeviceFolder:
+    """A folder that was made."""
+    made = DeviceFolder(tmp_path / "device")
+    made.make()
+    return made
+
+
+def answering(*answers: Answer | Unreachable) -> tuple[MemoryTransport, list[Any]]:
+    """Return a way to a shuffler that answers so, and what it is told."""
+    told: list[Any] = []
+    left = list(answers)
+
+    def handle(message: Any) -> Answer:
+        told.append(json.loads(message.body))
+        answer = left.pop(0)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    return MemoryTransport(handle), told
+
+
+ENROLLED = Answer(201, b'{"device": "d-7", "credential": "bearer-text"}')
+
+
+def test_enrolment_makes_everything_for_the_owner_only(folder: DeviceFolder) -> None:
+    """Key, credential, state and ledger have mode 600, the folder 700."""
+    transport, told = answering(ENROLLED)
+    assert enrol(folder, "words", transport=transport) == "d-7"
+    assert (*told[0].values(),)[0] == "words"
+    assert (*told[0],) == ("token", "device_key")
+    assert len(told[0]["device_key"]) == 43
+    assert folder.is_enrolled
+    assert folder.credential() == "bearer-text"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.path.iterdir()}
+    assert modes == dict.fromkeys(["device.key", "credential", "state.json", "ledger.db"], 0o600)
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(ConfigurationError, match="is enrolled already"):
+        enrol(folder, "token", transport=transport)
+
+
+def test_a_failed_enrolment_keeps_its_key(folder: DeviceFolder) -> None:
+    """After silence the same key asks again, so that the shuffler knows it."""
+    transport, told = answering(Unreachable("gone."), ENROLLED)
+    with pytest.raises(Unreachable):
+        enrol(folder, "token", transport=transport)
+    assert not folder.is_enrolled
+    enrol(folder, "token", transport=transport)
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (
+            Answer(403, b'{"type":"urn:rase:problem:not-enrolled"}'),
+            EnrolmentRefused,
+            "not-enrolled",
+        ),
+        (Answer(500, b"oops"), EnrolmentRefused, "status 500"),
+        (Answer(201, b"{}"), Unreachable, "cannot be read"),
+        (Answer(201, b"["), Unreachable, "cannot be read"),
+        (Answer(201, b'{"device":"d","credential":"a b"}'), Unreachable, "cannot be read"),
+        (Answer(201, b'{"device":"d","credential":"a\\nb"}'), Unreachable, "cannot be read"),
+        (Answer(201, b'{"device":1,"credential":"ab"}'), Unreachable, "cannot be read"),
+    ],
+)
+def test_refusals_and_nonsense_enrol_nobody(
+    folder: DeviceFolder, answer: Answer, error: type[Exception], words: str
+) -> None:
+    """What the shuffler said is told by its name; nothing is kept but the key."""
+    with pytest.raises(error, match=words):
+        enrol(folder, "token", transport=answering(answer)[0])
+    assert [path.name for path in folder.path.iterdir()] == ["device.key"]
+
+
+def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -> None:
+    """Forgetting erases values, key and credential; the entry stays in the ledger."""
+    enrol(folder, "token", transport=answering(ENROLLED)[0])
+    with folder.ledger(SETTINGS) as ledger:
+        ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=24))
+        ledger.spend("power", 7, epsilon=0.5, draw=lambda: b"noisy-value-4321")
+    folder.pause()
+    assert folder.is_paused
+    folder.forget(SETTINGS)
+    assert sorted(path.name for path in folder.path.iterdir()) == ["ledger.db", "lock"]
+    assert b"noisy-value" not in folder.ledger_file.read_bytes()
+    enrol(folder, "other", transport=answering(ENROLLED)[0])
+    # A lost credential alone: state and ledger stay as they are.
+    folder.credential_file.unlink()
+    enrol(folder, "third", transport=answering(ENROLLED)[0])
+    with folder.ledger(SETTINGS) as ledger:
+        assert ledger.status(0).total_spent == 0.5
+    folder.forget(SETTINGS)
+
+
+def test_forgetting_before_enrolment_is_harmless(folder: DeviceFolder) -> None:
+    """There is nothing to erase, and with an empty ledger nothing to close."""
+    folder.forget(SETTINGS)
+    folder.keep_enrolment("bearer")
+    folder.forget(SETTINGS)
+    assert not folder.credential_file.exists()
+
+
+def test_one_agent_at_a_time(folder: DeviceFolder) -> None:
+    """A second agent, or forgetting while one runs, is refused."""
+    with folder.locked():
+        with pytest.raises(FolderBusy, match="another agent works"), folder.locked():
+            pass
+        with pytest.raises(FolderBusy):
+            folder.forget(SETTINGS)
+    with folder.locked():
+        pass
+
+
+def test_pause_and_resume(folder: DeviceFolder) -> None:
+    """Both may be said twice."""
+    folder.pause()
+    folder.pause()
+    assert folder.is_paused
+    folder.resume()
+    folder.resume()
+    assert not folder.is_paused
+
+
+def test_files_that_are_damaged_or_open_are_refused(folder: DeviceFolder, tmp_path: Path) -> None:
+    """The message names the file and the way out."""
+    with pytest.raises(ConfigurationError, match="is not enrolled"):
+        folder.credential()
+    folder.keep_enrolment("bearer")
+    folder.credential_file.chmod(0o644)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        folder.credential()
+    folder.key_file.write_text("short")
+    folder.key_file.chmod(0o600)
+    with pytest.raises(ConfigurationError, match=r"device.key is damaged"):
+        folder.device_secret()
+    folder.key_file.write_text("not base64 at all!=")
+    with pytest.raises(ConfigurationError, match=r"device.key is damaged"):
+        folder.device_secret()
+    folder.ledger_file.write_bytes(b"nonsense" * 1000)
+    with pytest.raises(LedgerUnusable):
+        folder.ledger(SETTINGS)
+    folder.path.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="chmod 700"):
+        folder.make()
+    with pytest.raises(ConfigurationError, match="File exists"):
+        DeviceFolder(folder.key_file).make()

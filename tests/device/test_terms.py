@@ -1,0 +1,196 @@
+"""Which campaigns and keysets a device admits; each refusal by its name."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rase.device.terms import REASONS, OwnerRules, Terms, TermsRefused
+from rase.errors import ConfigurationError, UnknownKey
+from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.signed import SignedCampaign, campaign_hash, signature_of
+
+
+def refusal(offer: Callable[[bytes], object], data: bytes) -> str:
+    """Return the name under which an offer is refused."""
+    with pytest.raises(TermsRefused) as caught:
+        offer(data)
+    assert REASONS[caught.value.reason] in str(caught.value)
+    return caught.value.reason
+
+
+def test_a_campaign_signed_by_both_is_accepted_once(world: Any) -> None:
+    """The first offer is new, the same again is not."""
+    terms = world.terms()
+    data = world.shuffler.signed_campaign()
+    assert terms.offer_campaign(data).campaign == world.shuffler.campaign
+    assert terms.offer_campaign(data) is None
+    assert terms.campaign_for(495_000).campaign.version == 1
+
+
+def test_wrong_signatures_are_refused(world: Any) -> None:
+    """A signature by another key, or in the other's place, is refused with the code of crypto."""
+    shuffler, terms = world.shuffler, world.terms()
+    campaign = shuffler.campaign
+    fusion = signature_of(campaign, shuffler.signers[Role.FUSION])
+    right = signature_of(campaign, shuffler.signers[Role.SHUFFLER])
+    forged = signature_of(campaign, SigningKey.generate(Role.SHUFFLER))
+    for pair in ((fusion, forged), (right, fusion), (fusion, fusion)):
+        data = SignedCampaign(campaign, *pair).to_bytes()
+        assert refusal(terms.offer_campaign, data) == "wrong-signature"
+    with pytest.raises(TermsRefused) as caught:
+        terms.offer_campaign(data)
+    assert caught.value.exit_code == 6
+    other = type(shuffler)(world.clock)
+    assert refusal(terms.offer_keyset, other.signed_keyset()) == "wrong-signature"
+
+
+def test_bytes_that_are_no_document_are_refused(world: Any) -> None:
+    """Truncated, empty and swapped documents are malformed."""
+    terms, shuffler = world.terms(), world.shuffler
+    data = shuffler.signed_campaign()
+    for bad in (b"", data[:-1], data + b"\x00", b"\xff" * 40, shuffler.signed_keyset()):
+        assert refusal(terms.offer_campaign, bad) == "malformed"
+    for bad in (b"", shuffler.signed_keyset()[:-1], data):
+        assert refusal(terms.offer_keyset, bad) == "malformed"
+    assert terms.held == ((), None)
+
+
+def test_another_campaign_is_refused(world: Any) -> None:
+    """A device takes part in the campaign it was enrolled for."""
+    data = world.shuffler.signed_campaign(replace(world.shuffler.campaign, id="other"))
+    assert refusal(world.terms().offer_campaign, data) == "other-campaign"
+
+
+def test_the_first_campaign_must_have_the_hash_the_owner_saw(world: Any) -> None:
+    """With a pinned hash another first campaign is refused; later versions follow the rules."""
+    shuffler = world.shuffler
+    expected = campaign_hash(shuffler.campaign)
+    terms = Terms(
+        shuffler.campaign.id, pinned=shuffler.pinned, rules=world.rules, first_hash=expected
+    )
+    other = replace(shuffler.campaign, k_min=21)
+    assert refusal(terms.offer_campaign, shuffler.signed_campaign(other)) == "wrong-hash"
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(not_before=500_000)
+    assert terms.offer_campaign(shuffler.signed_campaign()) is not None
+
+
+def test_a_version_never_goes_back(world: Any) -> None:
+    """An older campaign or keyset, however well signed, is refused."""
+    shuffler, terms = world.shuffler, world.terms()
+    old, old_keys = shuffler.signed_campaign(), shuffler.signed_keyset()
+    terms.offer_campaign(old)
+    terms.offer_keyset(old_keys)
+    shuffler.publish(not_before=500_000)
+    shuffler.rotate()
+    terms.offer_campaign(shuffler.signed_campaign())
+    assert terms.offer_keyset(shuffler.signed_keyset()) is not None
+    assert terms.offer_keyset(shuffler.signed_keyset()) is None
+    assert refusal(terms.offer_campaign, old) == "went-back"
+    assert refusal(terms.offer_keyset, old_keys) == "went-back"
+
+
+def test_a_change_without_a_new_version_is_refused(world: Any) -> None:
+    """The same version with other content is refused, for campaign and keyset."""
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    terms.offer_keyset(shuffler.signed_keyset())
+    changed = replace(shuffler.campaign, beta=0.4)
+    assert refusal(terms.offer_campaign, shuffler.signed_campaign(changed)) == "changed"
+    keyset = replace(shuffler.keyset, cache_s=1)
+    assert refusal(terms.offer_keyset, shuffler.signed_keyset(keyset)) == "changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"high": 4000.0},
+        {"window_budget": 25.0},
+        {"k_min": 2},
+        {"round_s": 60},
+        {"not_before": 0},
+    ],
+)
+def test_a_new_version_that_promises_less_is_refused(world: Any, change: dict[str, Any]) -> None:
+    """Range, rounds and promises must stay, and versions begin in later rounds."""
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(**{"not_before": 500_000, **change})
+    assert refusal(terms.offer_campaign, shuffler.signed_campaign()) == "not-a-successor"
+
+
+def test_missed_versions_are_caught_up_with(world: Any) -> None:
+    """A device that was away accepts a version beyond the next."""
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(version=5, not_before=500_000)
+    assert terms.offer_campaign(shuffler.signed_campaign()) is not None
+    assert terms.campaign_for(499_999).campaign.version == 1
+    assert terms.campaign_for(500_000).campaign.version == 5
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        (OwnerRules(report_epsilon=0.5), "epsilon-above-limit"),
+        (OwnerRules(report_epsilon=1.0, high=2999.0), "range-above-limit"),
+        (OwnerRules(report_epsilon=1.0, low=1.0), "range-above-limit"),
+        (OwnerRules(report_epsilon=1.0, least_k=21), "k-below-limit"),
+    ],
+)
+def test_the_owners_rules_are_kept(world: Any, rules: OwnerRules, reason: str) -> None:
+    """Budget, range and crowd that the owner does not allow are refused by name."""
+    world.rules = rules
+    assert refusal(world.terms().offer_campaign, world.shuffler.signed_campaign()) == reason
+
+
+def test_the_largest_allowed_budget_is_taken() -> None:
+    """A device takes the largest class within its owner's limit."""
+    epsilon = (0.1, 0.5, 1.0, 2.0)
+    assert OwnerRules(report_epsilon=1.5).epsilon_class(epsilon) == 2
+    assert OwnerRules(report_epsilon=0.05).epsilon_class(epsilon) is None
+    with pytest.raises(ConfigurationError, match=r"owner\.low must be below owner\.high"):
+        OwnerRules(report_epsilon=1, low=2, high=1)
+
+
+def test_restored_terms_are_checked_again(world: Any) -> None:
+    """Terms that were signed by keys no longer pinned are refused at the start."""
+    shuffler = world.shuffler
+    other = type(shuffler)(world.clock)
+    terms = world.terms()
+    with pytest.raises(TermsRefused, match="wrong-signature"):
+        terms.restore([other.signed_campaign()], None)
+    terms = world.terms()
+    terms.restore([shuffler.signed_campaign()], shuffler.signed_keyset())
+    assert terms.latest.campaign == shuffler.campaign
+
+
+def test_keys_are_those_active_now(world: Any) -> None:
+    """Without a keyset, or without an active key, nothing can be sealed."""
+    shuffler, terms = world.shuffler, world.terms()
+    signed = terms.offer_campaign(shuffler.signed_campaign())
+    with pytest.raises(LookupError):
+        terms.keys_for(signed, 0.0)
+    configs = tuple(key.config(not_before_s=10, not_after_s=20) for key in shuffler.keys.values())
+    keyset = Keyset(version=1, cache_s=1, configs=configs)
+    terms.offer_keyset(shuffler.signed_keyset(keyset))
+    assert [key.role for key in terms.keys_for(signed, 10.0)] == [Role.SHUFFLER, Role.FUSION]
+    with pytest.raises(UnknownKey):
+        terms.keys_for(signed, 20.0)
+
+
+def test_versions_that_hold_no_more_are_forgotten(world: Any) -> None:
+    """The latest stays always, an earlier one until the next has begun."""
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(not_before=500_000)
+    terms.offer_campaign(shuffler.signed_campaign())
+    first = terms.held[0][0]
+    terms.forget_before(499_999)
+    assert len(terms.held[0]) == 2
+    assert terms.campaign_by_tag(first.hash[:8]) is first
+    terms.forget_before(500_000)
+    assert [signed.campaign.version for signed in terms.held[0]] == [2]
+    assert terms.campaign_by_tag(first.hash[:8]) is None

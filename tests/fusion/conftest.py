@@ -1,0 +1,255 @@
+"""A fusion centre with a fake clock, and a shuffler and devices that do what a test tells them."""
+
+import asyncio
+import io
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from rase.campaign import Campaign
+from rase.clock import FakeClock
+from rase.fusion.app import fusion_app
+from rase.fusion.campaigns import Publisher
+from rase.fusion.centre import FusionCentre
+from rase.fusion.intake import FusionPolicy, Intake, batch_payload
+from rase.fusion.opening import BatchOpener
+from rase.fusion.query import Questions
+from rase.fusion.rounds import Rounds
+from rase.service.telemetry import Telemetry
+from rase.storage.face import Database
+from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
+from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info
+from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash, signature_of
+from rase.wire.suites import public_bytes, public_key, suite
+
+CAMPAIGN = Campaign(
+    id="street-power",
+    version=1,
+    quantity="power",
+    unit="W",
+    low=0,
+    high=3000,
+    epsilon=(1,),
+    window=24,
+    window_budget=24,
+    round_s=3600,
+    upload_s=300,
+    grace_s=600,
+    k_min=4,
+    estimators=("unbiased_mean", "sample_mean", "median", "bootstrap_mean"),
+    not_before=495000,
+    not_after=499999,
+)
+ROUND = 495001
+KEYS = {
+    number: OpeningKey(role=Role.FUSION, id=number, secret=bytes([number]) * 32)
+    for number in (7, 9)
+}
+SHUFFLER_KEY = OpeningKey(role=Role.SHUFFLER, id=1, secret=bytes([3]) * 32)
+FUSION_SIGNER = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
+SHUFFLER_SIGNER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
+PINNED = PinnedKeys(FUSION_SIGNER.public_bytes(), SHUFFLER_SIGNER.public_bytes())
+
+
+def keyset(*numbers: int, version: int = 1) -> Keyset:
+    """Return a keyset with these keys of the fusion centre."""
+    keys = [SHUFFLER_KEY, *(KEYS[number] for number in numbers)]
+    return Keyset(
+        version=version,
+        cache_s=600,
+        configs=tuple(key.config(not_before_s=0, not_after_s=2**35) for key in keys),
+    )
+
+
+def envelope(
+    place: int,
+    *,
+    round: int = ROUND,
+    epsilon_class: int = 0,
+    is_cover: bool = False,
+    key_id: int = 7,
+    campaign: Campaign = CAMPAIGN,
+    content: bytes | None = None,
+) -> bytes:
+    """Return the inner envelope of one report."""
+    key = KEYS[key_id]
+    if content is None:
+        content = Content(round, place, epsilon_class, is_cover=is_cover).to_bytes()
+    info = inner_info(campaign_hash(campaign), round)
+    public = public_key(key.kem, public_bytes(key.kem, key.secret))
+    return suite(key.kem, key.aead).encrypt(content, public, info)
+
+
+@dataclass
+class Parcel:
+    """A batch as the shuffler sends it."""
+
+    id: bytes
+    payload: bytes
+
+
+def parcel(
+    inner: Iterable[bytes],
+    *,
+    round: int = ROUND,
+    key_id: int = 7,
+    campaign: Campaign = CAMPAIGN,
+    signer: SigningKey = SHUFFLER_SIGNER,
+    **changes: object,
+) -> Parcel:
+    """Pack envelopes with a signed manifest."""
+    envelopes = tuple(inner)
+    body = Batch(campaign_hash(campaign), round, key_id, envelopes).to_bytes()
+    fields: dict[str, object] = {
+        "batch_id": batch_id(body),
+        "shuffler": "shuffler-1",
+        "n": len(envelopes),
+        "k_min": campaign.k_min,
+        "method": "uniform" if envelopes else "withheld",
+        "theta": None,
+        "alpha": 0.0,
+        "real_loss": 0.0,
+        "attacker_success": 1 / max(len(envelopes), 1),
+    }
+    manifest = BatchManifest(**{**fields, **changes})  # type: ignore[arg-type]
+    signed = SignedManifest(manifest, signature_of(manifest, signer))
+    return Parcel(batch_id(body), batch_payload(body, signed.to_bytes()))
+
+
+def reports(places: Sequence[int], **more: object) -> list[bytes]:
+    """Return an envelope for each place."""
+    return [envelope(place, **more) for place in places]  # type: ignore[arg-type]
+
+
+class Signs:
+    """A shuffler that signs whatever it is asked to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
+        """Sign a campaign."""
+        self.asked += 1
+        return signature_of(campaign, SHUFFLER_SIGNER)
+
+    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
+        """Sign a keyset."""
+        self.asked += 1
+        return signature_of(keyset, SHUFFLER_SIGNER)
+
+
+@dataclass
+class Centre:
+    """A fusion centre in one process, without HTTP."""
+
+    database: Database
+    clock: FakeClock
+    policy: FusionPolicy = field(default_factory=FusionPolicy)
+    opener: BatchOpener = field(
+        default_factory=lambda: BatchOpener(list(KEYS.values()), processes=0)
+    )
+    shuffler: Signs = field(default_factory=Signs)
+
+    def __post_init__(self) -> None:
+        """Put the parts together."""
+        self.intake = Intake(
+            self.database, self.clock, pinned=PINNED, opener=self.opener, policy=self.policy
+        )
+        self.rounds = Rounds(self.database, self.clock, policy=self.policy)
+        self.questions = Questions(self.database)
+        self.publisher = Publisher(
+            self.database,
+            self.clock,
+            key=FUSION_SIGNER,
+            pinned=PINNED,
+            countersigner=self.shuffler,
+        )
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has."""
+        with self.database.snapshot() as transaction:
+            ((rows,),) = transaction.execute(f"SELECT COUNT(*) FROM {table}")  # noqa: S608
+        return int(rows)
+
+
+def app_of(centre: Centre, **more: Any) -> FastAPI:
+    """Return the HTTP app of a centre; its log goes nowhere."""
+    return fusion_app(
+        FusionCentre(
+            database=centre.database,
+            clock=centre.clock,
+            intake=centre.intake,
+            rounds=centre.rounds,
+            questions=centre.questions,
+            policy=centre.policy,
+            telemetry=Telemetry("fusion", stream=io.StringIO()),
+            **more,
+        ),
+        tick_s=0.05,
+    )
+
+
+def ask(app: FastAPI, method: str, path: str, **more: Any) -> httpx.Response:
+    """Send one request to an app, without a network."""
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://fusion") as client:
+            return await client.request(method, path, **more)
+
+    return asyncio.run(send())
+
+
+@contextmanager
+def served(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """Serve an app on loopback, in a thread; yield its address."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        config = uvicorn.Config(
+            app, log_config=None, log_level="error", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def made_centre(path: Path) -> Iterator[Centre]:
+    """Make a fusion centre with a published campaign and keyset."""
+    database = open_sqlite(path, migrations="fusion")
+    clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
+    made = Centre(database, clock)
+    made.publisher.publish(CAMPAIGN)
+    made.publisher.publish_keyset(keyset(7))
+    clock.jump(CAMPAIGN.closes_s(ROUND) + 60 - clock.now_s())
+    try:
+        yield made
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the database is."""
+    return tmp_path / "fusion.sqlite"
+
+
+@pytest.fixture
+def centre(path: Path) -> Iterator[Centre]:
+    """A fusion centre with a published campaign, some minutes after the round has closed."""
+    with made_centre(path) as made:
+        yield made

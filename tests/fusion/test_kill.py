@@ -1,0 +1,133 @@
+"""A fusion centre that is really killed, again and again, tells the same as one that is not."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.fusion.conftest import (
+    CAMPAIGN,
+    FUSION_SIGNER,
+    KEYS,
+    SHUFFLER_SIGNER,
+    Centre,
+    Parcel,
+    keyset,
+    parcel,
+    reports,
+)
+
+from rase.clock import FakeClock, SystemClock
+from rase.fusion.answers import Answer
+from rase.kernels.words import SeededRandom
+from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import write_private
+
+LAST = int(SystemClock().now_s()) // CAMPAIGN.round_s - 2
+PAST = replace(CAMPAIGN, not_before=LAST - 1000, not_after=LAST + 1000)
+
+
+def prepared(folder: Path) -> Path:
+    """Write keys, settings and a database with a campaign whose rounds are over."""
+    write_private(folder / "signing.key", FUSION_SIGNER.to_text())
+    write_private(folder / "opening.key", KEYS[7].to_text())
+    config = folder / "rase.toml"
+    config.write_text(
+        '[fusion]\ndatabase = "fusion.sqlite"\nsigning_key_file = "signing.key"\n'
+        'opening_key_files = ["opening.key"]\nport = 0\nworkers = 2\n'
+        f'shuffler_key = "{SHUFFLER_SIGNER.public_bytes().hex()}"\n'
+        'shuffler_url = "http://localhost:1"\n'
+    )
+    with published(folder / "fusion.sqlite"):
+        return config
+
+
+@contextmanager
+def published(path: Path) -> Iterator[Centre]:
+    """Open a centre with the campaign."""
+    database = open_sqlite(path, migrations="fusion")
+    centre = Centre(database, FakeClock(SystemClock().now_s()))
+    try:
+        centre.publisher.publish(PAST)
+        centre.publisher.publish_keyset(keyset(7))
+        yield centre
+    finally:
+        database.close()
+
+
+class Server:
+    """A fusion centre in a process of its own."""
+
+    def __init__(self, config: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rase", "fusion", "run", "--config", str(config)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ),
+        )
+        assert self.process.stderr is not None
+        self.url = f"http://127.0.0.1:{self.process.stderr.readline().strip().rpartition('=')[2]}"
+
+    def kill(self) -> None:
+        """End it without a chance to do anything."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+def is_taken(url: str, sent: Parcel) -> bool:
+    """Send a batch; return whether the answer came."""
+    try:
+        answer = httpx.put(f"{url}/v1/batches/{sent.id.hex()}", content=sent.payload)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code in {200, 201}
+
+
+def told(path: Path) -> list[Answer]:
+    """Return what a subscriber would be told, and check that no report is left."""
+    with published(path) as centre:
+        centre.rounds.tick()
+        assert centre.count("opened") == 0
+        assert centre.count("batches") == centre.count("rounds")
+        return centre.questions.between(PAST, 0, 2**32, method="all")
+
+
+@pytest.mark.parametrize(("kills", "n"), [(2, 40), pytest.param(30, 400, marks=pytest.mark.slow)])
+def test_kills_change_no_estimate(tmp_path: Path, kills: int, n: int) -> None:
+    """Every batch is sent until it is acknowledged, while the server dies at moments of chance."""
+    rng = SeededRandom(2026)
+    rounds = range(LAST - 3 * kills, LAST)
+    inner = {round: reports([round % 4000] * n, round=round, campaign=PAST) for round in rounds}
+    sent = [parcel(inner[round], round=round, campaign=PAST) for round in rounds]
+    calm = tmp_path / "calm"
+    calm.mkdir()
+    prepared(calm)
+    with published(calm / "fusion.sqlite") as centre:
+        for one in sent:
+            centre.intake.receive(one.id, one.payload)
+    config = prepared(tmp_path)
+    waiting, deaths = list(sent), 0
+    server = Server(config)
+    try:
+        while waiting or deaths < kills:
+            delay_s = int(rng.words(1)[0] % 100) / 1000
+            killer = threading.Timer(delay_s, server.process.kill)
+            if deaths < kills:
+                killer.start()
+            # What was acknowledged just before a death must still be there after it.
+            waiting = [one for one in waiting or sent if not is_taken(server.url, one)]
+            killer.cancel()
+            if deaths < kills:
+                server.kill()
+                deaths += 1
+                server = Server(config)
+    finally:
+        server.kill()
+    assert told(tmp_path / "fusion.sqlite") == told(calm / "fusion.sqlite")

@@ -1,0 +1,240 @@
+"""Questions of subscribers are answered from estimates alone, each with error and guarantee."""
+
+import pytest
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, parcel, reports
+
+from rase.campaign import Campaign
+from rase.fusion.answers import as_csv, as_influx, as_json
+from rase.fusion.campaigns import next_version
+from rase.fusion.query import MAX_ROUNDS, parse_moment_s, parse_rounds
+from rase.fusion.refusals import Refused
+
+
+def happened(centre: Centre, round: int, places: list[int], campaign: Campaign = CAMPAIGN) -> None:
+    """Let a round become final; no places make it withheld."""
+    now = centre.clock.now_s()
+    centre.clock.jump(max(campaign.closes_s(round) - now, 0))
+    inner = reports(places, round=round, campaign=campaign)
+    one = parcel(inner, round=round, campaign=campaign)
+    centre.intake.receive(one.id, one.payload)
+    centre.rounds.tick()
+
+
+@pytest.fixture
+def asked(centre: Centre) -> Centre:
+    """A fusion centre with two rounds, a withheld one, a missing one, and one more."""
+    happened(centre, ROUND, [1000] * 10)
+    happened(centre, ROUND + 1, [2000] * 20)
+    happened(centre, ROUND + 2, [])
+    happened(centre, ROUND + 4, [3000] * 30)
+    return centre
+
+
+def test_rounds_are_told_with_everything(asked: Centre) -> None:
+    """n, interval, epsilon, guarantee and shuffle are in every answer."""
+    told = asked.questions.between(CAMPAIGN, 0, 2**32)
+    assert [one.round - ROUND for one in told] == [0, 1, 2, 4]
+    assert [one.status for one in told] == ["ok", "ok", "too_few", "ok"]
+    assert [one.n for one in told] == [10, 20, 0, 30]
+    for one in told:
+        assert one.guarantee.startswith("1-LDP per report: an observer who was 50 % sure")
+        assert "shuffler-1" in one.shuffle
+        assert one.epsilon == 1.0
+        fields = (one.mean, one.standard_error, one.ci_low, one.ci_high)
+        assert all((field is None) == (one.status == "too_few") for field in fields)
+
+
+def test_a_round_that_is_not_there_is_a_gap(asked: Centre) -> None:
+    """Missing is neither an error nor a zero."""
+    gap = asked.questions.at(CAMPAIGN, ROUND + 3)
+    assert (gap.status, gap.mean, gap.n) == ("gap", None, 0)
+    assert gap.shuffle == "no estimate of this round is here"
+    assert asked.questions.at(CAMPAIGN, ROUND + 1).n == 20
+    assert asked.questions.latest(CAMPAIGN).round == ROUND + 4
+    assert asked.questions.at(CAMPAIGN, ROUND + 3, method="all").method == "unbiased_mean"
+
+
+def test_windows_are_means_of_rounds(asked: Centre) -> None:
+    """Win(t, w) is the mean of w estimates; its error is that of independent noises."""
+    (window,) = asked.questions.windows(CAMPAIGN, 2, first=ROUND + 1, last=ROUND + 1)
+    first, second = asked.questions.between(CAMPAIGN, ROUND, ROUND + 1)
+    assert first.mean is not None
+    assert second.mean is not None
+    assert first.standard_error is not None
+    assert second.standard_error is not None
+    assert window.mean == pytest.approx((first.mean + second.mean) / 2)
+    expected = (first.standard_error**2 + second.standard_error**2) ** 0.5 / 2
+    assert window.standard_error == pytest.approx(expected)
+    assert (window.n, window.w, window.epsilon) == (30, 2, 2.0)
+    assert window.guarantee.startswith("2-LDP for all reports of a device in 2 rounds")
+
+
+def test_windows_say_why_they_have_no_mean(asked: Centre) -> None:
+    """A withheld round makes too_few, a missing one a gap."""
+    told = asked.questions.windows(CAMPAIGN, 2, first=ROUND, last=ROUND + 5)
+    statuses = [one.status for one in told]
+    assert statuses == ["gap", "ok", "too_few", "too_few", "gap", "gap"]
+    (one, two) = asked.questions.windows(CAMPAIGN, 1, first=ROUND + 2, last=ROUND + 3)
+    assert (one.status, two.status) == ("too_few", "gap")
+
+
+def test_a_windows_epsilon_is_bounded_by_the_ledger(asked: Centre) -> None:
+    """No device spends more than its window budget, whatever the window asked for."""
+    (window,) = asked.questions.windows(CAMPAIGN, 48, first=ROUND, last=ROUND)
+    assert window.epsilon == 48
+    small = next_version(CAMPAIGN, not_before=ROUND + 6, window_budget=2.0)
+    asked.publisher.publish(small)
+    (window,) = asked.questions.windows(small, 48, first=ROUND + 9, last=ROUND + 9)
+    assert window.epsilon == 4.0
+
+
+def test_early_windows_reach_before_the_first_round(centre: Centre) -> None:
+    """A window that begins before round 0 is a gap, not a failure."""
+    (window,) = centre.questions.windows(CAMPAIGN, 5, first=2, last=2)
+    assert window.status == "gap"
+
+
+@pytest.mark.parametrize(("w", "last"), [(0, ROUND), (MAX_ROUNDS + 1, ROUND), (2, 2**31)])
+def test_windows_out_of_bounds_are_refused(asked: Centre, w: int, last: int) -> None:
+    """Neither no rounds nor too many."""
+    with pytest.raises(Refused, match="windows over 1 to"):
+        asked.questions.windows(CAMPAIGN, w, first=ROUND, last=last)
+
+
+def test_too_many_rounds_are_refused(centre: Centre) -> None:
+    """An answer is never cut short silently."""
+    with centre.database.transaction() as transaction:
+        transaction.execute_many(
+            "INSERT INTO rounds (campaign, round, version, state, batches, settles_s) "
+            "VALUES (?, ?, 1, 'withheld', 1, 0)",
+            [(CAMPAIGN.id, number) for number in range(MAX_ROUNDS + 1)],
+        )
+    with pytest.raises(Refused, match="at most 10000 rounds"):
+        centre.questions.between(CAMPAIGN, 0, 2**32)
+
+
+def test_versions_answer_with_their_own_parameters(asked: Centre) -> None:
+    """Old rounds keep the epsilon and estimators they were made with."""
+    newer = next_version(
+        CAMPAIGN, not_before=ROUND + 6, epsilon=(2.0,), estimators=("sample_mean",)
+    )
+    asked.publisher.publish(newer)
+    happened(asked, ROUND + 6, [7] * 9, newer)
+    told = asked.questions.between(newer, ROUND + 4, ROUND + 6)
+    assert [(one.epsilon, one.method) for one in told] == [
+        (1.0, "unbiased_mean"),
+        (2.0, "sample_mean"),
+    ]
+    assert len(asked.questions.between(newer, ROUND + 4, ROUND + 6, method="median")) == 1
+    assert len(asked.questions.between(newer, ROUND + 4, ROUND + 6, method="all")) == 5
+    (window,) = asked.questions.windows(newer, 3, first=ROUND + 6, last=ROUND + 6)
+    assert window.status == "gap"
+
+
+def test_a_window_over_two_methods_names_both(asked: Centre) -> None:
+    """The default estimator of each round goes into it."""
+    newer = next_version(CAMPAIGN, not_before=ROUND + 7, estimators=("sample_mean",))
+    asked.publisher.publish(newer)
+    happened(asked, ROUND + 6, [8] * 9)
+    happened(asked, ROUND + 7, [7] * 9, newer)
+    (window,) = asked.questions.windows(newer, 2, first=ROUND + 7, last=ROUND + 7)
+    assert window.method == "unbiased_mean and sample_mean"
+    assert asked.questions.recent_n(CAMPAIGN) == 17
+    assert asked.questions.recent_n(newer) == 16
+
+
+def test_methods_are_checked(asked: Centre) -> None:
+    """An unknown estimator is named with those there are."""
+    with pytest.raises(Refused, match="method must be one of unbiased_mean, "):
+        asked.questions.latest(CAMPAIGN, method="mode")
+
+
+def test_campaigns_are_found_by_name_or_alone(asked: Centre) -> None:
+    """One campaign needs no name; of several one must be named."""
+    assert asked.questions.campaign(None) == CAMPAIGN
+    with pytest.raises(Refused, match="no such campaign"):
+        asked.questions.campaign("elsewhere")
+    from dataclasses import replace
+
+    asked.publisher.publish(replace(CAMPAIGN, id="other"))
+    with pytest.raises(Refused, match="one of other, street-power"):
+        asked.questions.campaign(None)
+
+
+def test_without_rounds_there_is_no_latest(centre: Centre) -> None:
+    """An empty campaign says so."""
+    with pytest.raises(Refused, match="No round"):
+        centre.questions.latest(CAMPAIGN)
+    assert centre.questions.recent_n(CAMPAIGN) == CAMPAIGN.k_min
+
+
+def test_events_are_numbered_as_rounds_became_final(asked: Centre) -> None:
+    """A stream can be resumed after any event."""
+    events = asked.questions.events_after(CAMPAIGN, 0)
+    assert [event.sequence for event in events] == [1, 2, 3, 4]
+    later = asked.questions.events_after(CAMPAIGN, 2)
+    assert [event.answer.round for event in later] == [ROUND + 2, ROUND + 4]
+    assert asked.questions.last_sequence(CAMPAIGN) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["1782000000000", "2026-06-21T00:00:00Z", "2026-06-21T02:00:00+02:00"]
+)
+def test_times_are_milliseconds_or_rfc_3339(text: str) -> None:
+    """All three name the same moment."""
+    assert parse_moment_s(text) == 1782000000
+
+
+def test_a_plus_that_became_a_blank_is_understood() -> None:
+    """Addresses turn an unescaped plus into a blank."""
+    assert parse_moment_s("2026-06-21T02:00:00 02:00") == 1782000000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "now", "-5", "1e3", "2026-06-21", "2026-06-21T00:00:00", "9" * 30, "9" * 5000],
+)
+def test_other_times_are_refused(text: str) -> None:
+    """What is no time, or has no zone, is named."""
+    with pytest.raises(ValueError, match="a time must be milliseconds"):
+        parse_moment_s(text)
+
+
+def test_windows_are_rounds_or_durations() -> None:
+    """A duration must hold whole rounds."""
+    assert parse_rounds("24", CAMPAIGN) == parse_rounds("1d", CAMPAIGN) == 24
+    for text in ("90min", "30min", "x", "9" * 12):
+        with pytest.raises(ValueError, match=r"whole rounds|a duration must"):
+            parse_rounds(text, CAMPAIGN)
+
+
+def test_forms(asked: Centre) -> None:
+    """JSON is a root-level array, CSV has a head, Influx one line for each round."""
+    told = asked.questions.between(CAMPAIGN, ROUND, ROUND + 2)
+    assert as_json(told).startswith(b'[{"v": 1, "campaign": "street-power", "time": "2026-06-21T')
+    assert as_json(told[0]).startswith(b'{"v": 1')
+    lines = as_csv(told).decode().splitlines()
+    assert lines[0].startswith("v,campaign,time,round,w,status,mean,standard_error,ci_low")
+    assert len(lines) == 4
+    influx = as_influx(told).decode().splitlines()
+    assert influx[0].startswith("rase,campaign=street-power,method=unbiased_mean,w=1 mean=")
+    assert influx[0].endswith(f'n=10i,status="ok" {ROUND * 3600 * 10**9}')
+    assert influx[2].split(" ")[1] == 'epsilon=1.0,n=0i,status="too_few"'
+
+
+def test_an_unknown_error_is_no_number(centre: Centre) -> None:
+    """Where the reports cannot tell the error, the answer has none."""
+    with centre.database.transaction() as transaction:
+        transaction.execute(
+            "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, shuffle) "
+            "VALUES (?, 1, 1, 'final', 1, 0, '')",
+            (CAMPAIGN.id,),
+        )
+        transaction.execute(
+            "INSERT INTO estimates (campaign, round, method, target, mean, n) "
+            "VALUES (?, 1, 'unbiased_mean', 'mean', 2.0, 1)",
+            (CAMPAIGN.id,),
+        )
+    told = centre.questions.at(CAMPAIGN, 1)
+    assert (told.mean, told.standard_error, told.ci_low) == (2.0, None, None)
+    assert b"null" in as_json(told)

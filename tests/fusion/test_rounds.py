@@ -1,0 +1,292 @@
+"""Rounds become final once, with every estimator, and their reports are gone."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.fusion.conftest import (
+    CAMPAIGN,
+    ROUND,
+    Centre,
+    envelope,
+    keyset,
+    parcel,
+    reports,
+)
+
+from rase.campaign import Campaign
+from rase.clock import FakeClock
+from rase.estimate.mean import unbiased_mean
+from rase.fusion.intake import FusionPolicy
+from rase.fusion.mechanism import randomizer_of
+from rase.fusion.rounds import Rounds, estimates_of
+from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.sqlite import open_sqlite
+
+PLACES = [0, 100, 2048, 3000, 4096]
+
+
+def sent(centre: Centre, places: list[int] = PLACES, round: int = ROUND) -> None:
+    """Take in a batch of reports."""
+    one = parcel(reports(places, round=round), round=round)
+    centre.intake.receive(one.id, one.payload)
+
+
+def test_every_estimator_has_a_row_with_its_interval(centre: Centre) -> None:
+    """The campaign's four estimators are all answered, and agree with the mathematics."""
+    sent(centre)
+    (done,) = centre.rounds.tick()
+    assert not done.is_withheld
+    answers = centre.questions.between(CAMPAIGN, ROUND, ROUND, method="all")
+    assert [one.method for one in answers] == list(CAMPAIGN.estimators)
+    for one in answers:
+        assert one.mean is not None
+        assert one.ci_low is not None
+        assert one.ci_high is not None
+        assert one.ci_low < one.mean < one.ci_high
+        assert one.n == len(PLACES)
+    values = CAMPAIGN.low + CAMPAIGN.value_range.step * np.array(PLACES)
+    expected = unbiased_mean(values, randomizer=randomizer_of(CAMPAIGN))
+    assert answers[0].mean == pytest.approx(expected.value)
+    assert answers[0].standard_error == pytest.approx(expected.standard_error)
+
+
+def test_estimates_may_be_negative(centre: Centre) -> None:
+    """An unbiased estimate below the range is told as it is, not clamped."""
+    sent(centre, [0] * 6)
+    centre.rounds.tick()
+    answer = centre.questions.latest(CAMPAIGN)
+    assert answer.mean is not None
+    assert answer.mean < 0
+
+
+def test_a_round_is_final_once(centre: Centre) -> None:
+    """Nothing is left to do after the first tick."""
+    sent(centre)
+    assert len(centre.rounds.tick()) == 1
+    assert centre.rounds.tick() == []
+    assert centre.count("estimates") == len(CAMPAIGN.estimators)
+
+
+def test_another_process_may_be_faster(centre: Centre) -> None:
+    """Of two that estimate the same round one writes; the other leaves it alone."""
+    sent(centre)
+    other = Rounds(centre.database, centre.clock)
+
+    class Meanwhile(FaultyDatabase):
+        def transaction(self):  # type: ignore[no-untyped-def]
+            other.finalise_due()
+            return super().transaction()
+
+    slow = Rounds(Meanwhile(centre.database), centre.clock)
+    assert slow.finalise_due() == []
+    assert centre.count("estimates") == len(CAMPAIGN.estimators)
+
+
+def test_withheld_rounds_are_told(centre: Centre) -> None:
+    """A batch without envelopes makes the round too_few."""
+    one = parcel([])
+    centre.intake.receive(one.id, one.payload)
+    (done,) = centre.rounds.tick()
+    assert done.is_withheld
+    answer = centre.questions.latest(CAMPAIGN)
+    assert (answer.status, answer.mean, answer.n) == ("too_few", None, 0)
+    assert answer.shuffle == "withheld by shuffler-1: fewer than 4 reports"
+
+
+def test_a_round_of_covers_is_too_few(centre: Centre) -> None:
+    """Fewer than k_min real reports make no estimate, however many envelopes came."""
+    one = parcel([envelope(0, is_cover=True) for _ in range(5)] + reports([1, 2, 3]))
+    centre.intake.receive(one.id, one.payload)
+    (done,) = centre.rounds.tick()
+    assert done.is_withheld
+    assert centre.count("opened") == centre.count("estimates") == 0
+
+
+def test_reports_are_gone_when_the_round_is_final(path: Path, centre: Centre) -> None:
+    """No row and no byte of the database or its log holds the places any more."""
+    places = [1111, 2222, 3333, 3999, 4001]
+    mark = b"".join(struct.pack("<q", place) for place in places)
+    sent(centre, places)
+    held = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert mark in held
+    centre.rounds.tick()
+    assert centre.count("opened") == 0
+    for file in path.parent.iterdir():
+        assert mark not in file.read_bytes()
+        assert struct.pack("<qq", *places[:2]) not in file.read_bytes()
+
+
+def test_a_restart_overwrites_what_a_death_left(path: Path, centre: Centre) -> None:
+    """Death between deleting and overwriting the log leaves traces only until the next tick."""
+    places = [1111, 2222, 3333, 3999, 4001]
+    mark = struct.pack("<qq", *places[:2])
+    sent(centre, places)
+    centre.rounds.finalise_due()
+    Rounds(centre.database, centre.clock).tick()
+    assert all(mark not in file.read_bytes() for file in path.parent.iterdir())
+
+
+def test_the_operator_may_keep_reports_for_a_time(centre: Centre) -> None:
+    """Kept reports have no tags any more and are deleted when the time is over."""
+    centre.policy = FusionPolicy(keep_values_s=3600)
+    centre.__post_init__()
+    sent(centre)
+    centre.rounds.tick()
+    assert centre.count("opened") == 1
+    with centre.database.snapshot() as transaction:
+        assert transaction.execute("SELECT tags FROM opened") == [(b"",)]
+    centre.clock.advance(3599)
+    centre.rounds.tick()
+    assert centre.count("opened") == 1
+    centre.clock.advance(1)
+    assert centre.rounds.tick() == []
+    assert centre.count("opened") == 0
+    assert centre.rounds.delete_due() == 0
+
+
+def test_a_round_that_cannot_be_estimated_keeps_no_other_from_it(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went wrong is raised when nothing else is left to do."""
+    from rase.fusion import rounds
+
+    def fails(campaign: Campaign, places: Any, classes: Any, *, seed: bytes) -> Any:
+        if len(places) == 5:
+            raise ValueError("planted")
+        return estimates_of(campaign, places, classes, seed=seed)
+
+    monkeypatch.setattr(rounds, "estimates_of", fails)
+    sent(centre)
+    sent(centre, [1] * 6, ROUND - 1)
+    assert len(centre.rounds.tick()) == 1
+    with pytest.raises(ValueError, match="planted"):
+        centre.rounds.tick()
+
+
+def test_one_batch_more_is_waited_for(centre: Centre) -> None:
+    """A batch that comes while a round is estimated is not left out."""
+    centre.publisher.publish_keyset(keyset(7, 9, version=2))
+    sent(centre)
+    centre.clock.advance(60)
+
+    class Meanwhile(FaultyDatabase):
+        is_first = True
+
+        def transaction(self):  # type: ignore[no-untyped-def]
+            if self.is_first:
+                self.is_first = False
+                one = parcel(reports([5] * 5, key_id=9), key_id=9)
+                centre.intake.receive(one.id, one.payload)
+            return super().transaction()
+
+    slow = Rounds(Meanwhile(centre.database), centre.clock)
+    assert slow.finalise_due() == []
+    assert len(slow.finalise_due()) == 1
+    assert centre.questions.latest(CAMPAIGN).n == 10
+
+
+CLASSES = replace(CAMPAIGN, id="classes", epsilon=(0.5, 2.0), mechanism="laplace")
+
+
+@pytest.mark.parametrize("mechanism", ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"])
+def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) -> None:
+    """Each report is decoded with its own budget, by the campaign's mechanism."""
+    campaign = replace(CLASSES, mechanism=mechanism)
+    centre.publisher.publish(campaign)
+    inner = [
+        envelope(4096 * (number % 2), epsilon_class=number % 2, campaign=campaign)
+        for number in range(8)
+    ]
+    one = parcel(inner, campaign=campaign)
+    assert centre.intake.receive(one.id, one.payload).refused == 0
+    centre.rounds.tick()
+    answer = centre.questions.latest(campaign)
+    assert (answer.n, answer.epsilon, answer.status) == (8, 2.0, "ok")
+
+
+class Steps:
+    """A list of operations on a fusion centre, each repeated until it is not killed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.deaths = 0
+
+    def run(self, campaign: Campaign, *, is_stormy: bool) -> list[object]:
+        """Run three rounds; return what a subscriber is told of them."""
+        disk = open_sqlite(self.path, migrations="fusion")
+        clock = FakeClock(campaign.not_before * campaign.round_s)
+        alive = Centre(disk, clock)
+
+        def surviving(operation: str, *arguments: object) -> None:
+            fail_at = 0
+            while True:
+                # Death comes one point later each time, so every point of the step is tried.
+                faulty = FaultyDatabase(disk, fail_at if is_stormy else None)
+                centre = Centre(faulty, clock, policy=alive.policy)
+                try:
+                    target: Any = {
+                        "publish": centre.publisher.publish,
+                        "keys": centre.publisher.publish_keyset,
+                        "put": centre.intake.receive,
+                        "tick": centre.rounds.tick,
+                    }[operation]
+                    target(*arguments)
+                except SimulatedDeath:
+                    self.deaths += 1
+                    fail_at += 1
+                    continue
+                return
+
+        surviving("publish", campaign)
+        surviving("keys", keyset(7))
+        for round, batches in PARCELS:
+            clock.jump(campaign.closes_s(round) - clock.now_s())
+            for batch in batches:
+                surviving("put", batch.id, batch.payload)
+                surviving("put", batch.id, batch.payload)
+            surviving("tick")
+            surviving("tick")
+        told: list[object] = list(alive.questions.between(campaign, 0, 2**32, method="all"))
+        with disk.snapshot() as transaction:
+            ((finals,),) = transaction.execute("SELECT COUNT(DISTINCT sequence) FROM rounds")
+            assert finals == len(PARCELS)
+            assert transaction.execute("SELECT COUNT(*) FROM opened") == [(0,)]
+        disk.close()
+        return told
+
+
+# Sealed once: an estimate with faults and one without are of the same envelopes.
+PARCELS = [
+    (number, [parcel(reports(places, round=number), round=number)])
+    for number, places in enumerate(
+        (
+            PLACES,
+            [],
+            [9] * 7,
+            [4000] * 9,
+            [0, 1, 2, 3],
+            [77] * 5,
+            [],
+            [5] * 4,
+            [4096] * 8,
+            PLACES,
+            [0] * 4,
+            [2000] * 6,
+        ),
+        start=ROUND,
+    )
+]
+
+
+def test_death_at_every_write_changes_no_estimate(tmp_path: Path) -> None:
+    """At least 200 deaths, one at each write and commit of each step: the answers are the same."""
+    calm, stormy = Steps(tmp_path / "calm.sqlite"), Steps(tmp_path / "stormy.sqlite")
+    expected = calm.run(CAMPAIGN, is_stormy=False)
+    assert calm.deaths == 0
+    assert stormy.run(CAMPAIGN, is_stormy=True) == expected
+    assert len(expected) == len(PARCELS) * len(CAMPAIGN.estimators)
+    assert stormy.deaths >= 200

@@ -1,0 +1,183 @@
+"""The live stream begins with the newest round and is resumed without a gap."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import httpx
+import pytest
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, parcel, reports, served
+
+from rase.fusion.refusals import Refused
+from rase.fusion.stream import events, parse_last_id
+from rase.fusion.subscribers import add_subscriber, list_access
+
+
+def happened(centre: Centre, *rounds: int) -> None:
+    """Let rounds become final."""
+    for round in rounds:
+        centre.clock.jump(max(CAMPAIGN.closes_s(round) - centre.clock.now_s(), 0))
+        one = parcel(reports([round - ROUND] * 5, round=round), round=round)
+        centre.intake.receive(one.id, one.payload)
+        centre.rounds.tick()
+
+
+def stream(centre: Centre, **more: object) -> AsyncIterator[bytes]:
+    """Return the stream of a centre."""
+    asked = {"last_id": None, "method": None, "woken": asyncio.Event(), **more}
+    return events(centre.questions, CAMPAIGN, clock=centre.clock, **asked)  # type: ignore[arg-type]
+
+
+def taken(centre: Centre, count: int, **more: object) -> list[bytes]:
+    """Return the first pieces of a stream."""
+
+    async def take() -> list[bytes]:
+        found = []
+        async with aclosing(stream(centre, **more)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                found.append(piece)
+                if len(found) == count:
+                    break
+        return found
+
+    return asyncio.run(take())
+
+
+def rounds_of(pieces: list[bytes]) -> list[int]:
+    """Return the rounds that were told."""
+    data = [line for piece in pieces for line in piece.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(line[6:])["round"] - ROUND for line in data]
+
+
+def test_a_stream_begins_with_the_newest_round(centre: Centre) -> None:
+    """A reader has something to show at once."""
+    happened(centre, ROUND, ROUND + 1)
+    pieces = taken(centre, 2)
+    assert pieces[0] == b"retry: 2000\n\n"
+    assert pieces[1].startswith(b"id: 2\nevent: estimate\ndata: {")
+    assert rounds_of(pieces) == [1]
+
+
+def test_a_stream_is_resumed_after_the_last_event(centre: Centre) -> None:
+    """Nothing is left out and nothing told twice, also for rounds out of order."""
+    happened(centre, ROUND, ROUND + 2, ROUND + 1)
+    assert rounds_of(taken(centre, 4, last_id=0)) == [0, 2, 1]
+    assert rounds_of(taken(centre, 3, last_id=1)) == [2, 1]
+
+
+def test_an_id_of_another_life_begins_with_what_comes(centre: Centre) -> None:
+    """An id above all others is that of a database that is no more."""
+    happened(centre, ROUND)
+
+    async def take() -> bytes:
+        woken = asyncio.Event()
+        async with aclosing(stream(centre, last_id=99, woken=woken)) as pieces:  # type: ignore[type-var]
+            await anext(pieces)
+            waiting = asyncio.ensure_future(anext(pieces))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(happened, centre, ROUND + 1)
+            woken.set()
+            return await waiting
+
+    assert rounds_of([asyncio.run(take())]) == [1]
+
+
+def test_a_silent_stream_shows_that_it_lives(centre: Centre) -> None:
+    """A comment is sent before anybody takes the connection for dead."""
+
+    async def take() -> list[bytes]:
+        async with aclosing(stream(centre, heartbeat_s=0.0)) as pieces:  # type: ignore[type-var]
+            return [await anext(pieces) for _ in range(3)]
+
+    assert asyncio.run(take())[1:] == [b": still here\n\n"] * 2
+
+
+def test_a_stream_ends_with_its_server(centre: Centre) -> None:
+    """A graceful shutdown does not wait for readers."""
+    assert taken(centre, 9, is_ending=lambda: True) == [b"retry: 2000\n\n"]
+
+
+@pytest.mark.parametrize(("text", "number"), [(None, None), ("", None), ("7", 7)])
+def test_last_event_ids(text: str | None, number: int | None) -> None:
+    """Absent and empty mean the beginning."""
+    assert parse_last_id(text) == number
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", "9" * 30])
+def test_foreign_event_ids_are_refused(text: str) -> None:
+    """What is not one of our ids is a problem."""
+    with pytest.raises(Refused, match="Last-Event-ID"):
+        parse_last_id(text)
+
+
+def test_bad_questions_of_a_stream_are_problems(centre: Centre) -> None:
+    """They are told before the stream begins, and are in the access log."""
+    token = add_subscriber(centre.database, "a")
+    app = app_of(centre)
+    header = {"Authorization": f"Bearer {token}"}
+    for path, more in (
+        ("/v1/stream", {"Last-Event-ID": "x"}),
+        ("/v1/stream?method=mode", {}),
+        ("/v1/stream?campaign=elsewhere", {}),
+    ):
+        answer = ask(app, "GET", path, headers={**header, **more})
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert [line.answer for line in list_access(centre.database)] == [
+        "400 bad-question",
+        "400 bad-question",
+        "404 unknown-campaign",
+    ]
+
+
+def test_streams_over_a_real_socket(centre: Centre) -> None:
+    """Rounds put over HTTP reach the readers, who resume after a server that died."""
+    token = add_subscriber(centre.database, "a")
+    headers = {"Authorization": f"Bearer {token}"}
+    centre.clock.jump(CAMPAIGN.closes_s(ROUND + 9) - centre.clock.now_s())
+
+    def put(url: str, round: int) -> None:
+        one = parcel(reports([1] * 5, round=round), round=round)
+        answer = httpx.put(f"{url}/v1/batches/{one.id.hex()}", content=one.payload)
+        assert answer.status_code == 201
+
+    def told(url: str, count: int, **more: str) -> list[str]:
+        found: list[str] = []
+        with httpx.stream("GET", f"{url}/v1/stream", headers={**headers, **more}) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            for line in answer.iter_lines():
+                found += [line] if line.startswith("id: ") else []
+                if len(found) == count:
+                    break
+        return found
+
+    with served(app_of(centre)) as url:
+        put(url, ROUND)
+        with httpx.stream("GET", f"{url}/v1/stream", headers=headers) as answer:
+            ids = (line for line in answer.iter_lines() if line.startswith("id: "))
+            assert next(ids) == "id: 1"
+            put(url, ROUND + 1)
+            assert next(ids) == "id: 2"
+    with served(app_of(centre)) as url:
+        put(url, ROUND + 2)
+        assert told(url, 2, **{"Last-Event-ID": "1"}) == ["id: 2", "id: 3"]
+    assert [line.answer for line in list_access(centre.database)] == ["200 stream"] * 2
+
+
+def test_a_failing_database_does_not_end_the_work(centre: Centre) -> None:
+    """Rounds become final as soon as the database answers again."""
+    with centre.database.transaction() as transaction:
+        transaction.execute("ALTER TABLE access_log RENAME TO gone")
+    app = app_of(centre)
+    one = parcel(reports([1] * 5))
+    with served(app) as url:
+        httpx.put(f"{url}/v1/batches/{one.id.hex()}", content=one.payload)
+        with centre.database.transaction() as transaction:
+            transaction.execute("ALTER TABLE gone RENAME TO access_log")
+        token = add_subscriber(centre.database, "a")
+        with httpx.stream(
+            "GET",
+            f"{url}/v1/stream",
+            headers={"Authorization": f"Bearer {token}", "Last-Event-ID": "0"},
+        ) as answer:
+            assert any(line == "id: 1" for line in answer.iter_lines() if line.startswith("id"))

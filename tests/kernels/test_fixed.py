@@ -1,0 +1,64 @@
+"""Integer tables in pure Python, against their NumPy twins."""
+
+import math
+from array import array
+
+import numpy as np
+import pytest
+
+from rase.kernels import geometric
+from rase.kernels.fixed import (
+    WORD,
+    _largest_ratio,
+    clamped_table,
+    digit_sums,
+    drawn_from,
+    geometric_digits,
+    log_ratio,
+    word_sums,
+)
+from rase.kernels.integers import draw_from
+from rase.randomize import geometric as noise
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.5, 1.0, 3.0, 10.0, 30.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 40, 4096])
+def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
+    """The effective epsilon is never above the asked one; NumPy draws from the same table."""
+    table = clamped_table(epsilon, steps)
+    law = noise.ClampedGeometric(epsilon, steps)
+    assert list(table.sums) == law._table.tolist()
+    assert table.drawn_epsilon <= epsilon
+    assert table.effective_epsilon == law.effective_epsilon <= epsilon
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.3, 2.0, 40.0])
+def test_digit_tables_are_those_of_numpy(rate: float) -> None:
+    """A digit's table has the same integers in both forms."""
+    assert list(digit_sums(rate)) == geometric._digit_table(rate).tolist()
+
+
+def test_drawing_is_that_of_numpy() -> None:
+    """A word falls into the same weight, at the edges, too."""
+    sums = word_sums([1 << 190, 1 << 191, (1 << 192) - 1])
+    table = np.array(sums, dtype=np.uint64)
+    words = [0, sums[0] - 1, sums[0], sums[0] + 1, sums[1], sums[2], WORD - 1]
+    drawn = draw_from(table, np.array(words, dtype=np.uint64))
+    assert [drawn_from(sums, word) for word in words] == drawn.tolist()
+
+
+def test_a_huge_rate_needs_no_digit() -> None:
+    """Where even a one is too unlikely for a word, nothing is drawn."""
+    assert geometric_digits(100.0) == []
+
+
+def test_log_ratio_rounds_up() -> None:
+    """The float is never below the logarithm, and the same as in the NumPy room."""
+    for numerator in range(1, 60):
+        up = log_ratio(numerator, 1)
+        assert 0 <= up - math.log(numerator) <= 2 * math.ulp(up)
+
+
+def test_the_largest_ratio_may_stand_at_any_end() -> None:
+    """A table that favours one end shows its ratio."""
+    assert _largest_ratio(array("Q", [1 << 62, WORD - 1]), 1) == (WORD - (1 << 62), 1)

@@ -1,0 +1,155 @@
+"""The randomizers as a device runs them, against those of the fusion centre."""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from time import process_time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, SeededRandom, ValueRange
+from rase.campaign import MECHANISMS
+from rase.kernels.entropy import SecureEntropy, SeededEntropy
+from rase.randomize import bounded
+from rase.randomize.grid import GridRandomizer
+from rase.randomize.pure import HYBRID_FROM, DeviceRandomizer
+from rase.wire.pure import x25519
+
+PRECISION = Precision(beta=0.5, rho=0.9)
+TWINS: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
+    "budget-aware": lambda epsilon, public: BudgetAware(epsilon, public, PRECISION),
+    "laplace": Laplace,
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+}
+each = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+class Words:
+    """Give the words of a NumPy source one by one."""
+
+    def __init__(self, source: SeededRandom) -> None:
+        self.source = source
+
+    def word(self) -> int:
+        """Return the next word."""
+        return int(self.source.words(1)[0])
+
+
+@each
+@pytest.mark.parametrize("epsilon", [1e-4, 0.05, 0.5, 1.0, 4.0, 9.0, 30.0])
+@pytest.mark.parametrize("steps", [1, 7, 4096, 65536])
+def test_the_same_words_give_the_same_report(mechanism: str, epsilon: float, steps: int) -> None:
+    """Word for word the device draws what NumPy draws, at ends, inside and outside the range."""
+    public = ValueRange(-5, 95, steps)
+    twin = TWINS[mechanism](epsilon, public)
+    device = DeviceRandomizer(mechanism, epsilon, public, PRECISION)
+    for seed, reading in enumerate([-5.0, 95.0, 20.0, 33.3333, 94.999, -1e9, 1e300, 95.1]):
+        source = SeededRandom(2026).child(f"{mechanism} {seed}")
+        report = float(twin.randomize([reading], rng=source)[0])
+        place = device.place(reading, Words(SeededRandom(2026).child(f"{mechanism} {seed}")))
+        assert report == public.low + public.step * place
+
+
+@each
+@pytest.mark.parametrize("epsilon", [1e-4, 0.5, 1.0, 4.0, 30.0])
+def test_the_effective_epsilon_is_that_of_numpy_and_never_above(
+    mechanism: str, epsilon: float
+) -> None:
+    """The loss of the integers that are drawn with is the same in both, and within the budget."""
+    public = ValueRange(0, 1, 512)
+    law = DeviceRandomizer(mechanism, epsilon, public, PRECISION).law
+    assert law.effective_epsilon == TWINS[mechanism](epsilon, public).effective_epsilon
+    assert law.effective_epsilon <= epsilon
+
+
+@each
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_places_follow_the_law(mechanism: str, epsilon: float) -> None:
+    """Chi-square of 20,000 places at 1e-9 (10 tests); a budget 30 % off is rejected."""
+    public = ValueRange(0, 1, 12)
+    twin = TWINS[mechanism](epsilon, public)
+    edges = np.concatenate([[-np.inf], (np.arange(-24, 37) - 0.5) / 12, [np.inf]])
+
+    def pvalue(budget: float) -> float:
+        device = DeviceRandomizer(mechanism, budget, public, PRECISION)
+        source = SeededEntropy(2026)
+        seen = Counter(device.place(0.02, source) for _ in range(20_000))
+        places = np.array(list(seen.elements())) / 12
+        counts = np.histogram(places, edges)[0]
+        expected = twin.report_probabilities([0.02], edges)[0] * 20_000
+        if counts[expected < 1e-9].any():
+            return 0.0
+        usual = expected >= 5
+        observed = np.append(counts[usual], counts[~usual].sum())
+        mass = np.append(expected[usual], expected[~usual].sum())
+        if mass[-1] < 5:
+            observed[-2] += observed[-1]
+            mass[-2] += mass[-1]
+            observed, mass = observed[:-1], mass[:-1]
+        return float(stats.chisquare(observed, mass * observed.sum() / mass.sum()).pvalue)
+
+    assert pvalue(epsilon) > 1e-9
+    assert min(pvalue(epsilon * 1.3), pvalue(epsilon / 1.3)) < 1e-9
+
+
+def test_law_names_tell_which_reports_mix() -> None:
+    """BR is named by its branch, and the hybrid below its bound by the bit it sends."""
+    public = ValueRange(0, 100)
+    bound = PRECISION.epsilon_bound(public)
+
+    def name(mechanism: str, epsilon: float) -> str:
+        return DeviceRandomizer(mechanism, epsilon, public, PRECISION).law_name
+
+    assert name("budget-aware", math.nextafter(bound, 0)) == "clamped"
+    assert name("budget-aware", bound) == name("laplace", 1.0) == "unbounded"
+    assert name("hybrid", 0.5) == name("duchi", 0.5) == "duchi"
+    assert name("hybrid", 1.0) == "hybrid"
+    assert HYBRID_FROM == bounded.HYBRID_FROM
+
+
+def test_wrong_arguments_are_refused_without_showing_a_reading() -> None:
+    """Mechanism, budget and a reading that is no number are refused."""
+    public = ValueRange(0, 1)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        DeviceRandomizer("gauss", 1.0, public, PRECISION)
+    for epsilon in (0.0, 1e-5, 31.0, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be between"):
+            DeviceRandomizer("duchi", epsilon, public, PRECISION)
+    device = DeviceRandomizer("duchi", 1.0, public, PRECISION)
+    for reading in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="reading must be a finite number"):
+            device.place(reading, SecureEntropy())
+
+
+@each
+def test_a_report_costs_little_beside_its_seal(mechanism: str) -> None:
+    """After the first, noise takes a small part of what the cheapest envelope takes.
+
+    The pure sealer's X25519 is the unit, because a device that has nothing else pays that for each
+    report; the noise is some hundred times cheaper and is held to a tenth.
+    """
+    device = DeviceRandomizer(mechanism, 1.0, ValueRange(0, 3000), PRECISION)
+    source = SecureEntropy()
+    device.place(120.0, source)
+
+    def cost(work: Callable[[], object], times: int) -> float:
+        start = process_time()
+        for _ in range(times):
+            work()
+        return (process_time() - start) / times
+
+    noise_s = min(cost(lambda: device.place(120.0, source), 200) for _ in range(5))
+    seal_s = min(cost(lambda: x25519(bytes(range(32)), bytes([9, *[0] * 31])), 5) for _ in range(3))
+    assert noise_s < seal_s / 10
+
+
+def test_numpy_is_not_loaded() -> None:
+    """A device needs no NumPy to draw noise."""
+    code = "import sys, rase.randomize.pure; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,151 @@
+"""The app factory: problems, limits, plain routes, serving."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from rase.errors import BudgetSpent, ConfigurationError, StorageUnusable, UnknownKey
+from rase.service.http import HttpProblem, PlainRoute, create_app, read_body, serve
+from rase.service.telemetry import Telemetry
+from rase.wire.problems import PROBLEM_TYPES, Problem
+
+PROBLEM = Problem(PROBLEM_TYPES["below-k"], "Too few.")
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "problem": lambda: HttpProblem(PROBLEM, headers={"Retry-After": "7"}),
+    "wire": lambda: UnknownKey("no such key."),
+    "storage": lambda: StorageUnusable("the database /srv/x is damaged."),
+    "http": lambda: HTTPException(401, "Who?", headers={"WWW-Authenticate": "Bearer"}),
+    "other": lambda: BudgetSpent("week", spent=1, asked=1, limit=1),
+    "bug": lambda: ZeroDivisionError("secret"),
+}
+
+
+def make_app(telemetry: Telemetry) -> FastAPI:
+    """Return an app whose routes fail in every way."""
+
+    async def plain(scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive, limit=10)
+        if body:
+            raise ERRORS[body.decode()]()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def is_ready() -> bool:
+        return True
+
+    app = create_app(
+        "Test",
+        "1",
+        telemetry=telemetry,
+        is_ready=is_ready,
+        max_body_bytes=100,
+        body_limits={"/large": 1000},
+        plain_routes=[PlainRoute("POST", "/plain", plain)],
+    )
+
+    @app.get("/fail/{name}")
+    async def fail(name: str) -> None:
+        raise ERRORS[name]()
+
+    @app.get("/number/{number}")
+    async def number(number: int) -> int:
+        return number
+
+    @app.post("/large")
+    @app.post("/small")
+    async def take(request: Request) -> int:
+        return len(await request.body())
+
+    return app
+
+
+def ask(method: str, path: str, **more: Any) -> httpx.Response:
+    """Return the answer of a fresh app."""
+
+    async def main() -> httpx.Response:
+        app = make_app(Telemetry("test"))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.request(method, path, **more)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind"),
+    [
+        ("problem", 422, "urn:rase:problem:below-k"),
+        ("wire", 409, "urn:rase:problem:outdated-config"),
+        ("storage", 503, "urn:rase:problem:unavailable"),
+        ("http", 401, "about:blank"),
+        ("other", 500, "about:blank"),
+        ("bug", 500, "about:blank"),
+    ],
+)
+def test_every_failure_is_a_problem(name: str, status: int, kind: str) -> None:
+    """Whatever is raised becomes problem details of the right kind, without inner matters."""
+    answer = ask("GET", f"/fail/{name}")
+    assert (answer.status_code, answer.json()["type"]) == (status, kind)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert "secret" not in answer.text
+    assert "/srv/x" not in answer.text
+    if name != "bug":
+        plain = ask("POST", "/plain", content=name)
+        assert (plain.status_code, plain.json()) == (status, answer.json())
+
+
+def test_headers_of_problems_are_sent() -> None:
+    """Retry-After and the like travel with the problem."""
+    assert ask("GET", "/fail/problem").headers["Retry-After"] == "7"
+    assert ask("GET", "/fail/http").headers["WWW-Authenticate"] == "Bearer"
+    assert ask("GET", "/fail/storage").headers["Retry-After"] == "5"
+
+
+def test_wrong_arguments_are_named_not_repeated() -> None:
+    """A wrong argument is named by its place."""
+    answer = ask("GET", "/number/s3cret")
+    assert answer.status_code == 422
+    assert "path.number" in answer.json()["detail"]
+    assert "s3cret" not in answer.text
+    assert ask("GET", "/number/7").json() == 7
+    assert ask("DELETE", "/number/7").status_code == 405
+
+
+def test_bodies_are_bounded_by_route() -> None:
+    """A body too large is refused by its length, or while it comes; routes may take more."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield bytes(10)
+
+    assert ask("POST", "/small", content=bytes(100)).json() == 100
+    assert ask("POST", "/small", content=bytes(101)).status_code == 413
+    assert ask("POST", "/small", content=stream()).status_code == 413
+    assert ask("POST", "/large", content=bytes(1000)).json() == 1000
+    assert ask("POST", "/large", content=bytes(1001)).status_code == 413
+    assert ask("POST", "/plain", content=bytes(11)).status_code == 413
+    assert ask("POST", "/plain").status_code == 204
+
+
+def test_an_address_in_use_is_named() -> None:
+    """A port that is taken is a mistake of the settings."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"port {port} cannot be used"):
+            serve(make_app(Telemetry("t")), host="127.0.0.1", port=port, telemetry=Telemetry("t"))
+
+
+def test_pages_load_nothing_from_elsewhere() -> None:
+    """There is a description of the routes, and no page that loads scripts."""
+    assert ask("GET", "/openapi.json").json()["openapi"].startswith("3.1")
+    assert ask("GET", "/docs").status_code == 404
+    assert ask("GET", "/healthz").text == "ok\n"
+    assert ask("GET", "/readyz").text == "ready\n"

@@ -1,0 +1,346 @@
+"""The shuffler over HTTP: every route, every problem, every limit, without sockets."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from rase.errors import StorageBusy
+from rase.shuffler.app import create_shuffler_app
+from rase.shuffler.enrolment import make_tokens
+from rase.shuffler.settings import LimitSettings
+from rase.wire.signed import SignedCampaign, SignedKeyset
+
+if TYPE_CHECKING:
+    from tests.shuffler.conftest import MakeWorld, World
+
+KEY = base64.urlsafe_b64encode(bytes(32)).decode()
+
+
+def talk(
+    world: "World", work: Callable[[httpx.AsyncClient], Awaitable[None]], **limits: int
+) -> Any:
+    """Let a client talk to a fresh app; return the app."""
+    app = create_shuffler_app(
+        world.database,
+        world.clock,
+        countersigner=world.countersigner,
+        pinned=world.pinned,
+        telemetry=world.telemetry,
+        limits=LimitSettings(**limits),
+    )
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client,
+        ):
+            await work(client)
+
+    asyncio.run(main())
+    return app
+
+
+def report(world: "World", wire: bytes, *, device: int = 0) -> dict[str, Any]:
+    """Return the request that hands a report over."""
+    return {
+        "url": "/v1/reports",
+        "content": wire,
+        "headers": {
+            "Content-Type": "application/rase-report",
+            "Authorization": f"Bearer {world.credentials[device]}",
+        },
+    }
+
+
+def check_problem(answer: httpx.Response, status: int, name: str) -> None:
+    """The answer is a problem of that status and type."""
+    assert (answer.status_code, answer.headers["Content-Type"]) == (
+        status,
+        "application/problem+json",
+    )
+    assert answer.json()["type"] == f"urn:rase:problem:{name}"
+    assert answer.json()["status"] == status
+
+
+def test_a_report_is_stored_then_known(world: "World") -> None:
+    """201 for the first, 200 for the same again and for another one; all are counted."""
+    world.upload_time(100)
+    wire = world.seal(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        first = await client.post(**report(world, wire))
+        assert (first.status_code, first.content) == (201, b"")
+        again = await asyncio.gather(*(client.post(**report(world, wire)) for _ in range(5)))
+        assert {answer.status_code for answer in again} == {200}
+        assert (await client.post(**report(world, world.seal(100)))).status_code == 200
+        together = [client.post(**report(world, world.seal(100), device=d)) for d in (1, 2, 3)]
+        assert {answer.status_code for answer in await asyncio.gather(*together)} == {201}
+
+    talk(world, work)
+    counters = world.counters()
+    assert (counters["reports_stored"], counters["reports_repeated"]) == (4, 5)
+    assert counters["reports_ignored"] == 1
+    assert (world.devices[0], wire) in world.rows("SELECT device, wire FROM report")
+
+
+def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
+    """Malformed, truncated, oversized, wrong key, early, late, unknown campaign, no credential."""
+    world.upload_time(100)
+    wire = world.seal(100)
+    bad = [
+        (b"", 400, "bad-report"),
+        (wire[:-1], 400, "bad-report"),
+        (wire + b"x", 400, "bad-report"),
+        (bytes(100_000), 400, "bad-report"),
+        (b"\x07" + wire[1:], 400, "bad-report"),
+        (world.seal(100, shuffler="unknown"), 409, "outdated-config"),
+        (world.seal(100, shuffler="expired"), 409, "outdated-config"),
+        (world.seal(101), 409, "round-not-open"),
+        (world.seal(98), 410, "round-closed"),
+        (wire[:2] + bytes(8) + wire[10:], 404, "unknown-campaign"),
+    ]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for content, status, name in bad:
+            check_problem(await client.post(**report(world, content)), status, name)
+        for authorization in ("", "Basic x", "Bearer x", f"Bearer {world.credentials[0]}x"):
+            request = report(world, wire)
+            request["headers"]["Authorization"] = authorization
+            check_problem(await client.post(**request), 403, "not-enrolled")
+        request = report(world, wire)
+        request["headers"]["Content-Type"] = "text/plain"
+        assert (await client.post(**request)).status_code == 415
+        assert (await client.post(**report(world, wire))).status_code == 201
+
+    talk(world, work)
+    counters = world.counters()
+    assert counters["problem_bad_report"] == 5
+    assert counters["problem_outdated_config"] == 2
+    assert counters["problem_not_enrolled"] == 4
+    assert counters["reports_stored"] == 1
+    assert world.rows("SELECT count(*) FROM report") == [(1,)]
+
+
+def test_a_round_that_closes_meanwhile_is_closed(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the closer is faster than the clock check, the device is told so."""
+    world.upload_time(100)
+    with world.database.transaction() as transaction:
+        transaction.execute("UPDATE campaign SET next_round = 101")
+
+    async def work(client: httpx.AsyncClient) -> None:
+        check_problem(await client.post(**report(world, world.seal(100))), 410, "round-closed")
+
+    talk(world, work)
+
+
+def test_a_sender_who_sends_too_much_waits(world: "World") -> None:
+    """Beyond the limit a device gets 429 with Retry-After, others do not, and a minute heals."""
+    world.upload_time(100)
+    wire = world.seal(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for status in (201, 200, 429):
+            answer = await client.post(**report(world, wire))
+            assert answer.status_code == status
+        check_problem(answer, 429, "too-many")
+        assert 1 <= int(answer.headers["Retry-After"]) <= 61
+        other = await client.post(**report(world, world.seal(100), device=1))
+        assert other.status_code == 201
+        world.clock.advance(60)
+        assert (await client.post(**report(world, wire))).status_code == 200
+
+    talk(world, work, reports_per_minute=2)
+
+
+def test_a_full_queue_asks_to_come_back(world: "World") -> None:
+    """More reports at once than may wait are told to come back in a second."""
+    world.upload_time(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answers = await asyncio.gather(
+            *(client.post(**report(world, world.seal(100), device=d % 4)) for d in range(12))
+        )
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert {answer.headers["Retry-After"] for answer in refused} == {"2"}
+
+    talk(world, work, max_waiting=1)
+
+
+def test_a_full_disk_loses_nothing(
+    make_world: "MakeWorld", capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While nothing fits devices get 503 and try again; then all is as before."""
+    world = make_world(devices=8, kem="x-wing")
+    world.upload_time(100)
+    wires = [world.seal(100) for _ in world.devices]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post(**report(world, wires[0]))).status_code == 201
+        connection = world.database._idle[True][0]
+        ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        answers = [await client.post(**report(world, wires[d], device=d)) for d in range(8)]
+        refused = next(answer for answer in answers if answer.status_code == 503)
+        check_problem(refused, 503, "unavailable")
+        assert refused.headers["Retry-After"] == "5"
+        assert str(world.path) not in refused.text
+        connection.execute(f"PRAGMA max_page_count = {pages * 1000}")
+        for device, answer in enumerate(answers):
+            again = await client.post(**report(world, wires[device], device=device))
+            assert again.status_code == (201 if answer.status_code == 503 else 200)
+
+    talk(world, work)
+    assert world.rows("SELECT count(*) FROM report") == [(8,)]
+    assert world.counters()["problem_unavailable"] >= 1
+    assert "full" in capsys.readouterr().err
+
+
+def test_enrolment_over_http(world: "World") -> None:
+    """A token gives a credential once; bad ones and bad bodies are refused by name."""
+    world.upload_time(100)
+    first, second = make_tokens(world.database, 2, expires_s=int(world.clock.now_s()) + 10)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        asked = {"token": first, "device_key": KEY}
+        answer = await client.post("/v1/enrolments", json=asked)
+        assert answer.status_code == 201
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert set(answer.json()) == {"device", "credential"}
+        world.credentials.append(answer.json()["credential"])
+        sent = await client.post(**report(world, world.seal(100), device=-1))
+        assert sent.status_code == 201
+        stolen = {"token": first, "device_key": KEY[:-3] + "BA="}
+        check_problem(await client.post("/v1/enrolments", json=stolen), 403, "not-enrolled")
+        malformed = await client.post("/v1/enrolments", json={"token": second})
+        assert malformed.status_code == 422
+        assert second not in malformed.text
+        large = await client.post("/v1/enrolments", json={"token": "x" * 5000})
+        assert large.status_code == 413
+        limited = await client.post("/v1/enrolments", json=asked)
+        check_problem(limited, 429, "too-many")
+
+    talk(world, work, enrolments_per_minute=2)
+    assert world.counters()["enrolments"] == 1
+
+
+def test_documents_are_served_with_etags(world: "World") -> None:
+    """Devices fetch what both servers signed, once: then 304 until it changes."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path, kind in (("/v1/campaigns/homes", SignedCampaign), ("/v1/keyset", SignedKeyset)):
+            answer = await client.get(path)
+            assert answer.headers["Content-Type"] == "application/cbor"
+            assert answer.headers["Cache-Control"] == "max-age=3600"
+            kind.from_bytes(answer.content, world.pinned)
+            etag = answer.headers["ETag"]
+            again = await client.get(path, headers={"If-None-Match": etag})
+            assert (again.status_code, again.content) == (304, b"")
+        check_problem(await client.get("/v1/campaigns/nobody"), 404, "unknown-campaign")
+
+    talk(world, work)
+
+
+def test_countersigning_over_http(world: "World") -> None:
+    """A proposal gets the shuffler's signature, 201 then 200, or a reason why not."""
+    second = world.campaign_of(version=2, not_before=200)
+    keyset = world.keyset_of(2)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path, document in (("/v1/campaigns/homes/2", second), ("/v1/keyset", keyset)):
+            for status in (201, 200):
+                answer = await client.put(path, content=world.proposal_of(document))
+                assert (answer.status_code, len(answer.content)) == (status, 64)
+        served = SignedCampaign.from_bytes(
+            (await client.get("/v1/campaigns/homes")).content, world.pinned
+        )
+        assert served.campaign == second
+        weak = world.campaign_of(id="weak", k_min=2)
+        refused = await client.put("/v1/campaigns/weak/1", content=world.proposal_of(weak))
+        check_problem(refused, 403, "policy-refused")
+        assert "k_min" in refused.json()["detail"]
+        moved = await client.put("/v1/campaigns/homes/3", content=world.proposal_of(second))
+        check_problem(moved, 400, "bad-report")
+        check_problem(await client.put("/v1/keyset", content=b"?"), 400, "bad-report")
+        assert (await client.put("/v1/keyset", content=bytes(300_000))).status_code == 413
+
+    talk(world, work)
+
+
+def test_health_and_readiness(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alive is always; ready is with keys and a database that answers."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/healthz")).text == "ok\n"
+        assert (await client.get("/readyz")).status_code == 200
+        with monkeypatch.context() as patch:
+            patch.setattr(type(world.database), "snapshot", _fail)
+            assert (await client.get("/readyz")).status_code == 503
+        missing = await client.get("/nowhere")
+        assert (missing.status_code, missing.json()["title"]) == (404, "Not Found")
+
+    talk(world, work)
+
+
+def test_before_the_first_keyset(world: "World") -> None:
+    """Without keys the shuffler is alive but not ready, and says that there are none."""
+    with world.database.transaction() as transaction:
+        transaction.execute("DELETE FROM keyset")
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/readyz")).status_code == 503
+        assert (await client.get("/v1/keyset")).status_code == 404
+        campaign = await client.get("/v1/campaigns/homes")
+        assert campaign.headers["Cache-Control"] == "max-age=60"
+
+    talk(world, work)
+
+
+def test_what_others_countersign_is_noticed(
+    world: "World", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The intake looks again from time to time, and goes on if it cannot."""
+    monkeypatch.setattr("rase.shuffler.app._REFRESH_S", 0.005)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("rase.shuffler.app.load_documents", _fail)
+            while "refresh_failed" not in capsys.readouterr().err:
+                await asyncio.sleep(0.005)
+        world.countersigner.campaign(
+            world.proposal_of(world.campaign_of(id="later")), now_s=world.clock.now_s()
+        )
+        while (await client.get("/v1/campaigns/later")).status_code != 200:
+            await asyncio.sleep(0.005)
+
+    talk(world, work)
+
+
+def test_answers_hold_no_secret(world: "World") -> None:
+    """No refusal repeats what was sent."""
+    world.upload_time(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        secret = "s3cret" * 4
+        for answer in (
+            await client.post("/v1/enrolments", json={"token": secret, "device_key": secret}),
+            await client.post("/v1/enrolments", json={"token": [secret], "device_key": 1}),
+            await client.post("/v1/enrolments", content=secret),
+        ):
+            assert answer.status_code >= 400
+            assert secret not in answer.text
+            json.loads(answer.text)
+
+    talk(world, work)
+
+
+def _fail(*arguments: object) -> None:
+    raise StorageBusy("the disk is full.")

@@ -1,0 +1,200 @@
+"""The closer: due rounds, leases, retries, and going on after failures."""
+
+import threading
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from rase.errors import StorageBusy, StorageUnusable
+from rase.shuffler.forward import Answer, HttpSender, _back_off_s
+from rase.shuffler.rounds import begin_rounds, claim_round
+from rase.wire.problems import PROBLEM_TYPES, Problem
+
+if TYPE_CHECKING:
+    from tests.shuffler.conftest import World
+
+
+def test_silent_rounds_are_told_too(world: "World") -> None:
+    """After an outage every round that passed is withheld by name, none twice."""
+    world.close_time(104)
+    closer = world.closer()
+    while closer.step():
+        pass
+    assert sorted(round for round, _ in world.ear.batches) == [100, 101, 102, 103, 104]
+    assert closer.step() is False
+    assert world.counters()["rounds_below_k"] == 5
+
+
+def test_a_long_outage_is_caught_up_in_portions(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begin tells whether more rounds are left."""
+    monkeypatch.setattr("rase.shuffler.rounds._MOST_AT_ONCE", 3)
+    world.close_time(104)
+    now_s = world.clock.now_s()
+    assert begin_rounds(world.database, world.documents, now_s=now_s)
+    assert not begin_rounds(world.database, world.documents, now_s=now_s)
+    assert world.rows("SELECT count(*) FROM round") == [(5,)]
+
+
+def test_an_ended_campaign_has_no_more_rounds(world: "World") -> None:
+    """Rounds of a version end where the next begins, and each round belongs to one version."""
+    second = world.campaign_of(version=2, not_before=102, not_after=103)
+    world.countersigner.campaign(world.proposal_of(second), now_s=world.clock.now_s())
+    world.close_time(110)
+    closer = world.closer()
+    while closer.step():
+        pass
+    assert sorted(round for round, _ in world.ear.batches) == [100, 101, 102, 103]
+
+
+def test_one_holder_at_a_time(world: "World") -> None:
+    """A lease keeps others out until it ends; then the next holder has a new token."""
+    world.close_time(100)
+    now_s = world.clock.now_s()
+    begin_rounds(world.database, world.documents, now_s=now_s)
+    first = claim_round(world.database, now_s=now_s, lease_s=10)
+    assert first is not None
+    assert claim_round(world.database, now_s=now_s + 9, lease_s=10) is None
+    second = claim_round(world.database, now_s=now_s + 10, lease_s=10)
+    assert second is not None
+    assert (second.round, second.attempt) == (100, 2)
+    assert second.token != first.token
+    assert claim_round(world.database, now_s=now_s + 29, lease_s=10) is None
+    assert claim_round(world.database, now_s=now_s + 30, lease_s=10) is not None
+
+
+def test_losing_the_lease_is_counted(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closer that was overtaken says so and goes on."""
+    from rase.shuffler.rounds import LeaseLost
+
+    def lose(*arguments: object, **named: object) -> None:
+        raise LeaseLost("gone")
+
+    monkeypatch.setattr("rase.shuffler.release.check_lease", lose)
+    world.close_time(100)
+    assert world.closer().close_one() is None
+    assert world.counters()["leases_lost"] == 1
+
+
+def test_a_round_of_a_campaign_not_seen_yet_waits(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a campaign was agreed after the closer looked, its round is left for the next step."""
+    from rase.shuffler.documents import Documents
+
+    world.close_time(100)
+    begin_rounds(world.database, world.documents, now_s=world.clock.now_s())
+    monkeypatch.setattr("rase.shuffler.closer.load_documents", lambda *_: Documents())
+    assert world.closer().close_one() is None
+    monkeypatch.undo()
+    world.clock.advance(2)
+    assert world.closer().close_one() is not None
+
+
+def test_the_outbox_is_sent_until_taken(world: "World") -> None:
+    """LATER repeats the same bytes after a pause; taken and final end it; refused is kept."""
+    world.close_time(102)
+    closer = world.closer()
+    for _ in range(3):
+        closer.close_one()
+    world.ear.answers = [Answer.LATER, Answer.FINAL, Answer.REFUSED]
+    for _ in range(3):
+        closer.forward_one()
+    assert world.rows("SELECT state, attempts FROM outbox ORDER BY state") == [
+        ("refused", 1),
+        ("waiting", 1),
+    ]
+    assert closer.forward_one() is None
+    world.clock.advance(300)
+    forwarded = closer.forward_one()
+    assert forwarded is not None
+    assert (forwarded.answer, forwarded.attempt) == (Answer.ACCEPTED, 2)
+    assert world.rows("SELECT state FROM outbox") == [("refused",)]
+    counters = world.counters()
+    assert {name: counters[f"batches_{name}"] for name in ("later", "final", "refused")} == {
+        "later": 1,
+        "final": 1,
+        "refused": 1,
+    }
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    """The pause at least doubles its range at first, has jitter, and ends at five minutes."""
+    assert {_back_off_s(0) for _ in range(99)} == {2, 3}
+    assert len({_back_off_s(5) for _ in range(99)}) > 10
+    assert all(151 <= _back_off_s(attempts) <= 301 for attempts in (20, 1000))
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "answer"),
+    [
+        (201, None, Answer.ACCEPTED),
+        (200, None, Answer.ACCEPTED),
+        (409, "final-round", Answer.FINAL),
+        (400, "bad-batch", Answer.REFUSED),
+        (422, "below-k", Answer.REFUSED),
+        (404, "unknown-campaign", Answer.LATER),
+        (503, "unavailable", Answer.LATER),
+        (409, None, Answer.LATER),
+        (502, None, Answer.LATER),
+        (None, None, Answer.LATER),
+    ],
+)
+def test_answers_over_http(status: int | None, problem: str | None, answer: Answer) -> None:
+    """Only the protocol's own words end the sending; proxies and outages do not."""
+    seen: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if status is None:
+            raise httpx.ConnectError("no")
+        body = b"<html>" if problem is None else Problem(PROBLEM_TYPES[problem]).to_json()
+        return httpx.Response(status, content=body)
+
+    client = httpx.Client(transport=httpx.MockTransport(handle))
+    sender = HttpSender("http://localhost:1/", client=client)
+    assert sender.send(b"\x01" * 32, b"body") is answer
+    assert str(seen[0].url) == f"http://localhost:1/v1/batches/{'01' * 32}"
+    assert (seen[0].method, seen[0].content) == ("PUT", b"body")
+    assert seen[0].headers["Content-Type"] == "application/rase-batch"
+    sender.close()
+
+
+def test_the_loop_goes_on_after_failures(
+    world: "World", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A database that cannot be used now is told, and tried again until told to stop."""
+    monkeypatch.setattr("rase.shuffler.closer._WAIT_S", 0)
+    world.close_time(100)
+    closer, stop = world.closer(), threading.Event()
+    steps = iter([StorageBusy("the disk is full."), None, None])
+    original = closer.step
+
+    def step() -> bool:
+        error = next(steps, None)
+        if error is not None:
+            raise error
+        if world.ear.batches:
+            stop.set()
+        return original()
+
+    monkeypatch.setattr(closer, "step", step)
+    closer.run(stop)
+    assert world.rows("SELECT count(*) FROM enrolment_token") == [(0,)], "old tokens are forgotten"
+    assert list(world.ear.batches) == [(100, 0)]
+    assert 'closer_failed error="the disk is full."' in capsys.readouterr().err
+    assert world.counters()["closer_failures"] == 1
+
+
+def test_a_damaged_database_ends_the_loop(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:
+    """What trying again cannot mend is raised, so that the program ends with its code."""
+    closer = world.closer()
+
+    def step() -> bool:
+        raise StorageUnusable("the database is damaged.")
+
+    monkeypatch.setattr(closer, "step", step)
+    with pytest.raises(StorageUnusable):
+        closer.run(threading.Event())

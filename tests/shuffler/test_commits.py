@@ -1,0 +1,98 @@
+"""Group commit: many waiters, few writes, and every waiter learns its own outcome."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from rase.errors import StorageBusy
+from rase.shuffler.commits import GroupCommit, Overloaded
+
+
+def test_what_arrives_during_a_write_shares_the_next() -> None:
+    """A hundred submissions need a handful of writes, and each gets its own answer."""
+    groups: list[int] = []
+
+    def write(items: Sequence[int]) -> list[int]:
+        groups.append(len(items))
+        return [item * 2 for item in items]
+
+    async def main() -> list[int]:
+        commits = GroupCommit(write, max_group=40)
+        found = await asyncio.gather(*(commits.submit(number) for number in range(100)))
+        await commits.aclose()
+        return found
+
+    assert asyncio.run(main()) == [2 * number for number in range(100)]
+    assert groups == [40, 40, 20]
+
+
+def test_a_failed_write_is_told_to_its_group_alone() -> None:
+    """Those of a failed group learn why; later groups are written."""
+    calls = iter([StorageBusy("full"), None])
+
+    def write(items: Sequence[int]) -> list[int]:
+        error = next(calls)
+        if error is not None:
+            raise error
+        return list(items)
+
+    async def main() -> None:
+        commits = GroupCommit(write)
+        failed = await asyncio.gather(
+            *(commits.submit(number) for number in range(3)), return_exceptions=True
+        )
+        assert all(isinstance(error, StorageBusy) for error in failed)
+        assert await commits.submit(7) == 7
+        await commits.aclose()
+
+    asyncio.run(main())
+
+
+def test_too_many_waiting_are_refused() -> None:
+    """More than the limit are refused at once; those that wait are served."""
+    gate = threading.Event()
+
+    def write(items: Sequence[int]) -> list[int]:
+        gate.wait(10)
+        return list(items)
+
+    async def main() -> None:
+        commits = GroupCommit(write, max_waiting=2, max_group=1)
+        waiting = [asyncio.ensure_future(commits.submit(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await commits.submit(9)
+        gate.set()
+        done = await asyncio.gather(*waiting, return_exceptions=True)
+        assert done[:2] == [0, 1]
+        assert isinstance(done[2], Overloaded)
+        await commits.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_sender_who_hangs_up_disturbs_nobody(is_failing: bool) -> None:
+    """A cancelled waiter's item is written, and the others get their outcome."""
+    gate = threading.Event()
+
+    def write(items: Sequence[int]) -> list[int]:
+        gate.wait(10)
+        if is_failing:
+            raise StorageBusy("full")
+        return list(items)
+
+    async def main() -> None:
+        commits = GroupCommit(write)
+        gone, stays = (asyncio.ensure_future(commits.submit(number)) for number in (1, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        gate.set()
+        done = await asyncio.gather(gone, stays, return_exceptions=True)
+        assert isinstance(done[0], asyncio.CancelledError)
+        assert isinstance(done[1], StorageBusy) if is_failing else done[1] == 2
+        await commits.aclose()
+
+    asyncio.run(main())

@@ -1,0 +1,196 @@
+"""The shuffler as real processes with real sockets, and its end."""
+
+import asyncio
+import base64
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from rase.campaign import Campaign
+from rase.clock import SystemClock
+from rase.service.telemetry import Telemetry
+from rase.shuffler.processes import beside
+from rase.wire import cbor
+from rase.wire.keys import Keyset, Role, write_private
+from rase.wire.messages import Batch
+from rase.wire.signed import SignedManifest
+
+if TYPE_CHECKING:
+    from tests.shuffler.conftest import World
+
+PATIENCE_S = 30
+
+
+@contextmanager
+def fusion_centre() -> Iterator[tuple[str, "queue.Queue[bytes]"]]:
+    """Listen for batches."""
+    received: queue.Queue[bytes] = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            received.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(201)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def shuffler(config: Path) -> Iterator[tuple["subprocess.Popen[str]", str, list[str]]]:
+    """Start the program and wait until it listens; yield it, its address and its log."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rase", "shuffler", "run", "--config", str(config), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None
+    log: list[str] = []
+    for line in process.stderr:
+        log.append(line)
+        if "listening" in line:
+            break
+    else:
+        pytest.fail(f"the shuffler did not start: {log}")
+    reader = threading.Thread(target=lambda: log.extend(process.stderr or ()))
+    reader.start()
+    try:
+        yield process, f"http://127.0.0.1:{log[-1].rpartition('port=')[2].strip()}", log
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stderr.close()
+
+
+def test_reports_go_through_real_processes(world: "World", tmp_path: Path) -> None:
+    """Enrol, countersign, report, close, forward: with three processes' worth of sockets.
+
+    Then SIGTERM ends intake and closer, with exit code 0 and nothing lost.
+    """
+    folder = tmp_path / "real"
+    folder.mkdir()
+    write_private(folder / "signing.key", world.signers[Role.SHUFFLER].to_text())
+    write_private(folder / "opening.key", world.openers["shuffler"].to_text())
+    config = folder / "rase.toml"
+    with fusion_centre() as (url, received):
+        config.write_text(
+            f'[shuffler]\ndatabase = "a.db"\nsigning_key_file = "signing.key"\n'
+            f'opening_key_files = ["opening.key"]\nfusion_url = "{url}"\n'
+            f'fusion_key = "{world.pinned.fusion.hex()}"\n'
+            "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
+        )
+        made = subprocess.run(
+            [
+                *(sys.executable, "-m", "rase", "shuffler", "enrol"),
+                *("--count", "4", "--config", str(config)),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        campaign = world.campaign_of(round_s=1, upload_s=3, grace_s=3, not_after=2**32 - 1)
+        times = {"not_before_s": 0, "not_after_s": 2**39}
+        configs = tuple(world.openers[name].config(**times) for name in ("shuffler", "fusion"))
+        keyset = Keyset(version=1, cache_s=60, configs=configs)
+        with shuffler(config) as (process, address, log), httpx.Client(base_url=address) as client:
+            for path, document in (("campaigns/homes/1", campaign), ("keyset", keyset)):
+                signed = client.put(f"/v1/{path}", content=world.proposal_of(document))
+                assert signed.status_code == 201
+            credentials = []
+            for number, token in enumerate(made.stdout.split()):
+                key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
+                answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
+                credentials.append(answer.json()["credential"])
+            round = report_in_one_round(world, campaign, client, credentials)
+            while True:
+                body, manifest = cbor.decode(received.get(timeout=PATIENCE_S), max_size=1 << 20)
+                batch = Batch.from_bytes(body)
+                said = SignedManifest.from_bytes(manifest, world.pinned).manifest
+                if batch.round == round:
+                    break
+                assert (said.method, batch.inner) == ("withheld", ()) or said.n >= 3
+            assert (said.n, said.method, len(batch.inner)) == (4, "uniform", 4)
+            assert client.get("/readyz").status_code == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+    told = "".join(log)
+    assert told.count("shuffler stopped") == 2
+    assert f"round_released campaign=homes round={round} n=4 batches=1" in told
+    assert not any(credential[:16] in told for credential in credentials)
+
+
+def report_in_one_round(
+    world: "World", campaign: Campaign, client: httpx.Client, credentials: list[str]
+) -> int:
+    """Send a report of each device for a round that just ended; return the round."""
+    pause = threading.Event()
+    for _ in range(PATIENCE_S):
+        round = int(SystemClock().now_s()) - 1
+        statuses = [
+            client.post(
+                "/v1/reports",
+                content=world.seal(round, campaign=campaign),
+                headers={
+                    "Content-Type": "application/rase-report",
+                    "Authorization": f"Bearer {credential}",
+                },
+            ).status_code
+            for credential in credentials
+        ]
+        if statuses == [201] * len(credentials):
+            return round
+        pause.wait(1.0)
+    return pytest.fail("no round took all reports")
+
+
+def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """A process beside the server that ends is told and started anew; at the end it is stopped."""
+
+    async def main() -> None:
+        async with beside([sys.executable, "-c", "raise SystemExit(3)"], Telemetry("t")):
+            told = ""
+            while told.count("closer_ended status=3") < 2:
+                await asyncio.sleep(0.01)
+                told += capsys.readouterr().err
+        async with beside([sys.executable, "-c", "pass"], Telemetry("t")):
+            await asyncio.sleep(0)
+        async with beside([sys.executable, "-c", "import sys; sys.stdin.read()"], Telemetry("t")):
+            await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+
+
+def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not end in time is ended."""
+    monkeypatch.setattr("rase.shuffler.processes._PATIENCE_S", 0.05)
+    command = [sys.executable, "-c", "import threading; threading.Event().wait(60)"]
+
+    async def main() -> None:
+        async with beside(command, Telemetry("t")):
+            await asyncio.sleep(0.1)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))

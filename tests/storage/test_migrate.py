@@ -1,0 +1,94 @@
+"""Migrations: from every earlier form to the newest, and refusals by name."""
+
+from pathlib import Path
+
+import pytest
+
+from rase.errors import StorageUnusable
+from rase.storage.migrate import migrate, migrations_of
+from rase.storage.sqlite import SqliteDatabase, open_sqlite
+
+ROLES = ["shuffler", "fusion"]
+STEPS = [(role, step.number) for role in ROLES for step in migrations_of(role)]
+
+
+def schema(database: SqliteDatabase) -> list[tuple[str, ...]]:
+    """Return everything the database consists of."""
+    with database.snapshot() as transaction:
+        return transaction.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+
+
+@pytest.mark.parametrize(("role", "version"), STEPS)
+def test_every_earlier_version_comes_forward(tmp_path: Path, role: str, version: int) -> None:
+    """A database that stopped at any step becomes the same as a new one."""
+    old = SqliteDatabase(tmp_path / "old.db")
+    assert migrate(old, role, target=version) == version
+    old.close()
+    old = open_sqlite(tmp_path / "old.db", migrations=role)
+    new = open_sqlite(tmp_path / "new.db", migrations=role)
+    assert schema(old) == schema(new)
+    assert migrate(old, role) == migrations_of(role)[-1].number
+    old.close()
+    new.close()
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    """A version that this release does not know is named."""
+    database = open_sqlite(tmp_path / "a.db", migrations="shuffler")
+    with database.transaction() as transaction:
+        transaction.execute("UPDATE schema_version SET version = 999")
+    database.close()
+    with pytest.raises(StorageUnusable, match="version 999; this release knows up to"):
+        open_sqlite(tmp_path / "a.db", migrations="shuffler")
+
+
+def test_the_other_servers_database_is_refused(tmp_path: Path) -> None:
+    """The fusion centre does not open the shuffler's database."""
+    open_sqlite(tmp_path / "a.db", migrations="shuffler").close()
+    with pytest.raises(StorageUnusable, match="one of the shuffler, not of the fusion"):
+        open_sqlite(tmp_path / "a.db", migrations="fusion")
+
+
+def test_an_unknown_role_has_no_migrations() -> None:
+    """A name without a folder is a mistake of ours."""
+    with pytest.raises(ValueError, match="numbered 0001"):
+        migrations_of("nobody")
+
+
+def test_a_step_that_fails_leaves_the_version_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step happens as a whole or not at all."""
+    from rase.errors import StorageError
+    from rase.storage.migrate import Migration
+
+    broken = (Migration(1, ("CREATE TABLE a (b TEXT)", "no SQL")),)
+    monkeypatch.setattr("rase.storage.migrate.migrations_of", lambda role: broken)
+    with pytest.raises(StorageError, match="syntax"):
+        open_sqlite(tmp_path / "a.db", migrations="shuffler")
+    database = SqliteDatabase(tmp_path / "a.db")
+    assert [name for _, name, _ in schema(database) if not name.startswith("sqlite_")] == [
+        "schema_version"
+    ]
+    database.close()
+
+
+def test_two_processes_migrate_once(tmp_path: Path) -> None:
+    """A step that another process has made meanwhile is not made again."""
+    slow = SqliteDatabase(tmp_path / "a.db")
+
+    class Overtaken:
+        """Let another process migrate after the first look."""
+
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __getattr__(self, name: str) -> object:
+            if name == "transaction":
+                self.calls += 1
+                if self.calls == 2:
+                    open_sqlite(tmp_path / "a.db", migrations="shuffler").close()
+            return getattr(slow, name)
+
+    assert migrate(Overtaken(), "shuffler") == migrations_of("shuffler")[-1].number  # type: ignore[arg-type]
+    slow.close()

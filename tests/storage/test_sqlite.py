@@ -1,0 +1,187 @@
+"""The database face over SQLite: what every server relies on."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
+from rase.storage.sqlite import SqliteDatabase, open_sqlite
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the database is."""
+    return tmp_path / "shuffler.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[SqliteDatabase]:
+    """A fresh database with one table of our own."""
+    opened = open_sqlite(path, migrations="shuffler")
+    with opened.transaction() as transaction:
+        transaction.execute("CREATE TABLE thing (id BIGINT PRIMARY KEY, content BYTEA)")
+    yield opened
+    opened.close()
+
+
+def test_what_is_written_is_read_by_a_later_process(database: SqliteDatabase, path: Path) -> None:
+    """A committed row is there when the file is opened again; bytes stay bytes."""
+    with database.transaction() as transaction:
+        assert transaction.execute("INSERT INTO thing VALUES (?, ?)", (1, b"\0x")) == []
+    database.close()
+    again = open_sqlite(path, migrations="shuffler")
+    with again.snapshot() as transaction:
+        assert transaction.execute("SELECT * FROM thing") == [(1, b"\0x")]
+    again.close()
+
+
+def test_a_block_that_raises_leaves_nothing(database: SqliteDatabase) -> None:
+    """An exception of any kind rolls the whole block back, and the next block works."""
+
+    def fail(error: type[BaseException]) -> None:
+        with database.transaction() as transaction:
+            transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+            raise error
+
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            fail(error)
+    with database.snapshot() as transaction:
+        assert transaction.execute("SELECT count(*) FROM thing") == [(0,)]
+
+
+def test_many_rows_tell_how_many_changed(database: SqliteDatabase) -> None:
+    """Rows that were there already do not count."""
+    rows = [(number, b"") for number in (1, 2, 2, 3)]
+    sql = "INSERT INTO thing VALUES (?, ?) ON CONFLICT DO NOTHING"
+    with database.transaction() as transaction:
+        assert transaction.execute_many(sql, rows) == 3
+        assert transaction.execute_many(sql, rows) == 0
+
+
+def test_returning_tells_whether_a_row_is_new(database: SqliteDatabase) -> None:
+    """An insert that met a conflict returns no row."""
+    sql = "INSERT INTO thing VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id"
+    with database.transaction() as transaction:
+        assert transaction.execute(sql, (1, b"")) == [(1,)]
+        assert transaction.execute(sql, (1, b"")) == []
+
+
+def test_a_snapshot_sees_one_moment_and_cannot_write(database: SqliteDatabase) -> None:
+    """A reader neither waits for a writer nor sees its work, and may not write."""
+    with database.snapshot() as reader:
+        assert reader.execute("SELECT count(*) FROM thing") == [(0,)]
+        with database.transaction() as writer:
+            writer.execute("INSERT INTO thing VALUES (1, NULL)")
+        assert reader.execute("SELECT count(*) FROM thing") == [(0,)]
+    with pytest.raises(StorageError, match="readonly"), database.snapshot() as reader:
+        reader.execute("INSERT INTO thing VALUES (2, NULL)")
+
+
+def test_a_conflict_is_named(database: SqliteDatabase) -> None:
+    """A second row of one key is a StorageConflict."""
+    with database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+    with pytest.raises(StorageConflict), database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+
+
+def test_threads_take_turns(database: SqliteDatabase) -> None:
+    """Writers of several threads lose no update."""
+
+    def work() -> None:
+        for _ in range(25):
+            with database.transaction() as transaction:
+                transaction.execute("UPDATE thing SET content = content + 1")
+
+    with database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (1, 0)")
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.snapshot() as transaction:
+        assert transaction.execute("SELECT content FROM thing") == [(100,)]
+
+
+def test_a_full_disk_is_named_and_loses_nothing(database: SqliteDatabase) -> None:
+    """What does not fit is StorageBusy; what was there stays, and smaller writes go on."""
+    with database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+    connection = database._idle[True][0]
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageBusy, match="full"), database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (2, ?)", (bytes(100_000),))
+    with database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (3, NULL)")
+        assert transaction.execute("SELECT id FROM thing ORDER BY id") == [(1,), (3,)]
+
+
+def test_a_held_file_is_busy(
+    database: SqliteDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another process holds the file too long, the write fails with a name."""
+    monkeypatch.setattr("rase.storage.sqlite._BUSY_S", 0.01)
+    database.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageBusy, match="locked"), database.transaction():
+        pass
+    other.execute("ROLLBACK")
+    other.close()
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 500, None])
+def test_a_damaged_file_is_refused(path: Path, content: bytes | None) -> None:
+    """A file that is no database, or has a broken page, is refused with a way out."""
+    opened = open_sqlite(path, migrations="shuffler")
+    opened.close()
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data if content is None else content)
+    with pytest.raises(StorageUnusable, match=r"damaged.*restore"):
+        open_sqlite(path, migrations="shuffler")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    """A path that cannot be made is told with the way out."""
+    with pytest.raises(StorageUnusable, match="Name a folder that exists"):
+        open_sqlite(tmp_path / "missing" / "a.db", migrations="shuffler")
+
+
+def test_only_the_owner_can_read(database: SqliteDatabase, path: Path) -> None:
+    """The file and its logs have mode 0600."""
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert f"{path.name}-wal" in modes
+
+
+def test_deleted_rows_leave_no_bytes(database: SqliteDatabase, path: Path) -> None:
+    """After deleting and scrubbing neither the file nor its log holds what was deleted."""
+    secret = b"a payload that must not stay" * 8
+    with database.transaction() as transaction:
+        transaction.execute("INSERT INTO thing VALUES (1, ?)", (secret,))
+    with database.transaction() as transaction:
+        transaction.execute("DELETE FROM thing")
+    assert any(secret in file.read_bytes() for file in path.parent.iterdir())
+    assert database.scrub()
+    assert not any(secret[:28] in file.read_bytes() for file in path.parent.iterdir())
+
+
+def test_scrubbing_waits_for_readers(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a reader looks at the past, scrubbing says that it is not done."""
+    monkeypatch.setattr("rase.storage.sqlite._BUSY_S", 0.01)
+    database.close()
+    with database.snapshot() as reader:
+        reader.execute("SELECT count(*) FROM thing")
+        with database.transaction() as transaction:
+            transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+        assert not database.scrub()
+    assert database.scrub()

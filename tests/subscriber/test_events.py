@@ -1,0 +1,39 @@
+"""Lines of a stream become events, and the last whole one says where to resume."""
+
+import pytest
+
+from rase.subscriber.answers import FusionUnreachable
+from rase.subscriber.events import EventReader, ServerEvent
+
+
+def read(reader: EventReader, text: str) -> list[ServerEvent]:
+    """Feed lines and return the events."""
+    return [event for line in text.split("\n") if (event := reader.feed(line)) is not None]
+
+
+def test_events_are_read() -> None:
+    """With id, kind and data of several lines; comments and empty events are left aside."""
+    reader = EventReader()
+    text = "retry: 500\n\n: still here\n\nid: 7\nevent: estimate\ndata: a\ndata:b\n\ndata: c\n\n"
+    assert read(reader, text) == [
+        ServerEvent("7", "estimate", "a\nb"),
+        ServerEvent("", "message", "c"),
+    ]
+    assert (reader.retry_s, reader.last_id) == (0.5, "7")
+
+
+def test_a_half_event_comes_again() -> None:
+    """The id of an event that was cut short does not count."""
+    reader = EventReader("3")
+    assert read(reader, "id: 4\ndata: x") == []
+    assert reader.last_id == "3"
+    reader.restart()
+    assert read(reader, "\n") == []
+    assert read(reader, "retry: soon\n\n") == []
+    assert reader.retry_s == 2.0
+
+
+def test_endless_lines_are_refused() -> None:
+    """A stream cannot fill the memory with one line."""
+    with pytest.raises(FusionUnreachable, match="too long"):
+        EventReader().feed("x" * (1 << 21))

@@ -1,0 +1,202 @@
+"""HTTP by the standard library, against a real server."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rase.errors import ConfigurationError
+from rase.transport.face import Unreachable
+from rase.transport.http import MAX_ANSWER_BYTES, HttpTransport
+
+
+class Server(HTTPServer):
+    """Answer as a test wishes, and remember what came."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status, self.body, self.headers = 200, b"answer", {"ETag": '"7"'}
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        self.server.seen.append(
+            (self.command, self.path, dict(self.headers), self.rfile.read(length))
+        )
+        self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    do_POST = do_GET  # noqa: N815 - the name that the base class looks for
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server on this machine."""
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def test_a_document_is_asked_for_with_its_tag(server: Server) -> None:
+    """The answer has status, body and tag; the known tag is sent along."""
+    answer = HttpTransport(server.url + "/root/").get("/v1/keyset", etag='"6"')
+    assert (answer.status, answer.body, answer.etag) == (200, b"answer", '"7"')
+    method, path, headers, _ = server.seen[0]
+    assert (method, path, headers["If-None-Match"]) == ("GET", "/root/v1/keyset", '"6"')
+    assert headers["Connection"] == "close"
+
+
+def test_bytes_are_handed_over_with_the_credential(server: Server) -> None:
+    """Exactly the bytes arrive, with their type and the bearer token."""
+    server.status, server.headers = 429, {"Retry-After": "17"}
+    transport = HttpTransport(server.url)
+    answer = transport.post("/v1/reports", b"\x00\xff", content_type="x/y", credential="tok")
+    assert (answer.status, answer.retry_after_s, answer.etag) == (429, 17.0, None)
+    _, _, headers, body = server.seen[0]
+    assert body == b"\x00\xff"
+    assert (headers["Content-Type"], headers["Authorization"]) == ("x/y", "Bearer tok")
+    transport.post("/v1/enrolments", b"{}", content_type="application/json")
+    assert "Authorization" not in server.seen[1][2]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-3", None), ("1000000", 3600.0)],
+)
+def test_odd_retry_after_is_bounded(server: Server, text: str, seconds: float | None) -> None:
+    """Dates and nonsense count as none, very long times as an hour."""
+    server.headers = {"Retry-After": text}
+    assert HttpTransport(server.url).get("/").retry_after_s == seconds
+
+
+def test_a_server_that_does_not_answer_is_unreachable(server: Server) -> None:
+    """A closed port, silence and nonsense are one kind of failure, with exit code 4."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(Unreachable, match="does not answer: ") as caught:
+            HttpTransport(f"http://127.0.0.1:{port}", timeout_s=0.05).get("/")
+        assert caught.value.exit_code == 4
+    with pytest.raises(Unreachable, match="Connection refused"):
+        HttpTransport(f"http://127.0.0.1:{port}", timeout_s=1).get("/")
+
+
+def test_nonsense_is_unreachable() -> None:
+    """An answer that is no HTTP is told by its kind."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def babble() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"what?\r\n\r\n")
+
+        thread = threading.Thread(target=babble)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(Unreachable, match="BadStatusLine"):
+            HttpTransport(url, timeout_s=5).get("/")
+        thread.join()
+
+
+def test_an_endless_answer_is_refused(server: Server) -> None:
+    """No more than a megabyte is read."""
+    server.body = bytes(MAX_ANSWER_BYTES + 1)
+    with pytest.raises(Unreachable, match="answers more than"):
+        HttpTransport(server.url).get("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "meter", "ftp://x", "http://", "http://[x", "https://x?y", "https://x:port"]
+)
+def test_addresses_must_be_such(url: str) -> None:
+    """What is no address of http or https is a mistake in the settings."""
+    with pytest.raises(ConfigurationError, match="url must be an address"):
+        HttpTransport(url)
+
+
+def test_plain_http_is_for_this_machine_only() -> None:
+    """Reports never travel in the clear; meters in the home may."""
+    with pytest.raises(ConfigurationError, match="must begin with https"):
+        HttpTransport("http://192.168.1.20")
+    HttpTransport("http://192.168.1.20", insecure_http=True)
+    HttpTransport("http://localhost:8000")
+
+
+def test_tls_is_checked_against_the_pinned_authority(
+    server: Server, tmp_path: Path, authority: tuple[Path, Path]
+) -> None:
+    """With the right authority the answer comes; with the system's it does not."""
+    certificate, key = authority
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    url = f"https://localhost:{server.server_port}"
+    assert HttpTransport(url, ca_file=certificate).get("/").body == b"answer"
+    with pytest.raises(Unreachable, match=r"localhost does not answer"):
+        HttpTransport(url).get("/")
+    with pytest.raises(ConfigurationError, match="ca must be a file of certificates"):
+        HttpTransport(url, ca_file=tmp_path / "none.pem")
+    (tmp_path / "bad.pem").write_text("nothing")
+    with pytest.raises(ConfigurationError, match="ca must be a file of certificates"):
+        HttpTransport(url, ca_file=tmp_path / "bad.pem")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost that is its own authority, and its key."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    begin = datetime(2020, 1, 1, tzinfo=UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=36_500))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = tmp_path / "ca.pem", tmp_path / "ca.key"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return files

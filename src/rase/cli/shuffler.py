@@ -109,12 +109,14 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
     signature in base64url.
     """
     from rase.cli.output import replacing
+    from rase.service.key_settings import read_signing_key
     from rase.shuffler.documents import Countersigner, is_keyset
-    from rase.shuffler.settings import pinned_keys, read_signing_key
+    from rase.shuffler.settings import pinned_keys
     from rase.storage.sqlite import open_sqlite
+    from rase.wire.keys import Role
 
     settings = _settings(config)
-    key = read_signing_key(settings)
+    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     database = open_sqlite(settings.database, migrations="shuffler")
     try:
         countersigner = Countersigner(

@@ -1,17 +1,12 @@
 """What the fusion centre's operator decides: the section ``[fusion]`` of rase.toml."""
 
-import base64
-import binascii
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from rase.clock import Clock
-from rase.errors import ConfigurationError, WireError
+from rase.errors import ConfigurationError
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import HttpCountersigner
@@ -19,30 +14,20 @@ from rase.fusion.intake import MAX_BATCH_BYTES, FusionPolicy, Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.service.key_settings import (
+    AddressSetting,
+    PublicKeySetting,
+    public_key_bytes,
+    read_opening_keys,
+    read_signing_key,
+)
 from rase.service.settings import PathSetting, Settings
 from rase.service.telemetry import Telemetry
 from rase.storage.sqlite import open_sqlite
-from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
+from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["FusionSettings", "open_centre", "open_publisher"]
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _public_key(text: str) -> str:
-    if len(_key_bytes(text)) != 32:
-        raise ValueError("must be the 32 bytes of a public Ed25519 key, in hex or base64url.")
-    return text
-
-
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"must be an address of http or https, got {text!r}.")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
-    return text
 
 
 class FusionSettings(Settings):
@@ -69,8 +54,8 @@ class FusionSettings(Settings):
     database: PathSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
-    shuffler_key: Annotated[str, AfterValidator(_public_key)]
-    shuffler_url: Annotated[str, AfterValidator(_url)]
+    shuffler_key: PublicKeySetting
+    shuffler_url: AddressSetting
     workers: int | None = Field(default=None, ge=0, le=256)
     keep_values_s: int = Field(default=0, ge=0)
     settle_s: int = Field(default=60, ge=0)
@@ -96,11 +81,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
         ConfigurationError: With every key that cannot be used.
         StorageError: Named, if the database cannot.
     """
-    mistakes: list[str] = []
-    keys = _opening_keys(settings, mistakes)
-    signer = _signing_key(settings, mistakes)
-    if signer is None or mistakes:
-        raise ConfigurationError(mistakes)
+    signer, keys = _keys(settings)
     pinned = _pinned(settings, signer)
     database = open_sqlite(settings.database, migrations="fusion")
     policy = settings.policy()
@@ -135,10 +116,7 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
         ConfigurationError: If the signing key cannot be used.
         StorageError: Named, if the database cannot.
     """
-    mistakes: list[str] = []
-    signer = _signing_key(settings, mistakes)
-    if signer is None:
-        raise ConfigurationError(mistakes)
+    signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
     pinned = _pinned(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
     database = open_sqlite(settings.database, migrations="fusion")
@@ -151,56 +129,25 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
         database.close()
 
 
-def _opening_keys(settings: FusionSettings, mistakes: list[str]) -> list[OpeningKey]:
-    keys = []
-    for path in settings.opening_key_files:
-        text = _private_text(path, "opening_key_files", mistakes)
-        try:
-            key = OpeningKey.from_text(text)
-        except WireError as error:
-            mistakes.append(f"fusion.opening_key_files: {path}: {error}")
-            continue
-        keys.append(key)
-        if key.role is not Role.FUSION:
-            mistakes.append(f"fusion.opening_key_files: {path} is of the {key.role}.")
-    if len({key.id for key in keys}) != len(keys):
-        mistakes.append("fusion.opening_key_files must hold keys of different numbers.")
-    return keys
-
-
-def _signing_key(settings: FusionSettings, mistakes: list[str]) -> SigningKey | None:
-    path = settings.signing_key_file
+def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]:
+    """Read all keys, so that every mistake is told at once."""
+    mistakes: list[str] = []
+    keys: tuple[OpeningKey, ...] = ()
     try:
-        key = SigningKey.from_text(_private_text(path, "signing_key_file", mistakes))
-    except WireError as error:
-        mistakes.append(f"fusion.signing_key_file: {path}: {error}")
-        return None
-    if key.role is not Role.FUSION:
-        mistakes.append(f"fusion.signing_key_file: {path} is of the {key.role}.")
-        return None
-    return key
+        keys = read_opening_keys(settings.opening_key_files, role=Role.FUSION)
+    except ConfigurationError as error:
+        mistakes += error.mistakes
+    try:
+        signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
+    except ConfigurationError as error:
+        raise ConfigurationError([*mistakes, *error.mistakes]) from None
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return signer, keys
 
 
 def _pinned(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
     try:
-        return PinnedKeys(signer.public_bytes(), _key_bytes(settings.shuffler_key))
+        return PinnedKeys(signer.public_bytes(), public_key_bytes(settings.shuffler_key))
     except ValueError as error:
         raise ConfigurationError([f"fusion.shuffler_key: {error}"]) from None
-
-
-def _private_text(path: Path, name: str, mistakes: list[str]) -> str:
-    try:
-        return read_private(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        mistakes.append(f"fusion.{name}: {path}: {reason.rstrip('.')}.")
-        return ""
-
-
-def _key_bytes(text: str) -> bytes:
-    try:
-        if len(text) == 64:
-            return bytes.fromhex(text)
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return b""

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 
 from rase.clock import Clock, SystemClock
 from rase.service.http import serve
+from rase.service.key_settings import read_opening_keys, read_signing_key
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -18,13 +19,9 @@ from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
-from rase.shuffler.settings import (
-    ShufflerSettings,
-    pinned_keys,
-    read_opening_keys,
-    read_signing_key,
-)
+from rase.shuffler.settings import ShufflerSettings, pinned_keys
 from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import Role
 
 __all__ = ["beside", "closer_command", "run_closer", "run_intake", "stop_with_parent"]
 
@@ -51,7 +48,7 @@ def run_intake(
         ConfigurationError: If keys or address cannot be used.
         StorageUnusable: If the database cannot.
     """
-    key = read_signing_key(settings)
+    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings, key)
     with closing(open_sqlite(settings.database, migrations="shuffler")) as database:
         app = create_shuffler_app(
@@ -87,9 +84,11 @@ def run_closer(
         ConfigurationError: If keys cannot be used.
         StorageUnusable: If the database cannot.
     """
-    key = read_signing_key(settings)
+    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings, key)
-    peeler = Peeler(read_opening_keys(settings), workers=settings.workers)
+    peeler = Peeler(
+        read_opening_keys(settings.opening_key_files, role=Role.SHUFFLER), workers=settings.workers
+    )
     sender = HttpSender(settings.fusion_url)
     with (
         closing(open_sqlite(settings.database, migrations="shuffler")) as database,

@@ -1,44 +1,17 @@
 """What the shuffler's operator decides: the section ``[shuffler]`` of rase.toml."""
 
-import base64
-import binascii
-from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from rase.errors import ConfigurationError, WireError
+from rase.errors import ConfigurationError
+from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
 from rase.service.settings import PathSetting, Settings
 from rase.shuffler.documents import Policy
-from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
+from rase.wire.keys import SigningKey
 from rase.wire.signed import PinnedKeys
 
-__all__ = [
-    "LimitSettings",
-    "PolicySettings",
-    "ShufflerSettings",
-    "pinned_keys",
-    "read_opening_keys",
-    "read_signing_key",
-]
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _public_key(text: str) -> str:
-    if len(_key_bytes(text)) != 32:
-        raise ValueError("must be the 32 bytes of a public Ed25519 key, in hex or base64url.")
-    return text
-
-
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"must be an address of http or https, got {text!r}.")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
-    return text
+__all__ = ["LimitSettings", "PolicySettings", "ShufflerSettings", "pinned_keys"]
 
 
 class PolicySettings(Settings):
@@ -104,49 +77,12 @@ class ShufflerSettings(Settings):
     database: PathSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
-    fusion_key: Annotated[str, AfterValidator(_public_key)]
-    fusion_url: Annotated[str, AfterValidator(_url)]
+    fusion_key: PublicKeySetting
+    fusion_url: AddressSetting
     lease_s: int = Field(default=60, ge=1)
     workers: int = Field(default=1, ge=1, le=256)
     policy: PolicySettings
     limits: LimitSettings = LimitSettings()
-
-
-def read_signing_key(settings: ShufflerSettings) -> SigningKey:
-    """Return the shuffler's signing key.
-
-    Raises:
-        ConfigurationError: If the file is not one.
-    """
-    path = settings.signing_key_file
-    key = SigningKey.from_text(_private_text(path, "signing_key_file"))
-    if key.role is not Role.SHUFFLER:
-        raise ConfigurationError([f"shuffler.signing_key_file: {path} is of the {key.role}."])
-    return key
-
-
-def read_opening_keys(settings: ShufflerSettings) -> tuple[OpeningKey, ...]:
-    """Return the shuffler's opening keys.
-
-    Raises:
-        ConfigurationError: With every file that is not one.
-    """
-    keys: list[OpeningKey] = []
-    mistakes: list[str] = []
-    for path in settings.opening_key_files:
-        try:
-            key = OpeningKey.from_text(_private_text(path, "opening_key_files"))
-        except ConfigurationError as error:
-            mistakes += error.mistakes
-        except WireError as error:
-            mistakes.append(f"shuffler.opening_key_files: {path}: {error}")
-        else:
-            keys.append(key)
-            if key.role is not Role.SHUFFLER:
-                mistakes.append(f"shuffler.opening_key_files: {path} is of the {key.role}.")
-    if mistakes:
-        raise ConfigurationError(mistakes)
-    return tuple(keys)
 
 
 def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:
@@ -156,23 +92,6 @@ def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:
         ConfigurationError: If they are the same.
     """
     try:
-        return PinnedKeys(_key_bytes(settings.fusion_key), key.public_bytes())
+        return PinnedKeys(public_key_bytes(settings.fusion_key), key.public_bytes())
     except ValueError as error:
         raise ConfigurationError([f"shuffler.fusion_key: {error}"]) from None
-
-
-def _private_text(path: Path, name: str) -> str:
-    try:
-        return read_private(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigurationError([f"shuffler.{name}: {path}: {reason.rstrip('.')}."]) from None
-
-
-def _key_bytes(text: str) -> bytes:
-    try:
-        if len(text) == 64:
-            return bytes.fromhex(text)
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return b""

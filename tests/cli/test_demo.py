@@ -8,7 +8,8 @@ import pytest
 
 from rase.cli import main
 
-SMALL = ("--devices", "16", "--days", "3", "--seed", "1")
+# The live part has tests of its own.
+SMALL = ("--devices", "16", "--days", "3", "--seed", "1", "--rounds", "0")
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +39,13 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document; with much budget the fleet's mean is found and the noise is not blamed."""
-    assert main(["demo", "--days", "2", "--epsilon", "30", "--json", "--out", "x.png"]) == 0
+    arguments = ["--days", "2", "--epsilon", "30", "--rounds", "0", "--json", "--out", "x.png"]
+    assert main(["demo", *arguments]) == 0
     shown = capsys.readouterr()
     document = json.loads(shown.out)
     assert document["schema"] == "rase.demo/1"
     assert document["picture"] == "x.png"
+    assert document["live"] is None
     found = document["estimators"]["unbiased_mean"]
     assert abs(found["error"]) < 6 * found["standard_error"]
     assert "says little" not in shown.err
@@ -78,6 +81,7 @@ def test_clipped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         (("--epsilon", "0"), "epsilon must be"),
         (("--devices", "0"), "devices must be at least 1, got 0."),
         (("--days", "-1"), "days must be at least 1, got -1."),
+        (("--rounds", "-1"), "-1 is not in the range x>=0."),
         (("--out", "none/x.png"), "--out must be a file in a folder that exists"),
     ],
 )

@@ -1,10 +1,11 @@
 """``rase shuffler``: settings, tokens, countersigning, and how failures end it."""
 
 import base64
-import io
+import os
 import signal
 import threading
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -196,30 +197,30 @@ def test_the_closer_stops_with_its_parent(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """When the parent's end of the pipe closes, or a signal comes, the closer ends well."""
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    os.close(writing)
+    still_open, parent = os.pipe()
+    with os.fdopen(reading) as closed, os.fdopen(still_open) as pipe:
+        _check_stops(config, monkeypatch, closed=closed, pipe=pipe, parent=parent)
+    assert "shuffler stopped" in capsys.readouterr().err
+
+
+def _check_stops(
+    config: Path, monkeypatch: pytest.MonkeyPatch, *, closed: TextIO, pipe: TextIO, parent: int
+) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    class Pipe:
-        buffer = io.BytesIO(b"x")
-
-    monkeypatch.setattr("sys.stdin", Pipe)
+    monkeypatch.setattr("sys.stdin", closed)
     try:
         assert rase("shuffler", "run", "--config", config, "--part", "closer") == 0
         from rase.shuffler.processes import stop_with_parent
 
         stop = threading.Event()
-        blocked = threading.Event()
-
-        class Open:
-            def read(self, count: int) -> bytes:
-                blocked.wait(10)
-                return b""
-
-        stop_with_parent(stop, Open())  # type: ignore[arg-type]
+        stop_with_parent(stop, pipe)
         assert not stop.is_set()
         signal.raise_signal(signal.SIGTERM)
         assert stop.wait(10)
-        blocked.set()
     finally:
+        os.close(parent)
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert "shuffler stopped" in capsys.readouterr().err

@@ -1,15 +1,26 @@
-"""``rase demo``: a synthetic fleet through the whole pipeline, with a table and a picture."""
+"""``rase demo``: a synthetic fleet through the live system, then a comparison with a picture."""
 
 import json
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rase.cli.arguments import usage
+from rase.cli.demo_words import (
+    LIVE_HEAD,
+    live_document,
+    live_line,
+    opening_words,
+    summary_words,
+)
 from rase.cli.output import TextSink, replacing
 from rase.cli.progress import Progress
 from rase.engine.local import RunSummary, run_table
@@ -23,17 +34,28 @@ from rase.randomize.budget_aware import BudgetAware
 from rase.shuffle.shufflers import Manifest
 from rase.stream import Precision, ValueRange
 
+if TYPE_CHECKING:
+    from rase.cli.demo_live import LiveDemo, LiveRound, LiveSummary
+
 __all__ = ["command"]
 
 # Public and round: what the hourly mean power of a household appliance may be.
 _POWER_W = ValueRange(0, 1000)
 _HOURS = 24
+# More devices would only take longer to watch; the comparison has them all.
+_LIVE_DEVICES = 64
+_LIVE_ROUNDS = 24
 
 
-@click.command("demo", short_help="Watch a synthetic fleet go through the whole pipeline.")
+@click.command("demo", short_help="Watch a synthetic fleet go through the whole system.")
 @click.option("--epsilon", type=float, default=2.0, show_default=True, help="Budget of one report.")
 @click.option("--devices", type=int, default=64, show_default=True, help="Appliances.")
 @click.option("--days", type=int, default=25, show_default=True, help="Days, a round each hour.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0),
+    help="Live rounds, 0 for none; all days on a terminal, else 24.",
+)
 @click.option("--seed", type=int, help="Reproducible noise that protects nobody; for study.")
 @click.option(
     "--out",
@@ -44,13 +66,23 @@ _HOURS = 24
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
-    *, epsilon: float, devices: int, days: int, seed: int | None, out: Path, as_json: bool
+    *,
+    epsilon: float,
+    devices: int,
+    days: int,
+    rounds: int | None,
+    seed: int | None,
+    out: Path,
+    as_json: bool,
 ) -> None:
-    """Watch a synthetic fleet go through the whole pipeline.
+    """Watch a synthetic fleet go through the whole system.
 
-    Appliances of made-up homes report their mean power every hour. Each report is made noisy on its
-    device, each hour is shuffled, and four estimators try to learn the fleet's mean, which here is
-    known. The picture shows truth against estimates, day by day.
+    Appliances of made-up homes report their mean power every hour. Each report is made noisy and
+    sealed on its device, each hour is shuffled and estimated, over HTTP on this machine alone and
+    with a clock that does not wait; estimates appear beside the truth, which here is known.
+
+    Then four estimators are compared over all days. The picture shows truth against estimates, day
+    by day.
     """
     with usage():
         fleet = SyntheticFleet(devices=devices, days=days)
@@ -58,10 +90,11 @@ def command(
         pipeline = Pipeline(randomizer, estimator=tuple(ESTIMATORS))
         if not out.parent.is_dir() or out.is_dir():
             raise click.BadParameter(f"--out must be a file in a folder that exists, got {out}.")
+    live = _live(fleet, epsilon, rounds=rounds, seed=seed, as_json=as_json)
     study = _studied(fleet, pipeline, seed)
     picture = _drawn(study, out, title=_title(fleet, epsilon))
     if as_json:
-        click.echo(json.dumps(_document(study, fleet, picture), indent=2))
+        click.echo(json.dumps({**_document(study, fleet, picture), "live": live}, indent=2))
     else:
         widths = {"estimator": 14, "hour": 8, "day": 8, f"{days} days": 8, "bias": 8}
         sink = TextSink(sys.stdout, {**widths, "predicted": 20}, decimals=1)
@@ -70,6 +103,104 @@ def command(
         sink.finish({})
     for line in _words(study, fleet, picture=picture, is_seeded=seed is not None):
         click.echo(line, err=True)
+
+
+def _live(
+    fleet: SyntheticFleet, epsilon: float, *, rounds: int | None, seed: int | None, as_json: bool
+) -> dict[str, Any] | None:
+    """Run the live part and return it as plain values; None if there is none."""
+    all_rounds = _HOURS * fleet.days
+    if rounds is None:
+        rounds = all_rounds if sys.stdout.isatty() and not as_json else _LIVE_ROUNDS
+    rounds = min(rounds, all_rounds)
+    if rounds == 0:
+        return None
+    try:
+        from rase.cli.demo_live import LiveDemo
+    except ModuleNotFoundError as error:
+        click.echo(
+            f'live      left out: {error.name} is missing; pip install "rase-iot[service]".',
+            err=True,
+        )
+        return None
+    shown = SyntheticFleet(devices=min(fleet.devices, _LIVE_DEVICES), days=fleet.days)
+    with (
+        _gentle_interrupts() as is_interrupted,
+        LiveDemo(shown, epsilon=epsilon, value_range=_POWER_W, rounds=rounds, seed=seed) as demo,
+    ):
+        return _watched(demo, is_interrupted, devices=shown.devices, rounds=rounds, as_json=as_json)
+
+
+@contextmanager
+def _gentle_interrupts() -> Iterator[Callable[[], bool]]:
+    """Note the first Ctrl-C for the end of a round; a second one interrupts at once.
+
+    Servers run in threads beside: an interrupt in the middle of a step could leave them locked.
+    """
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _watched(
+    demo: "LiveDemo",
+    is_interrupted: Callable[[], bool],
+    *,
+    devices: int,
+    rounds: int,
+    as_json: bool,
+) -> dict[str, Any]:
+    seen: list[LiveRound] = []
+    for line in opening_words(
+        demo.campaign,
+        devices=devices,
+        rounds=rounds,
+        shuffler_url=demo.servers.shuffler_url,
+        fusion_url=demo.servers.fusion_url,
+    ):
+        click.echo(line, err=True)
+    try:
+        for one in demo.run():
+            seen.append(one)
+            if not as_json:
+                _show(one, is_first=len(seen) == 1)
+            if is_interrupted():
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        # What was seen until now stays true.
+        _sum_up(demo)
+        raise
+    summary = _sum_up(demo)
+    if not as_json:
+        click.echo()
+    return live_document(seen, summary)
+
+
+def _show(one: "LiveRound", *, is_first: bool) -> None:
+    if is_first:
+        click.echo(LIVE_HEAD)
+    if one.mishap:
+        click.echo(f"  {one.mishap}", err=True)
+    click.echo(live_line(one))
+
+
+def _sum_up(demo: "LiveDemo") -> "LiveSummary":
+    summary = demo.summary()
+    for line in summary_words(summary, unit=demo.campaign.unit):
+        click.echo(line, err=True)
+    return summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def run(config: Path, host: str | None, port: int | None, part: str) -> None:
     settings = _settings(config, host=host, port=port)
     if part == "closer":
         stop = threading.Event()
-        stop_with_parent(stop, sys.stdin.buffer)
+        stop_with_parent(stop, sys.stdin)
         run_closer(settings, stop, telemetry=Telemetry("shuffler"))
         return
     missing = [path for path in settings.opening_key_files if not path.is_file()]

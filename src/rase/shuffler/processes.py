@@ -1,13 +1,14 @@
 """The shuffler's two processes: one takes reports in, the other holds the keys that open them."""
 
 import asyncio
+import os
 import signal
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from typing import BinaryIO, Final
+from typing import Final, TextIO
 
 from rase.clock import Clock, SystemClock
 from rase.service.http import serve
@@ -109,16 +110,18 @@ def run_closer(
         telemetry.event("stopped")
 
 
-def stop_with_parent(stop: threading.Event, pipe: BinaryIO) -> None:
+def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
     """Set ``stop`` on SIGTERM, SIGINT, or when the parent's end of a pipe closes.
 
-    A parent that is killed closes its end too, so no closer is left behind.
+    A parent that is killed closes its end too, so no closer is left behind. It is read below
+    Python's buffer: a thread inside a buffered read would abort the interpreter's own end.
     """
+    descriptor = pipe.fileno()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
     def watch() -> None:
-        while pipe.read(1):
+        while os.read(descriptor, 1):
             pass
         stop.set()
 

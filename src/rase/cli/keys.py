@@ -1,0 +1,171 @@
+"""``rase keys``: show the keys of an installed server, renew them, pin those of another."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rase.clock import SystemClock, parse_duration_s
+from rase.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rase.wire.keys import KeyConfig, Role
+
+__all__ = ["command"]
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+
+
+@click.group("keys", short_help="Show, renew and exchange the keys of a server.")
+def command() -> None:
+    """Show, renew and exchange the keys of a server. No command prints a private key."""
+
+
+@command.command("show")
+@_FOLDER
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def show(folder: Path, as_json: bool) -> None:
+    """Show the fingerprints of the keys in a server's FOLDER, and when they are used."""
+    from rase.service.keyring import PUBLIC_FILE, fingerprint, read_public_keys
+
+    public = read_public_keys(folder / PUBLIC_FILE)
+    rows = [_key_row(config) for config in public.configs]
+    if as_json:
+        document = {
+            "schema": "rase/keys/1",
+            "role": public.role,
+            "signing": {"fingerprint": fingerprint(public.signing_key)},
+            "opening": rows,
+        }
+        click.echo(json.dumps(document))
+        return
+    click.echo(f"{public.role} signing    {fingerprint(public.signing_key)}")
+    for row in rows:
+        click.echo(f"{public.role} opening {row['id']:<2} {row['fingerprint']}  {_when(row)}")
+
+
+@command.command("rotate")
+@_FOLDER
+@click.option("--valid", default="365d", show_default=True, help="How long the new key is used.")
+def rotate(folder: Path, valid: str) -> None:
+    """Make a new opening key for the server in FOLDER, and let the old ones run out.
+
+    The new key becomes active, and the old ones expire, once no device can have an older keyset;
+    expired keys are accepted for twice that time.
+    """
+    from rase.service.keyring import (
+        KEYSET_FILE,
+        PUBLIC_FILE,
+        SETTINGS_FILE,
+        read_public_keys,
+        rotate_opening_key,
+    )
+    from rase.wire.keys import Role
+
+    try:
+        valid_s = parse_duration_s(valid)
+    except ValueError as error:
+        raise click.UsageError(f"--valid: {error}") from None
+    role = read_public_keys(folder / PUBLIC_FILE).role
+    done = rotate_opening_key(
+        folder, _opening_key_files(folder, role), now_s=int(SystemClock().now_s()), valid_s=valid_s
+    )
+    for config in done.public.configs:
+        row = _key_row(config)
+        click.echo(f"{role} opening {row['id']:<2} {row['fingerprint']}  {_when(row)}")
+    settings = folder / SETTINGS_FILE
+    steps = [f"restart the {role}: rase {role} run --config {settings}"]
+    if role is Role.FUSION:
+        steps.append(f"rase fusion publish-keys {folder / KEYSET_FILE} --config {settings}")
+    else:
+        steps.append(
+            f"send {folder / PUBLIC_FILE} to the fusion centre's operator, who runs rase keys "
+            "adopt and rase fusion publish-keys"
+        )
+    steps += [f"erase {path}: no report needs it any longer" for path in done.retired]
+    click.echo("Next, in this order: " + "; ".join(steps) + ".", err=True)
+
+
+@command.command("adopt")
+@_FOLDER
+@click.argument("public", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--yes", is_flag=True, help="Do not ask; the fingerprint was compared.")
+def adopt(folder: Path, public: Path, yes: bool) -> None:
+    """Pin the keys of another server in FOLDER; PUBLIC is that server's public.json.
+
+    FOLDER is a server's or a device's. In the fusion centre's, the keyset is renewed, too.
+    """
+    from rase.service.keyring import (
+        KEYSET_FILE,
+        PUBLIC_FILE,
+        SETTINGS_FILE,
+        adopt_keys,
+        fingerprint,
+        pinned_in,
+        public_text,
+        read_public_keys,
+    )
+
+    theirs = read_public_keys(public)
+    is_device = (folder / "device.toml").exists()
+    if not is_device and read_public_keys(folder / PUBLIC_FILE).role is theirs.role:
+        raise click.UsageError(f"{public} holds keys of the {theirs.role} itself; nothing to pin.")
+    name = "device.toml" if is_device else SETTINGS_FILE
+    click.echo(f"{theirs.role} signing    {fingerprint(theirs.signing_key)}")
+    for config in theirs.configs:
+        click.echo(f"{theirs.role} opening {config.id:<2} {fingerprint(config.public_key)}")
+    is_new = pinned_in(folder / name, theirs.role) != public_text(theirs.signing_key)
+    if is_new and not yes:
+        click.confirm(
+            f"Another signing key than the pinned one. Does the {theirs.role}'s operator, asked by "
+            "another way, have the same fingerprint?",
+            abort=True,
+            err=True,
+        )
+    keyset = adopt_keys(folder, name, theirs)
+    if keyset is not None:
+        click.echo(
+            f"keyset {keyset.version}; next: rase fusion publish-keys {folder / KEYSET_FILE} "
+            f"--config {folder / SETTINGS_FILE}",
+            err=True,
+        )
+    elif not is_new:
+        click.echo("nothing changed.", err=True)
+
+
+def _opening_key_files(folder: Path, role: "Role") -> list[Path]:
+    import tomllib
+
+    from rase.service.keyring import SETTINGS_FILE
+
+    path = folder / SETTINGS_FILE
+    try:
+        table = tomllib.loads(path.read_text("utf-8")).get(role, {})
+        return [folder / str(name) for name in table["opening_key_files"]]
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}."]) from None
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError([f"{path} must set {role}.opening_key_files."]) from None
+
+
+def _key_row(config: "KeyConfig") -> dict[str, Any]:
+    from rase.service.keyring import fingerprint
+
+    return {
+        "id": config.id,
+        "fingerprint": fingerprint(config.public_key),
+        "state": config.state(SystemClock().now_s()),
+        "not_before_s": config.not_before_s,
+        "not_after_s": config.not_after_s,
+    }
+
+
+def _when(row: dict[str, Any]) -> str:
+    begin, end = (_time(row[name]) for name in ("not_before_s", "not_after_s"))
+    return f"{row['state']}, {begin} to {end}"
+
+
+def _time(time_s: int) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,314 @@
+"""A new installation: one folder for each server and one for a device, made whole or not at all.
+
+Whoever installs both servers on one machine holds all keys; operators who do not trust each other
+keep their own half each and exchange public keys.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rase.campaign import Campaign
+from rase.errors import ConfigurationError
+from rase.service.keyring import (
+    KEYS_FOLDER,
+    KEYSET_FILE,
+    PUBLIC_FILE,
+    SETTINGS_FILE,
+    PublicKeys,
+    keyset_text,
+    opening_key_name,
+    public_text,
+)
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
+from rase.wire.suites import KEM_NUMBERS, X25519
+
+__all__ = ["CAMPAIGN_FILE", "STEPS_FILE", "Installed", "Plan", "install", "next_steps"]
+
+CAMPAIGN_FILE = "campaign.toml"
+STEPS_FILE = "NEXT.txt"
+_PORTS = {Role.SHUFFLER: 8701, Role.FUSION: 8702}
+
+_SHUFFLER = """\
+# The shuffler: knows who sends, cannot read what. Its operator must not be the fusion centre's.
+# RASE_SHUFFLER__PORT and the like in the environment go before this file.
+
+[shuffler]
+name = "shuffler"
+host = {host}
+port = {port}
+database = "shuffler.db"
+# Private keys, for their owner only (0600); `rase keys show` prints their fingerprints.
+signing_key_file = {signing_key_file}
+opening_key_files = [{opening_key_file}]
+# The fusion centre's public signing key; compare fingerprints with its operator.
+fusion_key = {peer_key}
+# Where batches go; https, except on this machine.
+fusion_url = {peer_url}
+# lease_s = 60                 # how long one closer may take for a round
+# workers = 1                  # processes that open large rounds
+
+[shuffler.policy]
+# What this operator countersigns, on behalf of the owners of devices.
+max_epsilon = {max_epsilon!r}
+max_window_budget = {window_budget!r}
+min_k_min = {k_min}
+
+# [shuffler.limits]
+# reports_per_minute = 60      # of one device
+# enrolments_per_minute = 600  # of all devices together
+"""
+
+_FUSION = """\
+# The fusion centre: reads noisy values, never knows whose they are.
+# RASE_FUSION__PORT and the like in the environment go before this file.
+
+[fusion]
+host = {host}
+port = {port}
+database = "fusion.db"
+# Private keys, for their owner only (0600); `rase keys show` prints their fingerprints.
+signing_key_file = {signing_key_file}
+opening_key_files = [{opening_key_file}]
+# The shuffler's public signing key; compare fingerprints with its operator.
+shuffler_key = {peer_key}
+# Where campaigns and keysets are countersigned; https, except on this machine.
+shuffler_url = {peer_url}
+# workers = 2                  # processes that open large batches; one a core if not given
+# keep_values_s = 0            # how long noisy reports are kept after their round is final
+# admin_over_http = false      # whether tokens of the scope admin:campaign may publish
+"""
+
+_CAMPAIGN = """\
+# What the fleet agrees to: rase campaign publish campaign.toml. A change is a new version for later
+# rounds: rase campaign update.
+
+[campaign]
+{lines}
+
+[campaign.shuffle]
+{shuffle}
+"""
+
+_WHY = {
+    "low": "readings are clipped to this range",
+    "steps": "of the public grid",
+    "beta": "the precision asked for: relative half-width ...",
+    "rho": "... and probability",
+    "epsilon": "budget of one report; up to four classes",
+    "window": "rounds over which a device's budget is counted",
+    "window_budget": "epsilon that a device may spend in a window",
+    "upload_s": "reports are sent at random moments of this time after a round",
+    "grace_s": "after a round, until the shuffler closes it",
+    "k_min": "fewest reports ever released together",
+    "not_before": "first round of this version",
+    "not_after": "last round of this version",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Hold what an installation shall be.
+
+    Args:
+        campaign: What the fleet agrees to.
+        shuffler_url: The shuffler's address; a server on this machine listens where it says.
+        fusion_url: The fusion centre's address likewise.
+        cache_s: How long devices may keep a keyset.
+        keys_valid_s: How long the first opening keys are used.
+
+    Raises:
+        ConfigurationError: With every address that cannot be used.
+    """
+
+    campaign: Campaign
+    shuffler_url: str
+    fusion_url: str
+    cache_s: int
+    keys_valid_s: int
+
+    def __post_init__(self) -> None:
+        """Check the addresses once."""
+        mistakes = [
+            f"{name} must begin with https://, or http:// on this machine, got {url!r}."
+            for name, url in (
+                ("--shuffler-url", self.shuffler_url),
+                ("--fusion-url", self.fusion_url),
+            )
+            if not _is_address(url)
+        ]
+        if not mistakes and self.shuffler_url == self.fusion_url:
+            mistakes.append("--shuffler-url and --fusion-url must be different.")
+        if mistakes:
+            raise ConfigurationError(mistakes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """Tell what was made.
+
+    Args:
+        folder: Where.
+        public: The public keys of both servers.
+    """
+
+    folder: Path
+    public: tuple[PublicKeys, PublicKeys]
+
+
+def install(
+    folder: Path,
+    plan: Plan,
+    *,
+    now_s: int,
+    device_text: Callable[[str, str], str],
+    device_file: str,
+) -> Installed:
+    """Make the folders ``shuffler``, ``fusion`` and ``device``, all of them or none.
+
+    Args:
+        folder: Where; it must not exist, or be empty.
+        plan: What they shall hold.
+        now_s: The time, from which the keys are used.
+        device_text: Makes a device's settings of the public signing keys of fusion centre and
+            shuffler, in base64url.
+        device_file: The name of that file.
+
+    Raises:
+        ConfigurationError: If there is something in the folder already, or it cannot be made.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError([f"{folder} is there already; nothing was changed. Name another."])
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise ConfigurationError([f"{folder.parent}: {error.strerror}."]) from None
+    try:
+        public = _fill(beside, plan, now_s)
+        shuffler, fusion = public
+        device = beside / "device"
+        device.mkdir(mode=0o700)
+        text = device_text(public_text(fusion.signing_key), public_text(shuffler.signing_key))
+        write_private(device / device_file, text)
+        (beside / STEPS_FILE).write_text("\n".join(next_steps(folder, plan)) + "\n", "utf-8")
+        # Takes the place of an empty folder, and of nothing else.
+        beside.rename(folder)
+    except OSError as error:
+        raise ConfigurationError([f"{folder}: {error.strerror}; nothing was made."]) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return Installed(folder=folder, public=public)
+
+
+def next_steps(folder: Path, plan: Plan) -> list[str]:
+    """Return the commands to run next, in order, with a word on each."""
+    shuffler, fusion, device = (folder / name for name in ("shuffler", "fusion", "device"))
+    at_shuffler, at_fusion = (f"--config {path / SETTINGS_FILE}" for path in (shuffler, fusion))
+    return [
+        "# 1. Run both servers, and leave them running.",
+        f"rase shuffler run {at_shuffler}",
+        f"rase fusion run {at_fusion}",
+        "# 2. Publish keys, then the campaign; the shuffler countersigns both.",
+        f"rase fusion publish-keys {fusion / KEYSET_FILE} {at_fusion}",
+        f"rase campaign publish {fusion / CAMPAIGN_FILE} {at_fusion}",
+        "# 3. Enrol a device: one token each. For more devices, copy the folder first (cp -a).",
+        f"rase shuffler enrol {at_shuffler} > token.txt",
+        f"rase device enrol --folder {device} --token-file token.txt",
+        f"# 4. Set [source] in its settings, and run it; k_min is {plan.campaign.k_min} devices.",
+        f"rase device run --folder {device}",
+        "# 5. Ask.",
+        f"rase fusion subscribers add me {at_fusion} > subscriber.txt",
+        f"rase query avg --url {plan.fusion_url} --token-file subscriber.txt",
+        "# Whenever something seems wrong:",
+        f"rase doctor {folder}",
+    ]
+
+
+def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]:
+    signing = {role: SigningKey.generate(role) for role in Role}
+    kems = {Role.SHUFFLER: X25519, Role.FUSION: KEM_NUMBERS[plan.campaign.kem]}
+    opening = {role: OpeningKey.generate(role, 1, kem=kems[role]) for role in Role}
+    public = {
+        role: PublicKeys(
+            role=role,
+            signing_key=signing[role].public_bytes(),
+            cache_s=plan.cache_s,
+            configs=(
+                # A minute back: the clocks of devices and servers differ by seconds.
+                opening[role].config(
+                    not_before_s=now_s - 60, not_after_s=now_s + plan.keys_valid_s
+                ),
+            ),
+        )
+        for role in Role
+    }
+    for role, peer, template, own_url, peer_url in (
+        (Role.SHUFFLER, Role.FUSION, _SHUFFLER, plan.shuffler_url, plan.fusion_url),
+        (Role.FUSION, Role.SHUFFLER, _FUSION, plan.fusion_url, plan.shuffler_url),
+    ):
+        place = folder / role
+        place.mkdir(mode=0o700)
+        (place / KEYS_FOLDER).mkdir(mode=0o700)
+        write_private(place / KEYS_FOLDER / "signing.key", signing[role].to_text())
+        write_private(place / opening_key_name(1), opening[role].to_text())
+        host, port = _listens(own_url, role)
+        text = template.format(
+            # JSON texts are TOML texts, too.
+            host=json.dumps(host),
+            port=port,
+            signing_key_file=json.dumps(f"{KEYS_FOLDER}/signing.key"),
+            opening_key_file=json.dumps(opening_key_name(1)),
+            peer_key=json.dumps(public_text(public[peer].signing_key)),
+            peer_url=json.dumps(peer_url),
+            max_epsilon=max(plan.campaign.epsilon),
+            window_budget=plan.campaign.window_budget,
+            k_min=plan.campaign.k_min,
+        )
+        write_private(place / SETTINGS_FILE, text)
+        (place / PUBLIC_FILE).write_text(public[role].to_text(), "utf-8")
+    configs = tuple(config for role in Role for config in public[role].configs)
+    keyset = Keyset(version=1, cache_s=plan.cache_s, configs=configs)
+    fusion = folder / Role.FUSION
+    (fusion / KEYSET_FILE).write_text(keyset_text(keyset), "utf-8")
+    (fusion / CAMPAIGN_FILE).write_text(_campaign_text(plan.campaign), "utf-8")
+    return public[Role.SHUFFLER], public[Role.FUSION]
+
+
+def _campaign_text(campaign: Campaign) -> str:
+    values = campaign.as_fields()
+    shuffle = values.pop("shuffle")
+    return _CAMPAIGN.format(
+        lines="\n".join(_line(name, value) for name, value in values.items()),
+        shuffle="\n".join(_line(name, value) for name, value in shuffle.items()),
+    )
+
+
+def _line(name: str, value: Any) -> str:
+    # JSON's texts, numbers and lists of them are TOML's, too.
+    text = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    return f"{text:<30} # {_WHY[name]}" if name in _WHY else text
+
+
+def _listens(url: str, role: Role) -> tuple[str, int]:
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return parts.hostname or "127.0.0.1", parts.port or 80
+    # TLS ends in a proxy on the same machine.
+    return "127.0.0.1", _PORTS[role]
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "http":
+        return parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return parts.scheme == "https" and bool(parts.hostname)

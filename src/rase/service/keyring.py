@@ -1,0 +1,352 @@
+"""The keys of an installed server: told in public, exchanged with the other server, renewed.
+
+A folder holds ``rase.toml``, the private keys in ``keys``, and ``public.json`` with their public
+sides; the fusion centre's also ``keyset.json``, which it publishes.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from rase.errors import ConfigurationError, WireError
+from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role, write_private
+
+__all__ = [
+    "KEYSET_FILE",
+    "KEYS_FOLDER",
+    "PUBLIC_FILE",
+    "SETTINGS_FILE",
+    "PublicKeys",
+    "Rotation",
+    "adopt_keys",
+    "fingerprint",
+    "keyset_text",
+    "opening_key_name",
+    "pinned_in",
+    "public_text",
+    "read_keyset",
+    "read_public_keys",
+    "rotate_opening_key",
+    "with_setting",
+]
+
+SETTINGS_FILE: Final = "rase.toml"
+KEYS_FOLDER: Final = "keys"
+PUBLIC_FILE: Final = "public.json"
+KEYSET_FILE: Final = "keyset.json"
+_SCHEMA: Final = "rase/public-keys/1"
+_IDS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKeys:
+    """Hold the public keys of one server, as its operator sends them to the other.
+
+    Args:
+        role: Whose they are.
+        signing_key: The public Ed25519 key, which the others pin.
+        cache_s: How long devices may keep a keyset.
+        configs: The public HPKE keys.
+
+    Raises:
+        ValueError: If they do not belong to one server.
+    """
+
+    role: Role
+    signing_key: bytes = field(repr=False)
+    cache_s: int
+    configs: tuple[KeyConfig, ...]
+
+    def __post_init__(self) -> None:
+        """Check everything once."""
+        object.__setattr__(self, "role", Role(self.role))
+        if len(self.signing_key) != 32:
+            raise ValueError("signing_key must be the 32 bytes of a public Ed25519 key.")
+        if type(self.cache_s) is not int or self.cache_s < 1:
+            raise ValueError("cache_s must be a whole number of at least 1.")
+        numbers = [config.id for config in self.configs]
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise ValueError("configs must hold keys of different numbers.")
+        if any(config.role is not self.role for config in self.configs):
+            raise ValueError(f"configs must be keys of the {self.role} only.")
+
+    def to_text(self) -> str:
+        """Return them as JSON."""
+        document = {
+            "schema": _SCHEMA,
+            "role": self.role,
+            "signing_key": self.signing_key.hex(),
+            "cache_s": self.cache_s,
+            "configs": [_config_fields(config) for config in self.configs],
+        }
+        return json.dumps(document, indent=1) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """Tell what a rotation did.
+
+    Args:
+        public: The public keys of the server now.
+        added: The new key.
+        key_file: Its private side.
+        retired: The private files that no report needs any longer.
+        keyset: The new keyset, in the fusion centre's folder.
+    """
+
+    public: PublicKeys
+    added: KeyConfig
+    key_file: Path
+    retired: tuple[Path, ...]
+    keyset: Keyset | None
+
+
+def fingerprint(public_key: bytes) -> str:
+    """Return what two people compare on the telephone: half of a SHA-256, in groups.
+
+    Example:
+        >>> fingerprint(bytes(32))
+        '6668 7aad f862 bd77 6c8f c18b 8e9f 8e20'
+    """
+    digits = sha256(public_key).hexdigest()[:32]
+    return " ".join(digits[start : start + 4] for start in range(0, 32, 4))
+
+
+def public_text(public_key: bytes) -> str:
+    """Return a public key in base64url, as all settings files take it."""
+    return base64.urlsafe_b64encode(public_key).decode().rstrip("=")
+
+
+def opening_key_name(key_id: int) -> str:
+    """Return where a private opening key lies in its server's folder."""
+    return f"{KEYS_FOLDER}/opening-{key_id}.key"
+
+
+def read_public_keys(path: Path) -> PublicKeys:
+    """Read a ``public.json``.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    document = _document(path)
+    try:
+        if document.get("schema") != _SCHEMA:
+            raise ValueError(f"schema must be {_SCHEMA}")
+        return PublicKeys(
+            role=document["role"],
+            signing_key=bytes.fromhex(document["signing_key"]),
+            cache_s=document["cache_s"],
+            configs=_configs(document["configs"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
+        raise ConfigurationError([f"{path} holds no public keys: {_reason(error)}."]) from None
+
+
+def read_keyset(path: Path) -> Keyset:
+    """Read a ``keyset.json``.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    document = _document(path)
+    try:
+        return Keyset(
+            version=document["version"],
+            cache_s=document["cache_s"],
+            configs=_configs(document["configs"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
+        raise ConfigurationError([f"{path} holds no keyset: {_reason(error)}."]) from None
+
+
+def keyset_text(keyset: Keyset) -> str:
+    """Return a keyset as JSON, as ``rase fusion publish-keys`` reads it."""
+    document = {
+        "version": keyset.version,
+        "cache_s": keyset.cache_s,
+        "configs": [_config_fields(config) for config in keyset.configs],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def rotate_opening_key(
+    folder: Path, key_files: Sequence[Path], *, now_s: int, valid_s: int
+) -> Rotation:
+    """Give a server a new opening key; the one in use stays until every device has the new one.
+
+    Devices may keep a keyset for its cache time, so the new key becomes active, and the old ones
+    expire, that long from now; expired keys are accepted for twice the cache time. Keys beyond that
+    leave the settings.
+
+    Args:
+        folder: The server's folder.
+        key_files: The private files that its settings name.
+        now_s: The time.
+        valid_s: How long devices seal with the new key.
+
+    Raises:
+        ConfigurationError: If a file is not as ``rase init`` made it; nothing is changed then.
+    """
+    public = read_public_keys(folder / PUBLIC_FILE)
+    old_keyset = None
+    if public.role is Role.FUSION:
+        old_keyset = read_keyset(folder / KEYSET_FILE)
+    begin_s = now_s + public.cache_s
+    held = [
+        _ending(config, begin_s)
+        for config in public.configs
+        if now_s < config.not_after_s + 2 * public.cache_s and config.not_before_s < begin_s
+    ]
+    dropped = {config.id for config in public.configs} - {config.id for config in held}
+    newest = max(public.configs, key=lambda config: config.not_before_s)
+    key = OpeningKey.generate(
+        public.role, _free_id(folder, public.configs), kem=newest.kem, aead=newest.aead
+    )
+    added = key.config(not_before_s=begin_s, not_after_s=begin_s + valid_s)
+    public = replace(public, configs=(*held, added))
+    keyset = None
+    if old_keyset is not None:
+        keyset = _keyset_with(old_keyset, public)
+    retired = tuple(
+        path for path in key_files if path.name in {Path(opening_key_name(i)).name for i in dropped}
+    )
+    key_file = folder / opening_key_name(key.id)
+    names = [
+        os.path.relpath(path, folder) for path in (*key_files, key_file) if path not in retired
+    ]
+    settings = with_setting(
+        folder / SETTINGS_FILE, "opening_key_files", f"[{', '.join(map(json.dumps, names))}]"
+    )
+    # In this order a death in between leaves a key too many, never a public key without its file.
+    write_private(key_file, key.to_text())
+    _replace(folder / SETTINGS_FILE, settings)
+    _replace(folder / PUBLIC_FILE, public.to_text())
+    if keyset is not None:
+        _replace(folder / KEYSET_FILE, keyset_text(keyset))
+    return Rotation(public=public, added=added, key_file=key_file, retired=retired, keyset=keyset)
+
+
+def adopt_keys(folder: Path, settings_file: str, public: PublicKeys) -> Keyset | None:
+    """Pin the signing key of another server, and take its opening keys into the keyset.
+
+    Args:
+        folder: The folder of a device, or of the server on the other side.
+        settings_file: The name of its settings file.
+        public: The keys, compared with what their operator says by another way.
+
+    Returns:
+        The new keyset in the fusion centre's folder, or None if nothing changed or it has none.
+
+    Raises:
+        ConfigurationError: If a file is not as ``rase init`` made it; nothing is changed then.
+    """
+    path = folder / settings_file
+    settings = with_setting(path, f"{public.role}_key", json.dumps(public_text(public.signing_key)))
+    keyset = None
+    if (folder / KEYSET_FILE).exists():
+        old = read_keyset(folder / KEYSET_FILE)
+        keyset = _keyset_with(old, public)
+        if set(keyset.configs) == set(old.configs):
+            keyset = None
+    _replace(path, settings)
+    if keyset is not None:
+        _replace(folder / KEYSET_FILE, keyset_text(keyset))
+    return keyset
+
+
+def pinned_in(path: Path, role: Role) -> str | None:
+    """Return the text of a pinned key in a settings file, None if there is none."""
+    found = re.findall(rf'^{role}_key = "(.*)"$', _text(path), re.MULTILINE)
+    return str(found[0]) if len(found) == 1 else None
+
+
+def with_setting(path: Path, name: str, value: str) -> str:
+    """Return a settings file's text with another value on the one line that sets a name.
+
+    Raises:
+        ConfigurationError: If there is not exactly one such line.
+    """
+    text, count = re.subn(
+        rf"^{name} = .*$", lambda _: f"{name} = {value}", _text(path), flags=re.MULTILINE
+    )
+    if count != 1:
+        raise ConfigurationError(
+            [f"{path} must set {name} on one line of its own; write there: {name} = {value}"]
+        )
+    return text
+
+
+def _keyset_with(keyset: Keyset, public: PublicKeys) -> Keyset:
+    others = tuple(config for config in keyset.configs if config.role is not public.role)
+    return replace(keyset, version=keyset.version + 1, configs=(*others, *public.configs))
+
+
+def _ending(config: KeyConfig, end_s: int) -> KeyConfig:
+    return replace(config, not_after_s=min(config.not_after_s, end_s))
+
+
+def _free_id(folder: Path, configs: Iterable[KeyConfig]) -> int:
+    used = {config.id for config in configs}
+    last = max(used)
+    for step in range(1, _IDS):
+        number = (last + step) % _IDS
+        if number not in used and not (folder / opening_key_name(number)).exists():
+            return number
+    raise ConfigurationError(
+        [f"{folder / KEYS_FOLDER} holds a key of every number; erase old ones."]
+    )
+
+
+def _config_fields(config: KeyConfig) -> dict[str, Any]:
+    values = {item.name: getattr(config, item.name) for item in fields(config)}
+    return {**values, "public_key": config.public_key.hex()}
+
+
+def _configs(items: Iterable[dict[str, Any]]) -> tuple[KeyConfig, ...]:
+    return tuple(
+        KeyConfig(**{**item, "public_key": bytes.fromhex(item["public_key"])}) for item in items
+    )
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(_text(path))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise ConfigurationError([f"{path} must be a JSON object."])
+    return document
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError([f"{path} must be a text in UTF-8."]) from None
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}; rase init makes it."]) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    return str(error).rstrip(".")
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o600)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,249 @@
+"""``rase doctor`` over a whole installation, without a network."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from rase.campaign import Campaign
+from rase.cli import main
+from rase.clock import SystemClock
+from rase.service import doctor
+from rase.service.doctor import Fetched
+from rase.service.key_settings import read_signing_key
+from rase.service.keyring import public_text, read_keyset, with_setting
+from rase.wire.keys import Role
+from rase.wire.signed import SignedCampaign, SignedKeyset, signature_of
+
+Fetch = Callable[[str], Fetched]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """An installation."""
+    path = tmp_path / "installed"
+    assert main(["init", str(path), "--range", "0", "1", "--epsilon", "1"]) == 0
+    capsys.readouterr()
+    return path
+
+
+@pytest.fixture
+def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """What a shuffler that is up answers, by path; both servers are well."""
+    keys = {role: read_signing_key(folder / role / "keys/signing.key", role=role) for role in Role}
+    keyset = read_keyset(folder / "fusion/keyset.json")
+    campaign = _campaign(folder)
+    pages = {
+        "/healthz": b"ok\n",
+        "/readyz": b"ready\n",
+        "/v1/keyset": SignedKeyset(
+            keyset,
+            signature_of(keyset, keys[Role.FUSION]),
+            signature_of(keyset, keys[Role.SHUFFLER]),
+        ).to_bytes(),
+        "/v1/campaigns/fleet": SignedCampaign(
+            campaign,
+            signature_of(campaign, keys[Role.FUSION]),
+            signature_of(campaign, keys[Role.SHUFFLER]),
+        ).to_bytes(),
+    }
+
+    def fetch(url: str, path: str, *, ca_file: Path | None = None) -> Fetched:
+        date = formatdate(SystemClock().now_s(), usegmt=True)
+        return Fetched(200 if path in pages else 404, pages.get(path, b""), date)
+
+    monkeypatch.setattr(doctor, "fetch", fetch)
+    return pages
+
+
+def _campaign(folder: Path) -> Campaign:
+    import tomllib
+
+    text = (folder / "fusion/campaign.toml").read_text()
+    return Campaign.from_fields(tomllib.loads(text)["campaign"])
+
+
+def examined(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, str]]]:
+    """Return the exit code and the checks that are not well."""
+    code = main(["doctor", str(folder), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "rase/doctor/1"
+    assert document["exit_code"] == code
+    return code, [check for check in document["checks"] if check["level"] != "ok"]
+
+
+def test_servers_that_are_away_are_a_network_problem(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything runs, only the peers are missing: exit code 4, one line a check."""
+
+    def away(*_: object, **__: object) -> Fetched:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(doctor, "fetch", away)
+    assert main(["doctor", str(folder)]) == 4
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert all(line.split()[0] in ("ok", "warning", "problem") for line in lines)
+    assert sum(line.startswith("problem") for line in lines) == 3
+    assert "3 problems" in printed.err
+    assert "shuffler: server: does not run at http://127.0.0.1:8701: rase shuffler" in printed.out
+
+
+@pytest.mark.usefixtures("served")
+def test_a_new_installation_that_runs_is_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With servers up there are only warnings of what is not there yet, and exit code 0."""
+    code, found = examined(folder, capsys)
+    assert code == 0
+    assert {check["check"] for check in found} == {"database", "enrolment"}
+    assert examined(folder / "fusion", capsys)[0] == 0
+    assert examined(folder / "device", capsys)[0] == 0
+
+
+def test_what_is_not_published_yet_is_a_warning(
+    folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shuffler without keyset and campaign is told to operator and owner."""
+    del served["/v1/keyset"], served["/v1/campaigns/fleet"], served["/readyz"]
+    code, found = examined(folder, capsys)
+    assert code == 0
+    missing = {"database", "enrolment", "keyset", "campaign", "server"}
+    assert {check["check"] for check in found} == missing
+
+
+@pytest.mark.usefixtures("served")
+def test_a_newer_keyset_waits_to_be_published(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a rotation the doctor says what is left to do."""
+    assert main(["keys", "rotate", str(folder / "fusion")]) == 0
+    capsys.readouterr()
+    _, found = examined(folder / "fusion", capsys)
+    assert any("keyset.json is 2: rase fusion publish-keys" in check["text"] for check in found)
+
+
+def test_a_shuffler_that_lies_is_found(
+    folder: Path, tmp_path: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A keyset or campaign of other keys is a problem for the fusion centre and the device."""
+    served["/v1/keyset"] = served["/v1/keyset"][:-1] + b"\0"
+    served["/v1/campaigns/fleet"] = b"x"
+    code, found = examined(folder, capsys)
+    assert code == 3
+    texts = " ".join(check["text"] for check in found)
+    assert "another keyset than ours" in texts
+    assert "wrong-signature" in texts
+    assert "malformed" in texts
+
+
+@pytest.mark.usefixtures("served")
+def test_owners_rules_are_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device whose owner allows less than the campaign asks says so before it runs."""
+    path = folder / "device/device.toml"
+    path.write_text(path.read_text().replace("report_epsilon = 1.0", "report_epsilon = 0.5"))
+    code, found = examined(folder / "device", capsys)
+    assert code == 3
+    assert any("epsilon-above-limit" in check["text"] for check in found)
+
+
+@pytest.mark.usefixtures("served")
+def test_all_mistakes_are_told_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings, keys, pins, campaign and modes: each wrong thing has a line of its own."""
+    shuffler, fusion, device = (folder / name for name in ("shuffler", "fusion", "device"))
+    text = (shuffler / "rase.toml").read_text()
+    text = text.replace("port = 8701", "port = 99999").replace("lease_s", "x").replace("# x", "x")
+    (shuffler / "rase.toml").write_text(text)
+    (fusion / "keys/signing.key").chmod(0o644)
+    (fusion / "public.json").write_text("{}")
+    (fusion / "campaign.toml").write_text("[campaign]\nid = 'Bad One'\n")
+    (device / "device.toml").chmod(0o644)
+    (device / "device.toml").write_text("[device]\n")
+    code, found = examined(folder, capsys)
+    assert code == 3
+    texts = " ".join(check["text"] for check in found)
+    for part in (
+        "shuffler.port",
+        "shuffler.x is not a setting.",
+        "chmod 600",
+        "holds no public keys",
+        "id must be",
+        "device.shuffler is missing.",
+        "must be for its owner only",
+    ):
+        assert part in texts
+
+
+@pytest.mark.usefixtures("served")
+def test_wrong_pins_are_found(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A peer's other key, the own key as the peer's, and a foreign public file are told."""
+    other = tmp_path / "other"
+    assert main(["init", str(other), "--range", "0", "1", "--epsilon", "1"]) == 0
+    shuffler, fusion = folder / "shuffler", folder / "fusion"
+    public = other / "fusion/public.json"
+    assert main(["keys", "adopt", str(shuffler), str(public), "--yes"]) == 0
+    (fusion / "public.json").write_bytes(public.read_bytes())
+    capsys.readouterr()
+    code, found = examined(folder, capsys)
+    assert code == 3
+    texts = " ".join(check["text"] for check in found)
+    assert "tells another signing key" in texts
+    assert "not the private side" in texts
+    own = public_text(
+        read_signing_key(shuffler / "keys/signing.key", role=Role.SHUFFLER).public_bytes()
+    )
+    settings = with_setting(shuffler / "rase.toml", "fusion_key", f'"{own}"')
+    (shuffler / "rase.toml").write_text(settings)
+    code, found = examined(shuffler, capsys)
+    assert code == 3
+    assert any("this server's own key" in check["text"] for check in found)
+
+
+@pytest.mark.usefixtures("served")
+def test_files_that_are_missing_or_broken_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Broken TOML, a missing keyset or campaign file, a peer without public keys."""
+    (folder / "fusion/keyset.json").unlink()
+    (folder / "fusion/campaign.toml").write_text("= nothing")
+    (folder / "shuffler/public.json").unlink()
+    (folder / "shuffler/rase.toml").write_text("[shuffler")
+    code, found = examined(folder, capsys)
+    assert code == 3
+    texts = " ".join(check["text"] for check in found)
+    assert "keyset.json: No such file or directory" in texts
+    assert "campaign.toml is not TOML" in texts
+    assert "rase.toml is not TOML" in texts
+    (folder / "fusion/campaign.toml").unlink()
+    assert examined(folder / "fusion", capsys)[0] == 3
+
+
+@pytest.mark.usefixtures("served")
+def test_an_enrolled_device_shows_its_ledger(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once enrolled, the ledger is checked like a database."""
+    from rase.device.folder import DeviceFolder
+
+    place = DeviceFolder(folder / "device")
+    place.keep_enrolment("bearer")
+    assert examined(place.path, capsys) == (0, [])
+    with closing(sqlite3.connect(place.ledger_file)):
+        place.ledger_file.write_bytes(b"no database, but long enough to be looked at" * 50)
+    assert examined(place.path, capsys)[0] == 3
+
+
+def test_an_empty_folder_is_no_installation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There must be something to look at."""
+    (tmp_path / "rase.toml").write_text("[lab]\n")
+    assert main(["doctor", str(tmp_path)]) == 3
+    assert "must hold rase.toml or device.toml" in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""``rase init`` writes what the programs accept as it is, all of it or nothing."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rase.campaign import Campaign
+from rase.cli import main
+from rase.device.folder import DeviceFolder
+from rase.fusion.settings import FusionSettings
+from rase.service import installation
+from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
+from rase.service.keyring import read_keyset, read_public_keys
+from rase.service.settings import load_settings
+from rase.shuffler.settings import ShufflerSettings
+from rase.wire.keys import Role
+
+OPTIONS = ["--range", "0", "3000", "--epsilon", "1"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An installation."""
+    path = tmp_path / "installed"
+    assert main(["init", str(path), *OPTIONS]) == 0
+    return path
+
+
+def test_servers_accept_their_settings(folder: Path) -> None:
+    """Both settings files load as they are, and each pins the other's signing key."""
+    shuffler = load_settings(
+        ShufflerSettings, "shuffler", path=folder / "shuffler/rase.toml", environment={}
+    )
+    fusion = load_settings(
+        FusionSettings, "fusion", path=folder / "fusion/rase.toml", environment={}
+    )
+    keys = {
+        role: read_signing_key(settings.signing_key_file, role=role)
+        for role, settings in ((Role.SHUFFLER, shuffler), (Role.FUSION, fusion))
+    }
+    assert public_key_bytes(shuffler.fusion_key) == keys[Role.FUSION].public_bytes()
+    assert public_key_bytes(fusion.shuffler_key) == keys[Role.SHUFFLER].public_bytes()
+    assert (shuffler.port, fusion.port) == (8701, 8702)
+    assert (shuffler.fusion_url, fusion.shuffler_url) == (
+        "http://127.0.0.1:8702",
+        "http://127.0.0.1:8701",
+    )
+    assert shuffler.policy.max_epsilon == 1.0
+    configs = {config.role: config for config in read_keyset(folder / "fusion/keyset.json").configs}
+    for role, settings in ((Role.SHUFFLER, shuffler), (Role.FUSION, fusion)):
+        (key,) = read_opening_keys(settings.opening_key_files, role=role)
+        assert configs[role] == key.config(
+            not_before_s=configs[role].not_before_s, not_after_s=configs[role].not_after_s
+        )
+
+
+def test_a_device_accepts_its_settings(folder: Path) -> None:
+    """The device's folder loads as it is, with both servers pinned and the campaign's limits."""
+    place = DeviceFolder(folder / "device")
+    place.make()
+    settings = place.settings({})
+    for role in Role:
+        public = read_public_keys(folder / role / "public.json")
+        assert settings.pinned.of(role) == public.signing_key
+    assert settings.limits.report_epsilon == 1.0
+    assert settings.limits.span_epsilon == 24.0
+    assert (settings.rules.low, settings.rules.high, settings.rules.least_k) == (0, 3000, 20)
+
+
+def test_the_campaign_can_be_published(folder: Path) -> None:
+    """The campaign file holds a valid first version within the shuffler's policy."""
+    with (folder / "fusion/campaign.toml").open("rb") as file:
+        campaign = Campaign.from_fields(tomllib.load(file)["campaign"])
+    settings = load_settings(
+        ShufflerSettings, "shuffler", path=folder / "shuffler/rase.toml", environment={}
+    )
+    settings.policy.policy().check_campaign(campaign)
+    assert (campaign.version, campaign.round_s, campaign.upload_s) == (1, 3600, 300)
+
+
+def test_private_files_are_for_their_owner(folder: Path) -> None:
+    """Folders are 0700, keys and settings 0600, whatever the umask allows."""
+    for path in folder.rglob("*"):
+        mode = path.stat().st_mode & 0o777
+        if path.is_dir():
+            assert mode == 0o700
+        elif path.suffix == ".key" or path.name in ("rase.toml", "device.toml"):
+            assert mode == 0o600
+
+
+def test_no_private_key_leaves_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither what is printed nor any other file holds a private key."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), *OPTIONS]) == 0
+    printed = capsys.readouterr()
+    keys = {path: path.read_text().split()[1] for path in folder.rglob("*.key")}
+    assert len(keys) == 4
+    for secret in keys.values():
+        assert secret not in printed.out + printed.err
+        holders = [path for path in folder.rglob("*") if path.is_file()]
+        assert sum(secret in path.read_text() for path in holders) == 1
+
+
+def test_the_next_steps_are_told_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands on stdout are those of the file, servers first, the question last."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), *OPTIONS]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (folder / "NEXT.txt").read_text()
+    commands = [line.split()[1:3] for line in printed.splitlines() if line.startswith("rase")]
+    assert [" ".join(words) for words in commands[:9]] == [
+        "shuffler run",
+        "fusion run",
+        "fusion publish-keys",
+        "campaign publish",
+        "shuffler enrol",
+        "device enrol",
+        "device run",
+        "fusion subscribers",
+        "query avg",
+    ]
+
+
+def test_nothing_is_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with anything in it stays as it is, exit code 3."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["init", str(folder), *OPTIONS]) == 3
+    assert "is there already" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    """A folder that is there but empty may be used."""
+    (tmp_path / "empty").mkdir()
+    assert main(["init", str(tmp_path / "empty"), *OPTIONS]) == 0
+
+
+def test_a_failure_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the disk is full in the middle, there is no folder afterwards."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(installation, "keyset_text", full)
+    assert main(["init", str(tmp_path / "installed"), *OPTIONS]) == 3
+    assert "No space left on device; nothing was made." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert main(["init", str(tmp_path / "file/installed"), *OPTIONS]) == 3
+
+
+def test_there_is_no_default_epsilon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a budget there is no installation."""
+    assert main(["init", str(tmp_path / "installed"), "--range", "0", "1"]) == 2
+    assert "--epsilon" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["--round", "soon"], 2, "--round: a duration"),
+        (["--k-min", "1"], 3, "k_min must be"),
+        (["--campaign", "No Good"], 3, "id must be"),
+        (["--fusion-url", "http://fusion.example"], 3, "--fusion-url must begin with https://"),
+        (["--fusion-url", "http://127.0.0.1:99999"], 3, "--fusion-url must begin with"),
+        (["--fusion-url", "http://127.0.0.1:8701"], 3, "must be different"),
+    ],
+)
+def test_mistakes_are_named(
+    options: list[str], code: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong option is told as it was typed, and nothing is made."""
+    assert main(["init", str(tmp_path / "installed"), *OPTIONS, *options]) == code
+    assert text in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_servers_behind_a_proxy_listen_on_loopback(tmp_path: Path) -> None:
+    """With https addresses TLS ends in a proxy, and the servers keep their default ports."""
+    folder = tmp_path / "installed"
+    urls = ["--shuffler-url", "https://s.example/", "--fusion-url", "https://f.example"]
+    classes = ["--epsilon", "0.5", "--kem", "x-wing", "--round", "2s"]
+    assert main(["init", str(folder), *OPTIONS, *urls, *classes]) == 0
+    settings = load_settings(
+        ShufflerSettings, "shuffler", path=folder / "shuffler/rase.toml", environment={}
+    )
+    assert (settings.host, settings.port) == ("127.0.0.1", 8701)
+    assert settings.fusion_url == "https://f.example"
+    device = DeviceFolder(folder / "device").settings({})
+    assert device.shuffler == "https://s.example"
+    # Rounds of seconds spend more in a month than a ledger can count; the limit stays usable.
+    assert device.limits.total_epsilon == 900_000

@@ -32,9 +32,7 @@ COMMANDS = {
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
     "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
-    "doctor": _Place(
-        "rase.cli.doctor", "Check settings, keys, clocks, peers, databases and disk."
-    ),
+    "doctor": _Place("rase.cli.doctor", "Check settings, keys, clocks, peers, databases and disk."),
     "device": _Place("rase.cli.device", "Take part in a campaign with a device."),
     "budget": _Place(
         "rase.cli.budget", "Show what a device has spent, what is left, and when it refreshes."

@@ -94,30 +94,42 @@ def test_a_round_of_a_campaign_not_seen_yet_waits(
 
 
 def test_the_outbox_is_sent_until_taken(world: "World") -> None:
-    """LATER repeats the same bytes after a pause; taken and final end it; refused is kept."""
-    world.close_time(102)
+    """LATER repeats the same bytes after a pause; taken and final end it."""
+    world.close_time(101)
     closer = world.closer()
-    for _ in range(3):
+    for _ in range(2):
         closer.close_one()
-    world.ear.answers = [Answer.LATER, Answer.FINAL, Answer.REFUSED]
-    for _ in range(3):
+    world.ear.answers = [Answer.LATER, Answer.FINAL]
+    for _ in range(2):
         closer.forward_one()
-    assert world.rows("SELECT state, attempts FROM outbox ORDER BY state") == [
-        ("refused", 1),
-        ("waiting", 1),
-    ]
+    assert world.rows("SELECT state, attempts FROM outbox") == [("waiting", 1)]
     assert closer.forward_one() is None
     world.clock.advance(300)
     forwarded = closer.forward_one()
     assert forwarded is not None
     assert (forwarded.answer, forwarded.attempt) == (Answer.ACCEPTED, 2)
-    assert world.rows("SELECT state FROM outbox") == [("refused",)]
+    assert world.rows("SELECT state FROM outbox") == []
     counters = world.counters()
-    assert {name: counters[f"batches_{name}"] for name in ("later", "final", "refused")} == {
+    assert {name: counters[f"batches_{name}"] for name in ("later", "final")} == {
         "later": 1,
         "final": 1,
-        "refused": 1,
     }
+
+
+def test_a_refused_batch_is_tried_again_and_then_kept(world: "World") -> None:
+    """Damage on the way is mended by the same bytes; what stays refused waits for operators."""
+    world.close_time(100)
+    closer = world.closer()
+    closer.close_one()
+    world.ear.answers = [Answer.REFUSED] * 4
+    for attempt in range(1, 5):
+        forwarded = closer.forward_one()
+        assert forwarded is not None
+        assert (forwarded.answer, forwarded.attempt) == (Answer.REFUSED, attempt)
+        world.clock.advance(600)
+    assert world.rows("SELECT state, attempts FROM outbox") == [("refused", 4)]
+    assert closer.forward_one() is None
+    assert world.counters()["batches_refused"] == 4
 
 
 def test_pauses_grow_and_are_bounded() -> None:

@@ -40,9 +40,10 @@ class Unwell(RaseError):
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(folder: Path, as_json: bool) -> None:
-    """Check the servers and devices in FOLDER, one line for each check; nothing is changed.
+    """Check settings, keys, clocks, peers, databases and disk.
 
-    FOLDER is what rase init made, or the folder of one server or device in it.
+    One line for each check; nothing is changed. FOLDER is what rase init made, or the folder of one
+    server or device in it.
     """
     from rase.service.doctor import Level, as_document, exit_code_of
 

@@ -61,9 +61,10 @@ _MOST_EPSILON = 900_000.0  # rounds of seconds would ask for more than a ledger 
 @click.option("--cache", default="1h", show_default=True, help="How long devices keep a keyset.")
 @click.option("--keys-valid", default="365d", show_default=True, help="How long keys are used.")
 def command(folder: Path, **options: Any) -> None:
-    """Make FOLDER with settings and keys for a shuffler, a fusion centre and a device.
+    """Make the folders of two servers and a device, with keys.
 
-    Nothing is overwritten. Then says what to run, in order.
+    FOLDER gets settings and keys for a shuffler, a fusion centre and a device. Nothing is
+    overwritten. Then says what to run, in order.
     """
     from rase.device.enrolment import settings_text
     from rase.service.installation import Plan, install, next_steps

@@ -326,7 +326,9 @@ def _schema_version(connection: sqlite3.Connection) -> tuple[str, int] | None:
         row = connection.execute("SELECT role, version FROM schema_version").fetchone()
     except sqlite3.OperationalError:
         return None
-    return None if row is None else (str(row[0]), int(row[1]))
+    if row is None or not isinstance(row[1], int):
+        return None
+    return str(row[0]), row[1]
 
 
 def _public_side(key: OpeningKey, config: KeyConfig) -> bytes:

@@ -21,6 +21,8 @@ BATCH_TYPE: Final = "application/rase-batch"
 _FIRST_S = 2
 _LONGEST_S = 300
 _MAX_DOUBLINGS = 8
+# A batch may be damaged on its way and refused for that; the bytes that wait here are sound.
+_TRIES = 4
 
 
 class Answer(Enum):
@@ -92,7 +94,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
     with database.transaction() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
-        elif answer is Answer.REFUSED:
+        elif answer is Answer.REFUSED and attempts + 1 >= _TRIES:
             # Kept for the operators, who must look at both servers; it is not sent again.
             transaction.execute("UPDATE outbox SET state = 'refused' WHERE batch = ?", (batch,))
     return Forwarded(round, answer, attempts + 1, retry_s)

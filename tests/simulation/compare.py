@@ -1,0 +1,83 @@
+"""The same world without faults: what must be equal, and what must hold in both."""
+
+from collections.abc import Sequence
+
+from tests.simulation.setting import CAMPAIGN, FIRST
+from tests.simulation.world import HARMLESS, Operation, World
+
+__all__ = ["same_without_faults"]
+
+
+def same_without_faults(world: World, operations: Sequence[Operation]) -> World:
+    """Compare a world with one in which nothing failed, and return that one.
+
+    A device that lost a reading or a report in a round says nothing in that round of the other
+    world; apart from that, the other world has the same readings and the same noise.
+    """
+    harmless = [operation for operation in operations if operation in HARMLESS]
+    span = range(FIRST, FIRST + harmless.count(("round",)))
+    entries = [device.spent for device in world.devices]
+    silent = {
+        (device.place, round)
+        for device, spent in zip(world.devices, entries, strict=True)
+        for round in span
+        if round not in spent or (device.place, round) in world.spoilt
+    }
+    _check_losses(silent, entries, operations, world)
+    calm = World(
+        world.folder.with_name(f"{world.folder.name}-calm"),
+        devices=len(world.devices),
+        silent=frozenset(silent),
+    )
+    calm.run(harmless)
+    expected, found = calm.estimates(), world.estimates()
+    assert set(expected) == set(span)
+    # A batch that was changed on its way four times is refused for good: missing, never wrong.
+    refused = world.rows(world.closer, "SELECT round FROM outbox WHERE state = 'refused'")
+    assert set(span) - set(found) <= {round for (round,) in refused} & world.spoilt_batches
+    for round, answer in found.items():
+        assert answer == expected[round], f"round {round} differs"
+    for one in (world, calm):
+        _check_once(one, span)
+    return calm
+
+
+def _check_losses(
+    silent: set[tuple[int, int]],
+    entries: list[dict[int, float]],
+    operations: Sequence[Operation],
+    world: World,
+) -> None:
+    """A report is missing only where a device died, the budget was spent or it was destroyed."""
+    round, died = FIRST, set()
+    for operation in operations:
+        if operation == ("round",):
+            round += 1
+        elif operation[:2] == ("death", "device"):
+            died.add((operation[3] % len(world.devices), round))
+    for device, missing in silent - died - world.spoilt:
+        window = range(missing - CAMPAIGN.window + 1, missing)
+        spent = sum(entries[device].get(earlier, 0.0) for earlier in window)
+        assert spent + 1.0 > CAMPAIGN.window_budget, f"device {device} lost round {missing}"
+
+
+def _check_once(world: World, span: range) -> None:
+    """One batch a round, noise drawn once, each report counted once, budgets kept."""
+    for round in span:
+        assert len(world.puts[round]) == 1, f"round {round} has two batches"
+    for device in world.devices:
+        assert all(count == 1 for count in device.draws.values()), "noise was drawn twice"
+        device.check_ledger()
+        spent = device.spent
+        assert set(spent) <= set(device.draws)
+        for begin in span:
+            window = range(begin, begin + CAMPAIGN.window)
+            assert sum(spent.get(round, 0.0) for round in window) <= CAMPAIGN.window_budget
+    batches = world.rows(world.fusion, "SELECT round, opened, replayed FROM batches")
+    assert len({round for round, _, _ in batches}) == len(batches)
+    for round, opened, replayed in batches:
+        said = {device.place for device in world.devices if round in device.spent}
+        assert opened <= len(said)
+        assert replayed == 0
+    assert world.rows(world.fusion, "SELECT * FROM opened") == []
+    assert world.rows(world.closer, "SELECT * FROM report") == []

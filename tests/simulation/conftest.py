@@ -1,0 +1,49 @@
+"""Worlds in folders of their own, in memory where possible: simulated disks are synced often."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from tests.simulation.compare import same_without_faults
+from tests.simulation.world import Operation, World
+
+MakeWorld = Callable[..., World]
+Compare = Callable[..., World]
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one."""
+    shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
+    if not shared.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def make_world(quick_folder: Path) -> Iterator[MakeWorld]:
+    """Make worlds; all are closed at the end."""
+    made: list[World] = []
+
+    def make(*, devices: int = 5) -> World:
+        made.append(World(quick_folder / f"world{len(made)}", devices=devices))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def lived(make_world: MakeWorld) -> Compare:
+    """Live through a list of operations, compare with the world without faults, return it."""
+
+    def live(operations: list[Operation], *, devices: int = 5) -> World:
+        world = make_world(devices=devices).run(operations)
+        same_without_faults(world, operations).close()
+        return world
+
+    return live

@@ -1,0 +1,493 @@
+"""A whole system in one process: devices, shuffler, fusion centre, one clock, and a bad network.
+
+A run is a list of plain operations. Faults are named first and happen in the next round:
+
+- ``("round",)``: a round passes, with all its uploads, its close, batch and estimate.
+- ``("death", step, point)``: the process of a step of `STEPS` dies at its point-th write or commit.
+- ``("death", "device", point, device)``: a device dies at its point-th call after a round's end.
+- ``("message", device, fault)``: the device's next report meets one of `MESSAGE_FAULTS`.
+- ``("batch", fault)``: the next batch meets one of `BATCH_FAULTS`.
+- ``("outage", role)``: the "shuffler" or the "fusion" centre cannot be reached for a while.
+
+No fault, but part of both worlds: ``("version",)`` publishes a new version of the campaign for the
+round after the next, if the last is not too young; ``("keys",)`` a new key of the shuffler in the
+place of the old one.
+"""
+
+import base64
+import io
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+from tests.simulation.processes import Device, Server
+from tests.simulation.servers import Countersigns, centre_of, closer_of
+from tests.simulation.setting import (
+    CAMPAIGN,
+    FIRST,
+    PINNED,
+    ROUND_S,
+    SIGNERS,
+    keyset_of,
+)
+
+from rase.clock import FakeClock
+from rase.errors import WireError
+from rase.fusion.campaigns import Publisher
+from rase.shuffler.documents import load_documents
+from rase.shuffler.enrolment import Authenticator, enrol, make_tokens
+from rase.shuffler.intake import Outcome, check_report, store_reports
+from rase.storage.faults import SimulatedDeath
+from rase.transport.face import Answer, Unreachable
+from rase.transport.memory import Message
+from rase.wire import cbor
+from rase.wire.keys import Role, SigningKey
+from rase.wire.messages import HEADER_SIZE, Batch, Header
+from rase.wire.problems import Problem, problem_of
+from rase.wire.signed import campaign_hash
+
+__all__ = ["BATCH_FAULTS", "HARMLESS", "MESSAGE_FAULTS", "STEPS", "Operation", "World"]
+
+Operation = tuple[Any, ...]
+STEPS = ("intake", "close", "forward", "erase", "put", "finalise")
+MESSAGE_FAULTS = (
+    "drop",
+    "lose-answer",
+    "duplicate",
+    "delay",
+    "late",
+    "replay",
+    "tamper",
+    "tamper-key",
+    "lose",
+)
+BATCH_FAULTS = ("drop", "lose-answer", "duplicate", "delay", "replay", "tamper")
+HARMLESS: tuple[Operation, ...] = (("round",), ("version",), ("keys",))
+# A device sends about ten times before a round closes; if so many fail, it may be too late.
+MOST_RETRIES = 5
+# Devices fetch terms at least once in a cache time, which is shorter than so many rounds.
+VERSION_ROUNDS = 4
+
+
+class World:
+    """Hold everything that takes part.
+
+    Args:
+        folder: Where all files are.
+        devices: How many there are.
+        silent: The (device, round) pairs in which a device has no reading.
+    """
+
+    def __init__(
+        self, folder: Path, *, devices: int = 5, silent: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.clock = FakeClock(FIRST * ROUND_S + 100)
+        self.campaign, self.hash = CAMPAIGN, campaign_hash(CAMPAIGN)
+        self.keyset = keyset_of(1)
+        self.round = FIRST
+        self.silent = silent
+        self._published_in = FIRST - VERSION_ROUNDS + 1
+        self.log = io.StringIO()
+        self.deaths: Counter[tuple[str, str]] = Counter()
+        # What passed the network, for whoever compares or attacks.
+        self.wires: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        self.puts: defaultdict[int, dict[str, bytes]] = defaultdict(dict)
+        self.spoilt: set[tuple[int, int]] = set()
+        self.spoilt_batches: set[int] = set()
+        self._deaths_due: defaultdict[str, list[int]] = defaultdict(list)
+        self._message_faults: defaultdict[int, list[str]] = defaultdict(list)
+        self._met: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        self._batch_faults: list[str] = []
+        self._held: dict[str, list[Callable[[], object]]] = {"soon": [], "late": [], "next": []}
+        self._unreachable: dict[str, float] = {}
+        self._start_servers()
+        self.devices = [self._device(place) for place in range(devices)]
+
+    def run(self, operations: Sequence[Operation]) -> "World":
+        """Live through a list of operations, and then until nothing is under way."""
+        for operation in operations:
+            match operation:
+                case ("round",):
+                    self._pass_round()
+                case ("version",):
+                    self._publish_version()
+                case ("keys",):
+                    self._publish_keys()
+                case ("death", "device", int(point), int(device)):
+                    self.devices[device % len(self.devices)].fuse.due.append(point)
+                case ("death", str(step), int(point)):
+                    self._deaths_due[step].append(point)
+                case ("message", int(device), str(fault)):
+                    self._message_faults[device % len(self.devices)].append(fault)
+                case ("batch", str(fault)):
+                    self._batch_faults.append(fault)
+                case ("outage", str(role)):
+                    self._unreachable[role] = 0.0
+                case _:
+                    raise AssertionError(f"no operation: {operation}")
+        self._unreachable.clear()
+        self._forward_all()
+        self._deliver("next")
+        self._live("finalise", "tick")
+        return self
+
+    def estimates(self) -> dict[int, tuple[Any, ...]]:
+        """Return what became of each round that is over: its state and every estimate."""
+        states = self.rows(self.fusion, "SELECT round, state FROM rounds WHERE state <> 'open'")
+        found: dict[int, tuple[Any, ...]] = {round: (state,) for round, state in states}
+        for round, *estimate in self.rows(
+            self.fusion,
+            "SELECT round, method, mean, standard_error, degrees_of_freedom, n FROM estimates "
+            "ORDER BY round, method",
+        ):
+            found[round] += (tuple(estimate),)
+        return found
+
+    def all_deaths(self) -> Counter[tuple[str, str]]:
+        """Return how often which step died at what."""
+        found = Counter(self.deaths)
+        for device in self.devices:
+            for label, count in device.deaths.items():
+                found["device", label] += count
+        return found
+
+    def close(self) -> None:
+        """Give everything back."""
+        for device in self.devices:
+            device.close()
+        for server in (self.intake, self.closer, self.fusion):
+            server.database.close()
+
+    def rows(self, server: Server, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Return what a server's database holds."""
+        with server.database.snapshot() as transaction:
+            return transaction.execute(sql, parameters)
+
+    def files_of(self, name: str) -> bytes:
+        """Return every byte that a server's database has on the disk."""
+        paths = sorted(self.folder.glob(f"{name}.db*"))
+        return b"".join(path.read_bytes() for path in paths if not path.name.endswith("-shm"))
+
+    def handle(self, message: Message, *, copies: int = 1) -> Answer:
+        """Answer as the shuffler's intake does; its death looks like silence."""
+        if self.clock.now_s() < self._unreachable.get("shuffler", 0):
+            raise Unreachable("the shuffler is down.")
+        self.intake.database.arm(self._next_death("intake") if message.method == "POST" else None)
+        try:
+            return self._answer(message, copies)
+        except SimulatedDeath:
+            self._died("intake", self.intake)
+            raise Unreachable("the shuffler died.") from None
+        except WireError as error:
+            problem = problem_of(error)
+            return Answer(problem.type.status, problem.to_json())
+
+    def put(self, url: str, *, content: bytes, headers: object) -> SimpleNamespace:
+        """Carry a batch to the fusion centre, as an HTTP client does."""
+        batch = url.rpartition("/")[2]
+        body, _ = cbor.decode(content, max_size=1 << 24)
+        round = Batch.from_bytes(body).round
+        self.puts[round][batch] = content
+        if "fusion" in self._unreachable:
+            raise httpx.ConnectError("the fusion centre is down.")
+        fault = self._batch_faults.pop(0) if self._batch_faults else None
+        if fault == "drop":
+            raise httpx.ReadTimeout("lost.")
+        if fault == "delay":
+            self._held["next"].append(lambda: self.receive(batch, content))
+            raise httpx.ReadTimeout("late.")
+        if fault == "replay":
+            self._held["next"].append(lambda: self.receive(batch, content))
+        if fault == "duplicate":
+            self.receive(batch, content)
+        if fault == "tamper":
+            self.spoilt_batches.add(round)
+            content = content[:-70] + bytes([content[-70] ^ 1]) + content[-69:]
+        answer = self.receive(batch, content)
+        if fault == "lose-answer":
+            raise httpx.ReadTimeout("the answer was lost.")
+        return answer
+
+    def receive(self, batch: str, content: bytes) -> SimpleNamespace:
+        """Answer as the fusion centre does; its death looks like silence."""
+        self.fusion.database.arm(self._next_death("put"))
+        try:
+            receipt = self.fusion.parts.receive(bytes.fromhex(batch), content)
+        except SimulatedDeath:
+            self._died("put", self.fusion)
+            raise httpx.RemoteProtocolError("the fusion centre died.") from None
+        except WireError as error:
+            problem: Problem = problem_of(error)
+            return SimpleNamespace(status_code=problem.type.status, content=problem.to_json())
+        finally:
+            self.fusion.database.arm(None)
+        return SimpleNamespace(status_code=201 if receipt.is_new else 200, content=b"")
+
+    def enrolled(self) -> str:
+        """Enrol one more device and return its credential."""
+        now_s = self.clock.now_s()
+        (token,) = make_tokens(self.closer.database, 1, expires_s=int(now_s) + 60)
+        key = base64.urlsafe_b64encode(SigningKey.generate(Role.FUSION).public_bytes()).decode()
+        return enrol(self.closer.database, token, device_key=key, now_s=now_s).credential
+
+    def upload_round(self) -> int:
+        """Let a round pass, and its devices send; return the round, which waits for its close."""
+        campaign, round = self.campaign, self.round
+        self._go_to(round * ROUND_S + 20_000)
+        for device in self.devices:
+            device.step()
+        self._go_to(campaign.round_end_s(round) + 1)
+        for role in self._unreachable:
+            self._unreachable[role] = campaign.upload_end_s(round) + 300
+        for device in self.devices:
+            device.fuse.arm()
+            device.step()
+        self._upload(round)
+        self._deliver("soon")
+        self._go_to(campaign.closes_s(round))
+        self._deliver("late")
+        self._unreachable.pop("shuffler", None)
+        self._message_faults.clear()
+        for device in self.devices:
+            device.fuse.disarm()
+            device.step()
+        self._note_spoilt(round)
+        return round
+
+    def close_and_estimate(self) -> None:
+        """Close what is due, forward it and make it final, whatever dies meanwhile."""
+        while self._live("close", "close_one", wait_s=10.0):
+            pass
+        self._forward_all()
+        self._live("erase", "step", wait_s=10.0)
+        self._live("finalise", "tick")
+
+    def _pass_round(self) -> None:
+        round = self.upload_round()
+        late, self._held["next"] = self._held["next"], []
+        self.close_and_estimate()
+        self._unreachable.pop("fusion", None)
+        for deliver in late:
+            self._shrugging(deliver)
+        self._batch_faults.clear()
+        self._deaths_due.clear()
+        self._check_erased(round)
+        self.round += 1
+
+    def _upload(self, round: int) -> None:
+        """Let every device send until all have arrived or the round is about to close."""
+        end_s = self.campaign.closes_s(round) - 5 - self.clock.now_s() + self.clock.monotonic_s()
+        while True:
+            due = [(device.due_s(), device) for device in self.devices]
+            waiting = [(when, device.place) for when, device in due if when is not None]
+            if not waiting or min(waiting)[0] >= end_s:
+                return
+            when, place = min(waiting)
+            self.clock.advance(max(when - self.clock.monotonic_s(), 0.0) + 0.1)
+            self.devices[place].step()
+
+    def _note_spoilt(self, round: int) -> None:
+        """Note who paid for a report that the shuffler does not hold, if that may happen at all."""
+        rows = self.rows(self.intake, "SELECT wire FROM report WHERE round = ?", round)
+        stored = {bytes(wire) for (wire,) in rows}
+        arrived = {device for device, wire in self.wires[round] if wire in stored}
+        for device in self.devices:
+            if round in device.spent and device.place not in arrived:
+                met = self._met[device.place, round]
+                is_allowed = {"lose", "tamper"} & set(met) or len(met) > MOST_RETRIES
+                assert is_allowed, f"the report of device {device.place} in {round} is lost"
+                self.spoilt.add((device.place, round))
+
+    def _carry(self, device: int, message: Message) -> Answer:
+        """Bring a device's message to the shuffler, or not."""
+        if message.method == "GET":
+            return self.handle(message)
+        round = Header.from_report(message.body).round
+        self.wires[round].append((device, message.body))
+        faults = self._message_faults[device]
+        fault = faults.pop(0) if faults and round == self.round else None
+        if fault is not None:
+            self._met[device, round].append(fault)
+        if fault == "lose":
+            faults.insert(0, "lose")
+        if fault in ("drop", "lose"):
+            raise Unreachable("lost.")
+        if fault in ("delay", "late"):
+            self._held["soon" if fault == "delay" else "late"].append(lambda: self.handle(message))
+            raise Unreachable("late.")
+        if fault == "replay":
+            self._held["late"].append(lambda: self.handle(message))
+            self._held["next"].append(lambda: self.handle(message))
+        if fault == "tamper":
+            message = _changed(message, HEADER_SIZE + 40)
+        elif fault == "tamper-key":
+            message = _changed(message, 1)
+        answer = self.handle(message, copies=2 if fault == "duplicate" else 1)
+        if fault == "lose-answer":
+            raise Unreachable("the answer was lost.")
+        return answer
+
+    def _answer(self, message: Message, copies: int) -> Answer:
+        documents, authenticator = self.intake.parts
+        if message.method == "GET":
+            agreed = documents.newest(self.campaign.id)
+            data = documents.signed_keyset if message.path == "/v1/keyset" else agreed.signed
+            return Answer(200, data, etag=data[-8:].hex())
+        device = authenticator.look_up(message.credential or "")
+        pending = check_report(message.body, device, documents=documents, now_s=self.clock.now_s())
+        # Copies that arrive together share a commit.
+        outcomes = store_reports(self.intake.database, [pending] * copies)
+        if Outcome.CLOSED in outcomes:
+            raise WireError("the round is closed.", problem="round-closed")
+        return Answer(201 if outcomes[0] is Outcome.STORED else 200)
+
+    def _forward_all(self) -> None:
+        for tries in range(60):
+            (waiting,) = self.rows(
+                self.closer, "SELECT count(*), min(next_s) FROM outbox WHERE state = 'waiting'"
+            )
+            if not waiting[0] or ("fusion" in self._unreachable and tries > 1):
+                return
+            self._go_to(waiting[1])
+            self._live("forward", "forward_one", wait_s=301.0)
+        raise AssertionError("a batch is never taken")
+
+    def _live(self, step: str, action: str, *, wait_s: float = 1.0) -> Any:
+        """Do a step by its name, again after each death, in a process that is restarted."""
+        server = self.fusion if step == "finalise" else self.closer
+        while True:
+            server.database.arm(self._next_death(step))
+            try:
+                answer = getattr(server.parts, action)()
+            except SimulatedDeath:
+                self._died(step, server)
+                # The lease of the dead runs out before anybody goes on.
+                self.clock.advance(wait_s)
+                continue
+            server.database.arm(None)
+            return answer
+
+    def _died(self, step: str, server: Server) -> None:
+        self.deaths[step, server.database.label] += 1
+        server.restart()
+
+    def _next_death(self, step: str) -> int | None:
+        due = self._deaths_due[step]
+        return due.pop(0) if due else None
+
+    def _deliver(self, when: str) -> None:
+        held, self._held[when] = self._held[when], []
+        for deliver in reversed(held):
+            self._shrugging(deliver)
+
+    @staticmethod
+    def _shrugging(deliver: Callable[[], object]) -> None:
+        try:
+            deliver()
+        except (Unreachable, httpx.HTTPError):
+            return
+
+    def _go_to(self, time_s: float) -> None:
+        self.clock.advance(max(time_s - self.clock.now_s(), 0.0))
+
+    def _check_erased(self, round: int) -> None:
+        """After the close no payload is linked to a device, in no byte of the shuffler's files."""
+        assert self.rows(self.closer, "SELECT * FROM report WHERE round <= ?", round) == []
+        left = self.files_of("shuffler")
+        for _, wire in self.wires[round]:
+            assert wire[HEADER_SIZE : HEADER_SIZE + 32] not in left, "a payload is left"
+            assert wire[-32:] not in left, "a payload is left"
+
+    def _start_servers(self) -> None:
+        shuffler, fusion = self.folder / "shuffler.db", self.folder / "fusion.db"
+        self.closer = Server(
+            shuffler,
+            migrations="shuffler",
+            build=lambda database: closer_of(database, self.clock, client=self, log=self.log),
+        )
+        self.fusion = Server(
+            fusion,
+            migrations="fusion",
+            build=lambda database: centre_of(database, self.clock, log=self.log),
+        )
+        self.publisher().publish(self.campaign)
+        self.publisher().publish_keyset(self.keyset)
+        self.intake = Server(
+            shuffler,
+            migrations="shuffler",
+            build=lambda database: (load_documents(database, PINNED), Authenticator(database)),
+        )
+
+    def publisher(self) -> Publisher:
+        """Return what publishes documents, as an operator's command does."""
+        return Publisher(
+            self.fusion.database,
+            self.clock,
+            key=SIGNERS[Role.FUSION],
+            pinned=PINNED,
+            countersigner=Countersigns(self.closer.database, self.clock),
+        )
+
+    def _publish_version(self) -> None:
+        # The shuffler tells the newest version only: a device that did not see the one that holds
+        # now could not take part. So each gets the time in which all devices fetch it.
+        if self.round - self._published_in < VERSION_ROUNDS:
+            return
+        self.publish_version()
+
+    def publish_version(self) -> None:
+        """Publish a new version for the round after the next, whoever saw the last one."""
+        self._published_in = self.round
+        # Another precision of the same law: reports drawn under the old version stay readable.
+        self.campaign = replace(
+            self.campaign,
+            version=self.campaign.version + 1,
+            rho=self.campaign.rho - 0.001,
+            not_before=self.round + 2,
+        )
+        self.publisher().publish(self.campaign)
+        self.intake.restart()
+
+    def _publish_keys(self) -> None:
+        self.keyset = keyset_of(self.keyset.version + 1)
+        self.publisher().publish_keyset(self.keyset)
+        self.intake.restart()
+
+    def _device(self, place: int) -> Device:
+        return Device(
+            place,
+            self.folder,
+            credential=self.enrolled(),
+            clock=self.clock,
+            campaign_id=self.campaign.id,
+            pinned=PINNED,
+            handler=lambda message: self._carry(place, message),
+            reading=self._reading,
+            log=self.log,
+        )
+
+    def _reading(self, device: int) -> float | None:
+        """Return a whole number, always the same in a round, so that means are exact."""
+        round = int(self.clock.now_s() // ROUND_S)
+        if (device, round) in self.silent:
+            return None
+        return float((round * 37 + device * 611) % 3000)
+
+
+def _changed(message: Message, place: int) -> Message:
+    # The highest bit: a key's number then becomes that of no key.
+    changed = bytes([message.body[place] ^ 0x80])
+    body = message.body[:place] + changed + message.body[place + 1 :]
+    return Message(
+        message.method,
+        message.path,
+        body,
+        content_type=message.content_type,
+        credential=message.credential,
+    )

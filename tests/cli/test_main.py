@@ -155,3 +155,36 @@ def test_interrupt(tmp_path: Path) -> None:
         _, told = process.communicate(timeout=60)
     assert (process.returncode, told.strip()) == (130, "rase: error: interrupted.")
     assert list(tmp_path.iterdir()) == [fifo]
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("uvicorn", "service"), ("sklearn.ensemble", "lab"), ("pyarrow", "batch")]
+)
+def test_missing_packages_are_named_with_their_extra(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command whose packages are not installed says what to install."""
+
+    @click.command()
+    def lacking() -> None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr("rase.cli.run.command", lacking)
+    assert main(["run"]) == 3
+    shown = capsys.readouterr().err
+    assert f'pip install "rase-iot[{extra}]"' in shown
+    assert shown.count("\n") == 1
+
+
+def test_packages_nobody_can_install_are_unexpected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module that no extra brings is a fault of the program."""
+
+    @click.command()
+    def lacking() -> None:
+        raise ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
+
+    monkeypatch.setattr("rase.cli.run.command", lacking)
+    assert main(["run"]) == 1
+    assert "unexpected ModuleNotFoundError" in capsys.readouterr().err

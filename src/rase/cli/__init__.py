@@ -45,6 +45,19 @@ COMMANDS = {
     "watch": _Place("rase.cli.watch", "See estimates as they come."),
 }
 
+# What the base installation leaves out, and the extra that brings it.
+_EXTRA_OF = {
+    "fastapi": "service",
+    "httpx": "service",
+    "matplotlib": "plot",
+    "pyarrow": "batch",
+    "pydantic": "service",
+    "scipy": "lab",
+    "sklearn": "lab",
+    "starlette": "service",
+    "uvicorn": "service",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
@@ -75,6 +88,13 @@ def _failed(error: BaseException) -> int:
             message, exit_code = str(error), error.exit_code
         case click.Abort() | KeyboardInterrupt():
             message, exit_code = "interrupted.", 130
+        case ModuleNotFoundError() if (error.name or "").partition(".")[0] in _EXTRA_OF:
+            package = (error.name or "").partition(".")[0]
+            message, exit_code = (
+                f"this command needs {package}; install it with: "
+                f'pip install "rase-iot[{_EXTRA_OF[package]}]".',
+                3,
+            )
         case OSError():
             message, exit_code = f"{error.filename or 'writing'}: {error.strerror}.", 1
         case _:

@@ -90,11 +90,8 @@ def _failed(error: BaseException) -> int:
             message, exit_code = "interrupted.", 130
         case ModuleNotFoundError() if (error.name or "").partition(".")[0] in _EXTRA_OF:
             package = (error.name or "").partition(".")[0]
-            message, exit_code = (
-                f"this command needs {package}; install it with: "
-                f'pip install "rase-iot[{_EXTRA_OF[package]}]".',
-                3,
-            )
+            extra = f'pip install "rase-iot[{_EXTRA_OF[package]}]"'
+            message, exit_code = f"this command needs {package}; install it with: {extra}.", 3
         case OSError():
             message, exit_code = f"{error.filename or 'writing'}: {error.strerror}.", 1
         case _:

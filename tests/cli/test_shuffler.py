@@ -222,5 +222,8 @@ def _check_stops(
         assert stop.wait(10)
     finally:
         os.close(parent)
+        for watcher in threading.enumerate():
+            if watcher.name == "parent-watch":
+                watcher.join(10)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -121,8 +121,10 @@ def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
         signal.signal(number, lambda *_: stop.set())
 
     def watch() -> None:
-        while os.read(descriptor, 1):
-            pass
+        # A pipe that is closed on this side has no parent to wait for either.
+        with suppress(OSError):
+            while os.read(descriptor, 1):
+                pass
         stop.set()
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()

@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow lock clean
+.PHONY: help demo test check slow bench lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -28,8 +28,11 @@ check:  ## style, types and import directions
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/pytest $(WORKERS) -m slow $(ARGS)
+bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
+	@$(PYTHON) scripts/bootstrap.py bench
+	.venv-bench/bin/python -m benchmarks $(ARGS)
 lock:  ## renew the locked requirements
 	@$(PYTHON) scripts/lock.py
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info
+	rm -rf .venv .venv-bench build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

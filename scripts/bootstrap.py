@@ -1,8 +1,9 @@
-"""Make .venv and install a locked profile and the project into it: bootstrap.py demo|dev.
+"""Make .venv and install a locked profile and the project into it: bootstrap.py demo|dev|bench.
 
 Only the standard library is used, and the file stays readable to Python 3.6, so that an old
 interpreter can say what it lacks. A second call with nothing changed returns at once. `dev` holds
-all of `demo`: an environment made for tests serves the demonstration too.
+all of `demo`: an environment made for tests serves the demonstration too. `bench` holds `dev` and
+the peers it is measured against, in an environment of its own, .venv-bench.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from pathlib import Path
 OLDEST = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
+VENV = ROOT / (".venv-bench" if sys.argv[1:] == ["bench"] else ".venv")
 PYTHON = VENV / "bin" / "python"
 SCRIPT = VENV / "bin" / "rase"
 STAMP = VENV / "bootstrap.stamp"
@@ -52,8 +53,8 @@ class SetupError(Exception):
 
 def main() -> int:
     """Bring .venv to the profile named on the command line."""
-    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev"):
-        print("usage: bootstrap.py demo|dev", file=sys.stderr)
+    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", "bench"):
+        print("usage: bootstrap.py demo|dev|bench", file=sys.stderr)
         return 2
     try:
         use_new_python()
@@ -104,7 +105,7 @@ def prepare(profile: str) -> None:
     moved = stamp.get("place", str(VENV)) != str(VENV)  # its scripts still name the old place
     if moved or not works():
         same_lock = False
-        say("Making .venv with Python {}.{}.{} ...".format(*sys.version_info))
+        say("Making {} with Python {}.{}.{} ...".format(VENV.name, *sys.version_info))
         make_venv()
     if not same_lock:
         install_lock(profile)

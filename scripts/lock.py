@@ -1,8 +1,9 @@
-"""Renew the hash-locked requirement files of both profiles.
+"""Renew the hash-locked requirement files of all profiles.
 
 `dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
-which running the program needs, so one environment serves both. The files name versions and
-hashes alone: no index, host or path, so they work with any mirror of the package index.
+which running the program needs, so one environment serves both; `bench` adds the peers of
+requirements/bench.in to it. The files name versions and hashes alone: no index, host or path, so
+they work with any mirror of the package index.
 """
 
 import os
@@ -27,7 +28,7 @@ OPTIONS = [
 
 
 def main() -> int:
-    """Write requirements/dev.txt and requirements/demo.txt."""
+    """Write requirements/dev.txt, demo.txt and bench.txt."""
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
         print("Fetching the resolver ...", flush=True)
@@ -44,6 +45,8 @@ def main() -> int:
                 f"--constraint={FOLDER}/dev.txt",
             ],
         )
+        peers = [str(FOLDER / "bench.in"), "--all-extras", f"--constraint={FOLDER}/dev.txt"]
+        compile_lock(uv, "bench", peers)
     return 0
 
 

@@ -62,9 +62,8 @@ def _drawn(picture: Path, parts: list[dict[str, Any]]) -> bool:
         if target is None or row["ratio"] <= 0:
             continue
         share = row["ratio"] / target.limit
-        bars.append(
-            (f"{row['what']}, {row['size']}", share if target.sense == "at most" else 1 / share)
-        )
+        name = f"{row['what']} / {row['against']}, {row['size']}"
+        bars.append((name, share if target.sense == "at most" else 1 / share))
     if not bars:
         return False
     bars.reverse()
@@ -72,7 +71,9 @@ def _drawn(picture: Path, parts: list[dict[str, Any]]) -> bool:
         figure = Figure(figsize=(9, 1 + 0.24 * len(bars)), layout="constrained")
         axes = figure.add_subplot()
         colours = ["#0072B2" if share <= 1 else "#D55E00" for _, share in bars]
-        axes.barh([name for name, _ in bars], [share for _, share in bars], color=colours)
+        # Places and not names, or bars of the same name would lie on one another.
+        axes.barh(range(len(bars)), [share for _, share in bars], color=colours)
+        axes.set_yticks(range(len(bars)), [name for name, _ in bars])
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xscale("log")
         axes.tick_params(axis="y", labelsize=7)

@@ -1,11 +1,15 @@
 """Shared settings of the test suite."""
 
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The benchmarks are no installed package; tests of them, and of formulas there, need the root.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
 settings.register_profile(

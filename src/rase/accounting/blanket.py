@@ -65,9 +65,9 @@ class Blanket:
 
     Guarantee: `delta` bounds the hockey-stick divergence of the uniformly shuffled round for
     contributors who share the mechanism, and rounds that differ in one contributor's reading. The
-    worst pair of readings are the two ends of the range: for Duchi by convexity, for Piecewise
-    because windows that do not meet can be told apart best, for the geometric laws by comparing
-    all pairs (tests/accounting/test_blanket.py).
+    worst pair of readings are the two ends of the range: proven for the geometric laws and for
+    Duchi, checked at every reading of the default grid for Piecewise and Hybrid
+    (docs/explain/shuffling.md, tests/accounting/test_worst_pair.py).
 
     Args:
         channel: The mechanism's rows.

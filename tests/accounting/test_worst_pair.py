@@ -1,0 +1,131 @@
+"""The ends of the range are the worst pair of the blanket: the lemma's conditions on grids."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
+from rase.accounting.blanket import Covered
+
+Floats = NDArray[np.float64]
+STEPS = 4096
+BUDGETS = (0.1, 0.5, 1.0, 3.0, 8.0)
+# Sums of twelve thousand probabilities, and differences of distribution functions at epsilon 8.
+ROUNDING = 1e-11
+DIGITS = 1e-5
+
+
+def mechanism(kind: str, budget: float, steps: int = STEPS) -> Covered:
+    """Return a mechanism on a grid; the paper's randomizer clamps at these budgets."""
+    public = ValueRange(0, 1, steps=steps)
+    if kind == "budget-aware":
+        return BudgetAware(budget, public, Precision(beta=0.1, rho=0.95))
+    kinds: dict[str, type[Laplace | Duchi | Piecewise | Hybrid]] = {
+        "laplace": Laplace,
+        "duchi": Duchi,
+        "piecewise": Piecewise,
+        "hybrid": Hybrid,
+    }
+    return kinds[kind](budget, public)
+
+
+def rows_of(randomizer: Covered, places: Floats) -> Floats:
+    """Return the law of the report (columns) of the readings at some grid places (rows)."""
+    public = randomizer.value_range
+    # Reports beyond half a range outside are pooled, as channel_of pools them.
+    margin = public.steps // 2 + 2
+    inner = np.arange(1 - margin, public.steps + margin + 1) - 0.5
+    edges = np.concatenate(([-np.inf], public.low + public.step * inner, [np.inf]))
+    return randomizer.report_probabilities(public.low + public.step * places, edges)
+
+
+def breaches(low: Floats, high: Floats, rows: Floats) -> list[str]:
+    """Return which conditions of the lemma in docs/explain/shuffling.md these laws break.
+
+    Args:
+        low: The law of the report of the low end.
+        high: That of the high end.
+        rows: The laws of other readings.
+    """
+    found = []
+    blanket = np.minimum(low, high)
+    occurs = blanket > 0
+    if rows[:, ~occurs].sum() > ROUNDING:
+        found.append("a report lies outside the blanket")
+    low, high, rows, blanket = low[occurs], high[occurs], rows[:, occurs], blanket[occurs]
+    if (rows < blanket * (1 - DIGITS)).any():
+        found.append("a reading lies below the blanket")
+    falling, rising = low / blanket, high / blanket
+    if (np.diff(falling) > DIGITS * falling[1:]).any() or (
+        np.diff(rising) < -DIGITS * rising[1:]
+    ).any():
+        found.append("the ends disagree on the best reports")
+    masses, best = best_of(low, blanket)
+    for row in rows:
+        at, most = best_of(row, blanket)
+        if (most > np.interp(at, masses, best) + ROUNDING).any():
+            found.append("a reading stands out more than an end")
+            break
+    return found
+
+
+def best_of(row: Floats, blanket: Floats) -> tuple[Floats, Floats]:
+    """Return corners of G: blanket masses, and the most probability of reports of such a mass."""
+    ranking = np.argsort(-row / blanket, kind="stable")
+    return (
+        np.concatenate(([0.0], np.cumsum(blanket[ranking]))),
+        np.concatenate(([0.0], np.cumsum(row[ranking]))),
+    )
+
+
+def breaches_of(randomizer: Covered, places: Floats) -> list[str]:
+    """Return the breaches of one mechanism at the places given; the upper half mirrors them."""
+    high = rows_of(randomizer, np.array([float(randomizer.value_range.steps)]))[0]
+    found: list[str] = []
+    for chunk in np.array_split(places, max(1, places.size // 64)):
+        found += breaches(high[::-1], high, rows_of(randomizer, chunk))
+    return found
+
+
+ALL = ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"]
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_ends_are_the_worst_pair_on_the_default_grid(kind: str, budget: float) -> None:
+    """The lemma's conditions hold for readings all over 4096 steps, next to an end as well."""
+    places = np.unique(np.concatenate((np.arange(6.0), np.arange(0.0, STEPS / 2 + 1, 128))))
+    assert breaches_of(mechanism(kind, budget), places) == []
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("steps", [1, 2, 3, 63, 64, 255])
+def test_the_ends_are_the_worst_pair_on_odd_and_even_grids(kind: str, steps: int) -> None:
+    """The conditions hold for every reading of smaller grids, with and without a middle place."""
+    for budget in BUDGETS:
+        places = np.arange(float(steps // 2 + 1))
+        assert breaches_of(mechanism(kind, budget, steps), places) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_ends_are_the_worst_pair_at_every_reading(kind: str, budget: float) -> None:
+    """The conditions hold at every place of the default grid."""
+    assert breaches_of(mechanism(kind, budget), np.arange(STEPS / 2 + 1)) == []
+
+
+def test_a_reading_with_less_noise_in_the_middle_is_noticed() -> None:
+    """A law that is narrower in the middle breaks the second condition, a foreign report all."""
+    randomizer = mechanism("laplace", 1.0, 64)
+    low, middle, high = rows_of(randomizer, np.array([0.0, 32.0, 64.0]))
+    assert breaches(low, high, middle[None, :]) == []
+    peak = np.where(np.arange(low.size) == low.size // 2, 1.0, 0.0)
+    narrower = 0.3 * middle + 0.7 * peak
+    assert breaches(low, high, narrower[None, :]) == [
+        "a reading lies below the blanket",
+        "a reading stands out more than an end",
+    ]
+    assert breaches(high, low, middle[None, :]) == ["the ends disagree on the best reports"]
+    split = np.array([0.5, 0.5, 0.0])
+    assert breaches(split, split[::-1], split[None, :]) == ["a report lies outside the blanket"]

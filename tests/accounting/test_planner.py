@@ -47,6 +47,10 @@ def test_keys_of_the_document_are_pinned() -> None:
             *("range", "steps", "beta", "rho", "epsilon", "devices", "alpha", "group_count"),
             *("interval_s", "window", "delta", "mechanism", "error", "attacker_cap"),
         ],
+        "schedule": [
+            *("name", "window", "epsilon", "window_budget", "reports_per_window"),
+            *("reports_per_round", "empty_share", "round_errors"),
+        ],
         "standard_errors": ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"],
         "errors": ["estimator", "readings", "round", "window"],
         "precision": [

@@ -117,6 +117,37 @@ def test_own_data(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "your readings" in out
 
 
+def test_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget of a window is split or rotated: per report, per window, and what it costs."""
+    asked = ("--range", 0, 16, "--devices", 537, "--every", "1h", "--window", "1d")
+    budget = (*asked, "--window-budget", 1, "--schedule")
+    out, _ = ran(*budget, "rotate", capsys=capsys)
+    for line in (
+        "schedule  rotate: a device reports once in any 24 rounds, epsilon 1 each; any window",
+        "          about 22.4 of 537 devices report in a round; the error of not asking the others",
+        "          a month of 30 reports: epsilon 30",
+    ):
+        assert line in out
+    assert "(rotate)" not in out
+    split, _ = ran(*budget, "split", capsys=capsys)
+    assert "24 times in any 24 rounds, epsilon 0.0416667 each" in split
+    assert "With schedule rotate a round errs by" in split
+    assert "          a day of 24 reports: epsilon 1," in split
+    errors = "error of a round for the same budget of a window: split "
+    assert errors in out
+    assert errors in split
+    capped, _ = ran(*asked, "--epsilon", 0.5, "--window-budget", 2.2, capsys=capsys)
+    assert "every: a device reports 4 times in any 24 rounds, epsilon 0.5 each" in capped
+    assert "83 % of the rounds have no report" in capped
+    path = tmp_path / "rotate.svg"
+    document, _ = ran(*budget, "rotate", "--json", "--plot", path, capsys=capsys)
+    schedule = json.loads(document)["schedule"]
+    assert schedule["epsilon"] == schedule["window_budget"] == 1
+    assert schedule["reports_per_window"] == 1
+    assert schedule["round_errors"]["split"] > 3 * schedule["round_errors"]["rotate"]
+    assert path.read_bytes().startswith(b"<?xml")
+
+
 def test_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A picture is drawn where asked, in the format of its name."""
     for name, start in (("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")):
@@ -138,6 +169,7 @@ def test_without_matplotlib(
 
 
 RANGE = ("--range", "0", "10")
+TURNS = (*RANGE, "--devices", "500", "--window", "24")
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "epsilon 0": ((*RANGE, "--epsilon", "0", "--devices", "5"), "epsilon must be greater than 0"),
     "epsilon -1": ((*RANGE, "--epsilon", "-1", "--devices", "5"), "epsilon must be greater"),
@@ -146,7 +178,33 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         (*RANGE, "--epsilon", "0", "--devices", "5", "--plot", "x.png"),
         "epsilon must be greater than 0",
     ),
-    "no epsilon": ((*RANGE, "--devices", "5"), "Missing option '--epsilon'."),
+    "no epsilon": ((*RANGE, "--devices", "5"), "--epsilon must be given; or --window-budget"),
+    "no budget": ((*TURNS, "--schedule", "rotate"), "takes --epsilon or --window-budget, got n"),
+    "two budgets": (
+        (*TURNS, "--schedule", "split", "--epsilon", "1", "--window-budget", "1"),
+        "takes --epsilon or --window-budget, got both.",
+    ),
+    "budget 0": (
+        (*TURNS, "--schedule", "rotate", "--window-budget", "0"),
+        "window_budget must be greater than 0",
+    ),
+    "budget nan": (
+        (*TURNS, "--schedule", "split", "--window-budget", "nan", "--plot", "x.png"),
+        "window_budget must be greater than 0",
+    ),
+    "budget small": (
+        (*TURNS, "--epsilon", "1", "--window-budget", "0.5"),
+        "window_budget must be at least one report's epsilon, 1, got 0.5.",
+    ),
+    "budget split to nothing": (
+        (*TURNS, "--schedule", "split", "--window-budget", "0.001"),
+        "epsilon must be between",
+    ),
+    "no window": (
+        (*RANGE, "--devices", "5", "--schedule", "rotate", "--epsilon", "1"),
+        "--window must be at least 2 rounds with --schedule rotate, got 1.",
+    ),
+    "schedule": ((*ASKED, "--schedule", "daily"), "'daily' is not one of"),
     "no range": (("--epsilon", "1", "--devices", "5"), "Missing option '--range'."),
     "no devices": ((*RANGE, "--epsilon", "1"), "--devices must be given; or --data"),
     "n 0": ((*RANGE, "--epsilon", "1", "--devices", "0"), "devices must be between 2 and"),

@@ -22,6 +22,7 @@ _USEFUL_SHARE = 0.05
 WORTHLESS_POSTERIOR = 0.99
 _NOTABLE_CLIP_SHARE = 0.01
 _NOTABLE_GAIN = 0.05
+_NOTABLE_EMPTY_SHARE = 0.01
 
 
 def recommend(
@@ -34,6 +35,7 @@ def recommend(
     periods: tuple[Period, ...],
     wish: Wish | None,
     best: str,
+    by_schedule: dict[str, float],
 ) -> Recommendation:
     """Return the recommendation for a request.
 
@@ -46,6 +48,7 @@ def recommend(
         periods: What reporting costs.
         wish: The wished error, if any.
         best: The best mechanism at this epsilon.
+        by_schedule: The error of a round for the same window budget, split and rotated.
     """
     return Recommendation(
         mechanism=best,
@@ -57,7 +60,10 @@ def recommend(
             _about_shuffle(request, manifest),
         ),
         warnings=tuple(_warnings(request, setting, rows=rows, periods=periods, wish=wish)),
-        remedies=tuple(_remedies(request, setting, rows=rows, periods=periods, wish=wish)),
+        remedies=(
+            *_remedies(request, setting, rows=rows, periods=periods, wish=wish),
+            *_better_schedule(request, by_schedule),
+        ),
     )
 
 
@@ -114,6 +120,9 @@ def _warnings(
             f"One round says hardly anything: its error of {row.round.total:.3g} is "
             f"{100 * row.round.total / width:.0f} % of the range."
         )
+    empty = request.schedule.empty_share(request.devices)
+    if empty > _NOTABLE_EMPTY_SHARE:
+        yield f"{100 * empty:.2g} % of the rounds have no report, and no estimate."
     if wish is not None and not wish.is_met:
         yield f"The wished error of {wish.error:g} is missed: expect {wish.expected:.3g}."
     least = min((one for one in rows if one.readings == setting.basis), key=_window_error)
@@ -169,7 +178,7 @@ def _remedies(
             f"A range {narrow:.3g} wide suffices for an error of {goal:g}, if readings outside it "
             "may be moved to its ends."
         )
-    for period in periods:
+    for period in periods if request.schedule.name == "every" else ():
         if period.reports > 1 and period.local.posterior() >= WORTHLESS_POSTERIOR:
             yield (
                 f"Let each device report once in {period.reports} rounds (rotate): epsilon "
@@ -177,6 +186,16 @@ def _remedies(
                 "the noise in a round."
             )
             break
+
+
+def _better_schedule(request: Request, by_schedule: dict[str, float]) -> Iterator[str]:
+    used = request.schedule.name
+    for name, error in by_schedule.items():
+        if name != used and error < (1 - _NOTABLE_GAIN) * by_schedule[used]:
+            yield (
+                f"With schedule {name} a round errs by {error:.3g} instead of "
+                f"{by_schedule[used]:.3g}, for the same budget of a window."
+            )
 
 
 def _row(rows: list[ErrorRow], setting: Setting) -> ErrorRow:

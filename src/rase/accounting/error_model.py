@@ -143,13 +143,17 @@ class ErrorModel:
 
     mechanism: Mechanism
 
-    def expected(self, estimator: str, n: int, *, readings: FleetReadings) -> Error:
+    def expected(
+        self, estimator: str, n: int, *, readings: FleetReadings, sampling: float = 0.0
+    ) -> Error:
         """Return the error of one round for readings of a known spread.
 
         Args:
             estimator: ``unbiased_mean``, ``sample_mean``, ``median`` or ``bootstrap_mean``.
             n: How many reports.
             readings: How the readings are spread; clipping counts as bias.
+            sampling: The share of the fleet that does not report, where those who do are drawn by
+                chance. The variance of their readings, times this, is then part of the noise.
 
         Raises:
             ValueError: If the estimator is unknown.
@@ -158,22 +162,25 @@ class ErrorModel:
         grid, weights = readings.grid, readings.weights
         if estimator == "unbiased_mean":
             variance = float(weights @ self.decoded_variance(grid))
+            variance += sampling * float(weights @ np.square(grid - readings.mean))
             return Error(readings.clip_bias, math.sqrt(variance / n))
         if estimator == "median":
             # Of readings that somebody gave, nothing is kept between calls.
             law = self.sign_law(readings) if readings.count else _sign_law(self, readings)
+            law = law.sampled(sampling)
             centre, noise = law.moments(n)
             return Error(centre - readings.mean + readings.clip_bias, noise)
         means, variances = self.report_moments(grid)
         centre = float(weights @ means)
-        variance = float(weights @ variances) / n
+        among = float(weights @ np.square(means - centre))
+        variance = (float(weights @ variances) + sampling * among) / n
         if estimator == "bootstrap_mean":
             # Resampling adds the spread of all reports, readings included, divided by n B.
-            spread = float(weights @ (variances + np.square(means - centre))) * (n - 1) / n
+            spread = (float(weights @ variances) + among) * (n - 1) / n
             variance += spread / (n * BOOTSTRAP_RESAMPLES)
         return Error(centre - readings.mean + readings.clip_bias, math.sqrt(variance))
 
-    def worst(self, estimator: str, n: int) -> Error:
+    def worst(self, estimator: str, n: int, *, sampling: float = 0.0) -> Error:
         """Return an error of one round that no readings exceed: bias and noise each at its worst.
 
         For the means both are attained by readings that are all equal. For the median, fleets of
@@ -182,6 +189,7 @@ class ErrorModel:
         Args:
             estimator: As for `expected`.
             n: How many reports.
+            sampling: As for `expected`.
 
         Raises:
             ValueError: If the estimator is unknown.
@@ -191,15 +199,21 @@ class ErrorModel:
         if estimator == "median":
             points = self._line()
             ends = self._below(np.array([public.low, public.high]), points)
-            return Error(*worst_of_two_ends(points, ends, n, low=public.low, high=public.high))
+            bias, noise = worst_of_two_ends(
+                points, ends, n, low=public.low, high=public.high, sampling=sampling
+            )
+            return Error(bias, noise)
         readings = np.linspace(public.low, public.high, 257)
         if estimator == "unbiased_mean":
-            return Error(0.0, math.sqrt(float(self.decoded_variance(readings).max()) / n))
+            variance = float(self.decoded_variance(readings).max())
+            # Nothing within the range spreads more than half of it at either end.
+            return Error(0.0, math.sqrt((variance + sampling * public.width**2 / 4) / n))
         means, variances = self.report_moments(readings)
-        variance = float(variances.max()) / n
+        among = float(np.ptp(means)) ** 2 / 4
+        variance = (float(variances.max()) + sampling * among) / n
         if estimator == "bootstrap_mean":
             # All reports lie between two readings' means and so spread by half of that at most.
-            spread = float(variances.max()) + float(np.ptp(means)) ** 2 / 4
+            spread = float(variances.max()) + among
             variance += spread * (n - 1) / (n * n * BOOTSTRAP_RESAMPLES)
         return Error(float(np.abs(means - readings).max()), math.sqrt(variance))
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from rase.accounting.candidates import mechanism_named
 from rase.accounting.checks import MOST_REPORTS
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
+from rase.accounting.plan_schedule import turn_error
 from rase.randomize.bounded import HYBRID_FROM
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 from rase.shuffle.attacker import order_attack
@@ -61,8 +62,9 @@ class Setting:
     Args:
         value_range: The public range.
         epsilon: The budget of one report.
-        devices: How many reports a round has.
+        devices: How many devices there are.
         window: How many rounds are averaged.
+        turns: One of so many devices reports in a round, by chance.
         mechanism: A name, or ``auto`` for the best at each epsilon.
         estimator: Whose error is meant.
         precision: The (beta, rho) asked for.
@@ -73,6 +75,7 @@ class Setting:
     epsilon: float
     devices: int
     window: int = 1
+    turns: int = 1
     mechanism: str = "auto"
     estimator: str = "unbiased_mean"
     precision: Precision = _PAPER
@@ -256,9 +259,9 @@ def _error(setting: Setting, *, epsilon: float, devices: int) -> Error:
             precision=setting.precision,
         )
     )
-    if setting.readings is None:
-        return model.worst(setting.estimator, devices)
-    return model.expected(setting.estimator, devices, readings=setting.readings)
+    return turn_error(
+        model, setting.estimator, devices, turns=setting.turns, readings=setting.readings
+    )
 
 
 def _never(what: str, setting: Setting, error: float) -> str:

@@ -41,6 +41,14 @@ class SignLaw:
     below: Floats
     spread: Floats
 
+    def sampled(self, sampling: float) -> "SignLaw":
+        """Return the law where those who report are drawn by chance, and this share is not.
+
+        The variance of g over readings is what g (1 - g) lacks to G (1 - G).
+        """
+        among = np.maximum(self.below * (1 - self.below) - self.spread, 0.0)
+        return SignLaw(self.points, self.below, self.spread + sampling * among)
+
     def moments(self, n: int) -> tuple[float, float]:
         """Return mean and standard deviation of the median of n reports."""
         size = np.sqrt(n * np.maximum(self.spread, _TINY))
@@ -77,7 +85,7 @@ def line_over(public: ValueRange, *, reach: float) -> Floats:
 
 
 def worst_of_two_ends(
-    points: Floats, ends: Floats, n: int, *, low: float, high: float
+    points: Floats, ends: Floats, n: int, *, low: float, high: float, sampling: float = 0.0
 ) -> tuple[float, float]:
     """Return the largest bias and the largest noise of the median in fleets that read the ends.
 
@@ -87,12 +95,14 @@ def worst_of_two_ends(
         n: How many reports.
         low: The lower end.
         high: The upper end.
+        sampling: The share of the fleet that does not report, by chance.
     """
     signs = ends * (1 - ends)
     biases, noises = [], []
     for share in _SHARES:
         weights = np.array([1 - share, share])
-        centre, noise = SignLaw(points, weights @ ends, weights @ signs).moments(n)
+        law = SignLaw(points, weights @ ends, weights @ signs).sampled(sampling)
+        centre, noise = law.moments(n)
         biases.append(abs(centre - low - share * (high - low)))
         noises.append(noise)
     return max(biases), max(noises)

@@ -9,6 +9,7 @@ from typing import Any
 from rase.accounting.amplification import Amplification
 from rase.accounting.error_model import Error
 from rase.accounting.inverse import Answer
+from rase.accounting.plan_schedule import ReportSchedule
 from rase.privacy import LocalDP
 from rase.shuffle.release import Manifest
 from rase.stream import Precision, ValueRange
@@ -36,12 +37,13 @@ class Request:
     Args:
         value_range: The public range.
         epsilon: The budget of one report.
-        devices: How many devices report in a round.
+        devices: How many devices there are.
         precision: The (beta, rho) asked for.
         alpha: The loss allowed inside a group; None shuffles uniformly.
         group_count: The number of groups alpha is for.
         interval_s: The length of a round; None if not known.
-        window: How many rounds are averaged.
+        window: How many rounds are averaged, and share a budget.
+        schedule: When a device reports, and with how much.
         delta: The delta of central guarantees.
         mechanism: The mechanism asked for, or ``auto``.
         error: The error wished for, of the window's mean; None without a wish.
@@ -56,6 +58,7 @@ class Request:
     group_count: int | None
     interval_s: int | None
     window: int
+    schedule: ReportSchedule
     delta: float
     mechanism: str
     error: float | None
@@ -122,7 +125,7 @@ class Period:
 
     Args:
         name: ``report``, ``window``, ``day`` or ``month`` (30 days).
-        reports: How many reports that is, one a round.
+        reports: How many reports of a device that is, at most.
         local: What holds whoever looks.
         central: What holds for the shuffled releases; None where refused or not computed.
     """
@@ -230,6 +233,8 @@ class Plan:
         curve: Errors at candidate epsilons.
         curve_readings: Which readings the curve is for: ``worst`` or ``yours``.
         recommendation: What to do, and why.
+        schedule_errors: The error of a round by schedule, split and rotate, for the same budget of
+            a window; empty where devices report in every round.
     """
 
     request: Request
@@ -247,6 +252,7 @@ class Plan:
     curve: tuple[CurvePoint, ...] = ()
     curve_readings: str = "worst"
     recommendation: Recommendation
+    schedule_errors: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def error(self, estimator: str, readings: str = "worst") -> ErrorRow:
         """Return the expected error of an estimator.
@@ -263,6 +269,8 @@ class Plan:
         """Return the plan as JSON values; a number that is infinite becomes None."""
         request = asdict(self.request)
         public = request.pop("value_range")
+        schedule = self.request.schedule
+        del request["schedule"]
         document = {
             "schema": SCHEMA,
             "parameters": {
@@ -270,6 +278,12 @@ class Plan:
                 "steps": public["steps"],
                 **request.pop("precision"),
                 **request,
+            },
+            "schedule": {
+                **asdict(schedule),
+                "reports_per_round": schedule.reports_of_round(self.request.devices),
+                "empty_share": schedule.empty_share(self.request.devices),
+                "round_errors": dict(self.schedule_errors),
             },
             "mechanism": self.mechanism,
             "effective_epsilon": self.effective_epsilon,

@@ -5,7 +5,7 @@ calls, so that moving one slider does not pay for all.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
@@ -28,6 +28,7 @@ from rase.accounting.inverse import (
     epsilon_needed,
     rounds_needed,
 )
+from rase.accounting.plan_schedule import errors_by_schedule, report_schedule, turn_error
 from rase.accounting.plan_values import (
     CurvePoint,
     ErrorRow,
@@ -55,7 +56,7 @@ _LOOKED_AT = 128
 
 def plan(
     value_range: ValueRange,
-    epsilon: float,
+    epsilon: float | None = None,
     *,
     devices: int,
     beta: float = 0.5,
@@ -64,6 +65,8 @@ def plan(
     group_count: int | None = None,
     interval_s: int | None = None,
     window: int = 1,
+    schedule: str = "every",
+    window_budget: float | None = None,
     delta: float = 1e-6,
     mechanism: str = "auto",
     readings: ArrayLike | None = None,
@@ -76,14 +79,18 @@ def plan(
 
     Args:
         value_range: The public range of a reading.
-        epsilon: The budget of one report.
-        devices: How many devices report in a round.
+        epsilon: The budget of one report; None if ``window_budget`` tells it.
+        devices: How many devices there are.
         beta: Half-width of the precision interval asked for.
         rho: Probability of meeting it.
         alpha: The loss allowed inside a group; None shuffles uniformly.
         group_count: The number of groups alpha is for.
         interval_s: The length of a round in seconds, for what a day and a month cost.
-        window: How many rounds are averaged.
+        window: How many rounds are averaged, and share a budget.
+        schedule: ``every`` round; ``split``, every round with a share of the window's budget; or
+            ``rotate``, one round of each window with all of it.
+        window_budget: What a device may spend in any window. To split and to rotate, give it or
+            epsilon.
         delta: The delta of central guarantees.
         mechanism: ``auto`` for the best at this epsilon, or a name in `MECHANISMS`.
         readings: A sample of readings; the result tells errors on them, and so something of them.
@@ -108,15 +115,23 @@ def plan(
         one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
         shuffled, (0.144, 1e-06)-DP: at most 54 % sure.
     """
+    rounds = _checked_count("window", window)
+    planned = report_schedule(
+        schedule,
+        rounds,
+        epsilon=None if epsilon is None else checked_epsilon(epsilon),
+        window_budget=window_budget,
+    )
     request = Request(
         value_range=_checked_range(value_range),
-        epsilon=checked_epsilon(epsilon),
+        epsilon=checked_epsilon(planned.epsilon),
         devices=_checked_count("devices", devices, least=2, most=MOST_REPORTS),
         precision=Precision(beta, rho),
         alpha=alpha,
         group_count=_checked_groups(alpha, group_count),
         interval_s=None if interval_s is None else _checked_count("interval_s", interval_s),
-        window=_checked_count("window", window),
+        window=rounds,
+        schedule=planned,
         delta=checked_delta(delta),
         mechanism=mechanism,
         error=None if error is None else checked_error(error),
@@ -130,7 +145,7 @@ def plan(
 def _planned(
     request: Request, readings: ArrayLike | None, curve: Sequence[float], *, is_quick: bool
 ) -> Plan:
-    public, n = request.value_range, request.devices
+    public, n = request.value_range, _in_a_round(request)
     drawn = mechanism_named(
         request.mechanism, request.epsilon, value_range=public, precision=request.precision
     )
@@ -147,6 +162,14 @@ def _planned(
     rows = list(_error_rows(request, ErrorModel(drawn), uniform=uniform, sample=sample))
     standard_errors = _standard_errors(request)
     wish = _wish(setting, request.error, rows)
+    by_schedule = errors_by_schedule(
+        request.schedule,
+        lambda epsilon: mechanism_named(
+            request.mechanism, epsilon, value_range=public, precision=request.precision
+        ),
+        devices=request.devices,
+        readings=sample,
+    )
     best = best_mechanism(request.epsilon)
     return Plan(
         request=request,
@@ -165,6 +188,7 @@ def _planned(
         wish=wish,
         curve=tuple(_curve(request, curve, sample)),
         curve_readings=setting.basis,
+        schedule_errors=MappingProxyType(by_schedule),
         recommendation=recommend(
             request,
             setting=setting,
@@ -174,6 +198,7 @@ def _planned(
             periods=periods,
             wish=wish,
             best=best,
+            by_schedule=by_schedule,
         ),
     )
 
@@ -183,7 +208,8 @@ def _setting(request: Request, sample: FleetReadings | None) -> Setting:
         value_range=request.value_range,
         epsilon=request.epsilon,
         devices=request.devices,
-        window=request.window,
+        window=request.schedule.turns * request.schedule.reports_per_window,
+        turns=request.schedule.turns,
         mechanism=request.mechanism,
         precision=request.precision,
         readings=sample,
@@ -193,21 +219,27 @@ def _setting(request: Request, sample: FleetReadings | None) -> Setting:
 def _error_rows(
     request: Request, model: ErrorModel, *, uniform: FleetReadings, sample: FleetReadings | None
 ) -> Iterator[ErrorRow]:
-    n, window = request.devices, request.window
+    n, turns = request.devices, request.schedule.turns
+    # Of rounds without reports nothing is known; the others are averaged.
+    averaged = turns * request.schedule.reports_per_window
     for estimator in ESTIMATORS:
-        worst = model.worst(estimator, n)
-        yield ErrorRow(estimator, "worst", worst, worst.over(window))
+        worst = turn_error(model, estimator, n, turns=turns, readings=None)
+        yield ErrorRow(estimator, "worst", worst, worst.over(averaged))
         for spread in (uniform, sample):
             if spread is not None:
-                one = model.expected(estimator, n, readings=spread)
-                yield ErrorRow(estimator, _named(spread), one, one.over(window))
+                one = turn_error(model, estimator, n, turns=turns, readings=spread)
+                yield ErrorRow(estimator, _named(spread), one, one.over(averaged))
 
 
 def _standard_errors(request: Request) -> dict[str, float]:
     return {
-        name: ErrorModel(build(request.epsilon, request.value_range, request.precision))
-        .worst("unbiased_mean", request.devices)
-        .noise
+        name: turn_error(
+            ErrorModel(build(request.epsilon, request.value_range, request.precision)),
+            "unbiased_mean",
+            request.devices,
+            turns=request.schedule.turns,
+            readings=None,
+        ).noise
         for name, build in MECHANISMS.items()
     }
 
@@ -224,12 +256,10 @@ def _curve(
             )
         )
         for estimator in ESTIMATORS:
-            error = (
-                model.worst(estimator, request.devices)
-                if sample is None
-                else model.expected(estimator, request.devices, readings=sample)
-            )
-            yield CurvePoint(epsilon, name, estimator, error.over(request.window))
+            turns = request.schedule.turns
+            error = turn_error(model, estimator, request.devices, turns=turns, readings=sample)
+            averaged = turns * request.schedule.reports_per_window
+            yield CurvePoint(epsilon, name, estimator, error.over(averaged))
 
 
 def _wish(setting: Setting, error: float | None, rows: list[ErrorRow]) -> Wish | None:
@@ -303,9 +333,11 @@ def _periods(
     for name, reports in _reports(request).items():
         central = None
         if refusal is None and not (is_quick and reports > 1):
-            central = _central(
-                request.epsilon if is_quick else drawn,
-                request.devices,
+            source = request.epsilon if is_quick else drawn
+            central = request.schedule.hidden(
+                _central_of(source, reports),
+                source,
+                devices=request.devices,
                 rounds=reports,
                 delta=request.delta,
             )
@@ -316,14 +348,19 @@ def _periods(
 
 def _reports(request: Request) -> dict[str, int]:
     """Return the periods that differ, by how many reports a device makes in them."""
-    counts = {"report": 1, "window": request.window}
+    reports_in = request.schedule.reports_in
+    counts = {"report": 1, "window": reports_in(request.window)}
     if request.interval_s is not None:
-        counts["day"] = math.ceil(_DAY_S / request.interval_s)
-        counts["month"] = math.ceil(_MONTH_S / request.interval_s)
+        counts["day"] = reports_in(math.ceil(_DAY_S / request.interval_s))
+        counts["month"] = reports_in(math.ceil(_MONTH_S / request.interval_s))
     # A window of one day is told as a day.
     names = {reports: name for name, reports in reversed(counts.items()) if name != "report"}
     names |= {counts[name]: name for name in ("day", "month") if name in counts} | {1: "report"}
     return {names[reports]: reports for reports in sorted(names)}
+
+
+def _central_of(source: Mechanism | float, rounds: int) -> Callable[[int, float], Amplification]:
+    return lambda n, delta: _central(source, n, rounds=rounds, delta=delta)
 
 
 @lru_cache(maxsize=512)
@@ -340,9 +377,14 @@ def _robust(n: int, alpha: float, group_count: int, attacker_cap: float) -> Mani
 
 def _shuffled(request: Request) -> Manifest:
     if request.alpha is None or request.group_count is None:
-        return uniform_manifest(request.devices, "No alpha was asked for.")
+        return uniform_manifest(_in_a_round(request), "No alpha was asked for.")
     cap = 2.0 if request.attacker_cap is None else request.attacker_cap
-    return _robust(request.devices, request.alpha, request.group_count, cap)
+    return _robust(_in_a_round(request), request.alpha, request.group_count, cap)
+
+
+def _in_a_round(request: Request) -> int:
+    """Return how many reports are shuffled in a usual round."""
+    return max(2, round(request.schedule.reports_of_round(request.devices)))
 
 
 @lru_cache(maxsize=16)

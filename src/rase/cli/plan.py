@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.candidates import MECHANISMS
+from rase.accounting.plan_schedule import SCHEDULES, report_schedule
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.cli.arguments import usage
@@ -40,7 +41,9 @@ _CANDIDATES = 49
     metavar="LOW HIGH",
     help="Public range of a reading, chosen without looking at the data.",
 )
-@click.option("--epsilon", type=float, required=True, help="Budget of one report.")
+@click.option(
+    "--epsilon", type=float, help="Budget of one report; or give --window-budget and a --schedule."
+)
 @click.option("--devices", type=int, help="Devices in a round; those of --data if not given.")
 @click.option(
     "--beta", type=float, default=0.5, show_default=True, help="Half-width of the precision."
@@ -52,6 +55,14 @@ _CANDIDATES = 49
 @click.option("--groups", type=int, help="Number of groups for the robust shuffler.")
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d: for costs per day and month.")
 @click.option("--window", help="Average over windows: rounds, or a duration as 1d.")
+@click.option(
+    "--schedule",
+    type=click.Choice(SCHEDULES),
+    default="every",
+    show_default=True,
+    help="Report every round, split a window's budget over its rounds, or rotate: once a window.",
+)
+@click.option("--window-budget", type=float, help="What a device may spend in any window.")
 @click.option(
     "--delta", type=float, default=1e-6, show_default=True, help="Delta of central guarantees."
 )
@@ -112,6 +123,7 @@ def command(
             _check_plot(plot)
         if devices is None and data is None:
             raise click.UsageError("--devices must be given; or --data, whose devices count.")
+        _check_budgets(asked, rounds)
     sample = None
     if data is not None:
         columns = (time_column, device_column, value_column)
@@ -125,7 +137,7 @@ def command(
             interval_s=interval_s,
             window=rounds,
             readings=None if sample is None else sample.readings,
-            curve=() if plot is None else _candidates(public, asked),
+            curve=() if plot is None else _candidates(public, asked, rounds),
             **asked,
         )
     drawn = None if plot is None else _drawn(made, plot)
@@ -174,6 +186,25 @@ def _rounds(window: str | None, interval_s: int | None) -> int:
     return rounds
 
 
+def _check_budgets(asked: dict[str, Any], rounds: int) -> None:
+    schedule, epsilon, budget = asked["schedule"], asked["epsilon"], asked["window_budget"]
+    if schedule == "every":
+        if epsilon is None:
+            raise click.UsageError(
+                "--epsilon must be given; or --window-budget with --schedule split or rotate."
+            )
+        return
+    if rounds < 2:
+        raise click.UsageError(
+            f"--window must be at least 2 rounds with --schedule {schedule}, got {rounds}."
+        )
+    if (epsilon is None) == (budget is None):
+        how = "neither" if epsilon is None else "both"
+        raise click.UsageError(
+            f"--schedule {schedule} takes --epsilon or --window-budget, got {how}."
+        )
+
+
 def _check_plot(plot: Path) -> None:
     if plot.suffix not in _PICTURES:
         raise click.UsageError(f"--plot must end in {' or '.join(_PICTURES)}, got {plot.name!r}.")
@@ -181,9 +212,13 @@ def _check_plot(plot: Path) -> None:
         raise click.UsageError(f"--plot must be a file in a folder that exists, got {plot}.")
 
 
-def _candidates(public: ValueRange, asked: dict[str, Any]) -> list[float]:
+def _candidates(public: ValueRange, asked: dict[str, Any], rounds: int) -> list[float]:
     """Return epsilons for a smooth curve, among them both sides of where a law changes."""
     epsilon = asked["epsilon"]
+    if epsilon is None:
+        budget = asked["window_budget"]
+        planned = report_schedule(asked["schedule"], rounds, epsilon=None, window_budget=budget)
+        epsilon = planned.epsilon
     if not epsilon > 0:
         return []
     low, high = max(min(0.05, epsilon / 2), MIN_EPSILON), min(max(10.0, 2 * epsilon), MAX_EPSILON)

@@ -19,6 +19,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines of a plan."""
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
+    yield from _block("schedule", _schedule(plan))
     yield ""
     yield from _error_table(plan)
     yield ""
@@ -61,6 +62,29 @@ def _mechanism(plan: Plan) -> str:
         f"{plan.mechanism}{chosen}; certificate: the law as drawn has epsilon "
         f"{plan.effective_epsilon:.12g}"
     )
+
+
+def _schedule(plan: Plan) -> Iterator[str]:
+    schedule, devices = plan.request.schedule, plan.request.devices
+    if schedule.name == "every" and schedule.reports_per_window == schedule.window:
+        return
+    reports = schedule.reports_per_window
+    times = "once" if reports == 1 else f"{reports} times"
+    yield (
+        f"{schedule.name}: a device reports {times} in any {schedule.window} rounds, epsilon "
+        f"{schedule.epsilon:.6g} each; any window spends at most {schedule.window_budget:.6g}."
+    )
+    if schedule.name == "rotate":
+        yield (
+            f"about {schedule.reports_of_round(devices):.3g} of {devices} devices report in a "
+            "round; the error of not asking the others is part of the noise."
+        )
+    if len(plan.schedule_errors) > 1:
+        split, rotate = plan.schedule_errors["split"], plan.schedule_errors["rotate"]
+        yield (
+            f"error of a round for the same budget of a window: split {split:.4g}, rotate "
+            f"{rotate:.4g}; ratio {split / rotate:.3g}."
+        )
 
 
 def _error_table(plan: Plan) -> Iterator[str]:

@@ -58,6 +58,14 @@ def test_long_histories_are_counted_in_part() -> None:
     assert many.delta(0.03) >= few.delta(0.03) > 0
 
 
+def test_a_thousand_million_rounds_need_no_room_of_their_own() -> None:
+    """What is not counted is not laid out, either: no array is longer than the work allowed."""
+    longest = CountingObserver(response_question(1.0), 1000, 10**9, negligible=1e-12)
+    many = CountingObserver(response_question(1.0), 1000, 10**6, negligible=1e-12)
+    assert longest.delta(10.0) > 1e-6
+    assert longest.delta(10.0) == pytest.approx(many.delta(10.0), rel=0.5)
+
+
 def test_randomized_response_is_one_bit() -> None:
     """The question is whether the bit is the first candidate's."""
     question = response_question(1.0)

@@ -59,12 +59,12 @@ class CountingObserver:
         log_lost = math.log(negligible / 4)
         counted = rounds
         crowd, own = _windows(question, n, counted, log_lost)
-        while counted > 1 and crowd.size * own.size > _MOST_WORK:
+        while counted > 1 and len(crowd) * len(own) > _MOST_WORK:
             counted = (3 * counted + 3) // 4 - 1
             crowd, own = _windows(question, n, counted, log_lost)
-        others = probabilities(crowd, counted * (n - 1), question.others)
+        others = probabilities(_numbers(crowd), counted * (n - 1), question.others)
         self._first, self._second = (
-            np.convolve(others, probabilities(own, counted, chance))
+            np.convolve(others, probabilities(_numbers(own), counted, chance))
             for chance in (question.first, question.second)
         )
         # What a law lacks outside the window could have lessened the difference.
@@ -113,11 +113,13 @@ def _best(first: Floats, second: Floats, others: Floats) -> Question:
     return Question(*(float(row[chosen]) * (1 - _FORGETS) for row in yes))
 
 
-def _windows(
-    question: Question, n: int, rounds: int, log_lost: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(counts: range) -> NDArray[np.int64]:
+    return np.arange(counts.start, counts.stop)
+
+
+def _windows(question: Question, n: int, rounds: int, log_lost: float) -> tuple[range, range]:
     """Return the counts to look at: of the others' yeses, and of the contributor's own."""
     low, high = window(rounds * (n - 1), question.others, log_lost)
     ends = [window(rounds, chance, log_lost) for chance in (question.first, question.second)]
     lowest, highest = min(end[0] for end in ends), max(end[1] for end in ends)
-    return np.arange(low, high + 1), np.arange(lowest, highest + 1)
+    return range(low, high + 1), range(lowest, highest + 1)

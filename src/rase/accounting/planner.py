@@ -414,6 +414,7 @@ def _checked_count(name: str, value: object, *, least: int = 1, most: int = 10**
         raise TypeError(f"{name} must be a whole number, got {value!r}.")
     count = int(value.__index__())
     if not least <= count <= most:
-        why = "; one device alone has nobody to hide among." if name == "devices" else "."
+        is_alone = name == "devices" and count < least
+        why = "; one device alone has nobody to hide among." if is_alone else "."
         raise ValueError(f"{name} must be between {least} and {most}, got {count}{why}")
     return count

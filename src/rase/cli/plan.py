@@ -124,6 +124,9 @@ def command(
         if devices is None and data is None:
             raise click.UsageError("--devices must be given; or --data, whose devices count.")
         _check_budgets(asked, rounds)
+        if (asked["alpha"] is None) != (groups is None):
+            missing, given = ("groups", "alpha") if groups is None else ("alpha", "groups")
+            raise click.UsageError(f"--{missing} must be given with --{given}.")
     sample = None
     if data is not None:
         columns = (time_column, device_column, value_column)

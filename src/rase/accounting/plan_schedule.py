@@ -131,14 +131,13 @@ def report_schedule(
         return _every(rounds, epsilon=epsilon, window_budget=window_budget)
     if rounds < 2:
         raise ValueError(f"window must be at least 2 rounds to {name} a budget, got {rounds}.")
-    if (epsilon is None) == (window_budget is None):
-        how = "one of them" if epsilon is None else "not both"
-        raise ValueError(f"epsilon or window_budget must be given to {name}, {how}.")
     reports = rounds if name == "split" else 1
-    if window_budget is None:
-        assert epsilon is not None  # noqa: S101 - one of the two was given
+    if epsilon is not None and window_budget is None:
         spent = nano_from_spending("epsilon", epsilon)
         return ReportSchedule(name, rounds, epsilon, nano_to_epsilon(reports * spent), reports)
+    if epsilon is not None or window_budget is None:
+        how = "one of them" if epsilon is None else "not both"
+        raise ValueError(f"epsilon or window_budget must be given to {name}, {how}.")
     epsilon = nano_to_epsilon(nano_from_limit("window_budget", window_budget))
     if name == "split":
         epsilon = Split(window_budget, rounds).epsilon_at(0)

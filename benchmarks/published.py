@@ -1,5 +1,7 @@
-"""Published bounds on amplification by shuffling, derived again from the papers with SciPy alone.
+"""Published bounds on amplification by shuffling, derived again and computed with SciPy alone.
 
+The arguments are written out below. The rounding of `clone_program` and the constants for any
+mechanism follow what the authors' public programs do, which were read for that and not copied.
 Nothing here is used by the package, and nothing of the package is used here: tests and the
 benchmark compare the two. Each function takes the budget of one report, the number of reports and
 delta, and returns the central epsilon, or the local one where the formula promises nothing.
@@ -153,7 +155,7 @@ class Moments:
     square: Callable[[float, float], float]
 
 
-# Any mechanism (their Lemma 5.2): p and p' lie within e^epsilon_local of the blanket.
+# Any mechanism: p and p' lie within e^epsilon_local of the blanket.
 GENERIC = Moments(
     blanket=lambda local: math.exp(-local),
     highest=lambda local, epsilon: math.exp(local) - math.exp(epsilon - local),
@@ -176,7 +178,7 @@ LAPLACE = Moments(
 
 
 def hoeffding(epsilon_local: float, n: int, *, delta: float, moments: Moments = GENERIC) -> float:
-    """Return the blanket bound by Hoeffding's inequality (their Theorem 5.3).
+    """Return the blanket bound by Hoeffding's inequality.
 
     Of m blanket reports the sum of L exceeds t with probability at most
     exp(-2 (m a + t)^2 / (m b^2)), a = e^epsilon - 1 and b the width. The integral over t is at most
@@ -193,7 +195,7 @@ def hoeffding(epsilon_local: float, n: int, *, delta: float, moments: Moments = 
 
 
 def bennett(epsilon_local: float, n: int, *, delta: float, moments: Moments = GENERIC) -> float:
-    """Return the blanket bound by Bennett's inequality (their Theorem 5.3).
+    """Return the blanket bound by Bennett's inequality.
 
     The sum exceeds t with probability at most exp(-m c / b^2 phi(b (a + t / m) / c)), with
     phi(u) = (1 + u) ln(1 + u) - u, b the highest value and c the mean square. phi is convex: its

@@ -1,4 +1,4 @@
-"""Our amplification numbers against the published formulas, derived again from their papers."""
+"""Our amplification numbers against the published formulas, derived again."""
 
 import math
 

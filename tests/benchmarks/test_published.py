@@ -100,8 +100,9 @@ def test_moments_of_laplace_noise_are_its_integrals(local: float) -> None:
 def test_closed_forms_bound_the_sum_they_stand_for(inequality: Inequality) -> None:
     """At its epsilon the simulated E[(L_1 + ... + L_M)_+] / (gamma n) is below delta.
 
-    With 20,000 draws and delta = 0.01 the mean is known to a twentieth of delta; both forms leave
-    more than a third.
+    Both are loose here: the mean comes to 2.5 % (Hoeffding) and 3.8 % (Bennett) of delta, with a
+    standard error of 0.4 %. So this notices a form that is too small by far more than its looseness
+    only; the moments are checked by themselves above.
     """
     n, local, delta = 50, 1.0, 0.01
     epsilon = inequality(local, n, delta=delta, moments=LAPLACE)
@@ -117,4 +118,4 @@ def test_closed_forms_bound_the_sum_they_stand_for(inequality: Inequality) -> No
         value = np.where(is_low, near, far) - math.exp(epsilon) * np.where(is_low, far, near)
         totals += np.where(rng.random(totals.size) < gamma, value, 0.0)
     simulated = float(np.maximum(totals, 0).mean()) / (gamma * n)
-    assert 0.01 * delta < simulated < 0.8 * delta
+    assert 0 < simulated < delta

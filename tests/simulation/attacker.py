@@ -92,7 +92,7 @@ def put(world: World, batch: Batch, *, signer: SigningKey | None = None, **chang
 
 def received(world: World, name: bytes, payload: bytes) -> str:
     """Put bytes under an id; return the status, or the name of the problem."""
-    answer = world.receive(name.hex(), payload)
+    answer = world.receive(name.hex(), payload, {})
     if answer.status_code in (200, 201):
         return str(answer.status_code)
     return Problem.from_json(answer.content).type.name

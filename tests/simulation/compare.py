@@ -28,6 +28,7 @@ def same_without_faults(world: World, operations: Sequence[Operation]) -> World:
         world.folder.with_name(f"{world.folder.name}-calm"),
         devices=len(world.devices),
         silent=frozenset(silent),
+        setting=world.setting,
     )
     calm.run(harmless)
     expected, found = calm.estimates(), world.estimates()

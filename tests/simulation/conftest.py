@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.simulation.compare import same_without_faults
+from tests.simulation.setting import Setting
 from tests.simulation.world import Operation, World
 
 MakeWorld = Callable[..., World]
@@ -28,8 +29,9 @@ def make_world(quick_folder: Path) -> Iterator[MakeWorld]:
     """Make worlds; all are closed at the end."""
     made: list[World] = []
 
-    def make(*, devices: int = 5) -> World:
-        made.append(World(quick_folder / f"world{len(made)}", devices=devices))
+    def make(*, devices: int = 5, setting: Setting | None = None) -> World:
+        folder = quick_folder / f"world{len(made)}"
+        made.append(World(folder, devices=devices, setting=setting))
         return made[-1]
 
     yield make
@@ -41,8 +43,10 @@ def make_world(quick_folder: Path) -> Iterator[MakeWorld]:
 def lived(make_world: MakeWorld) -> Compare:
     """Live through a list of operations, compare with the world without faults, return it."""
 
-    def live(operations: list[Operation], *, devices: int = 5) -> World:
-        world = make_world(devices=devices).run(operations)
+    def live(
+        operations: list[Operation], *, devices: int = 5, setting: Setting | None = None
+    ) -> World:
+        world = make_world(devices=devices, setting=setting).run(operations)
         same_without_faults(world, operations).close()
         return world
 

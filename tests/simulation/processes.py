@@ -17,11 +17,10 @@ from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
 from rase.storage.face import Database, Parameters, Row, Transaction
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
-from rase.storage.sqlite import open_sqlite
 from rase.transport.memory import Handler, MemoryTransport
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["Device", "Fuse", "MortalDatabase", "Server"]
+__all__ = ["Device", "Fuse", "MortalDatabase"]
 
 LIMITS = OwnerLimits(report_epsilon=1.0, span_epsilon=1000.0, total_epsilon=100_000.0)
 
@@ -37,6 +36,8 @@ class MortalDatabase:
         self._database = database
         self._faulty = FaultyDatabase(database)
         self.label = ""
+        self.is_dead = False
+        self.on_death: Callable[[], object] = lambda: None
 
     def arm(self, point: int | None) -> None:
         """Die at a point counted from now; None for never."""
@@ -45,20 +46,30 @@ class MortalDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Write."""
-        with self._faulty.transaction() as transaction:
+        with self._dying(), self._faulty.transaction() as transaction:
             yield _Labelling(transaction, self)
             self.label = "commit"
 
     @contextmanager
     def snapshot(self) -> Iterator[Transaction]:
         """Read."""
-        with self._faulty.snapshot() as transaction:
+        with self._dying(), self._faulty.snapshot() as transaction:
             yield transaction
 
     def scrub(self) -> bool:
         """Overwrite the logs."""
         self.label = "scrub"
-        return self._faulty.scrub()
+        with self._dying():
+            return self._faulty.scrub()
+
+    @contextmanager
+    def _dying(self) -> Iterator[None]:
+        try:
+            yield
+        except SimulatedDeath:
+            self.is_dead = True
+            self.on_death()
+            raise
 
     def close(self) -> None:
         """Close the real one."""
@@ -84,33 +95,6 @@ class _Labelling:
 def _label(sql: str) -> str:
     verb, *words = sql.split()
     return f"{verb} {words[0] if verb == 'UPDATE' else words[1]}"
-
-
-class Server:
-    """A process of a server: its own connection to the files, and parts that a restart makes anew.
-
-    Args:
-        path: The database.
-        migrations: Whose it is.
-        build: Makes the parts.
-    """
-
-    def __init__(
-        self, path: Path, *, migrations: str, build: Callable[[MortalDatabase], Any]
-    ) -> None:
-        self._path = path
-        self._migrations = migrations
-        self._build = build
-        self._open()
-
-    def restart(self) -> None:
-        """Begin again from what is on the disk."""
-        self.database.close()
-        self._open()
-
-    def _open(self) -> None:
-        self.database = MortalDatabase(open_sqlite(self._path, migrations=self._migrations))
-        self.parts: Any = self._build(self.database)
 
 
 class Fuse:

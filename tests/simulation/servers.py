@@ -1,10 +1,12 @@
 """The two servers of a simulated world, put together as their commands do."""
 
+from collections.abc import Callable
 from typing import TextIO
 
-from tests.simulation.setting import INNER_KEY, OUTER_KEYS, PINNED, POLICY, SIGNERS
+import httpx
+from fastapi import FastAPI
+from tests.simulation.setting import PINNED, POLICY, SIGNERS, Setting
 
-from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.fusion.centre import FusionCentre
 from rase.fusion.intake import FusionPolicy, Intake
@@ -12,30 +14,32 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.service.telemetry import Telemetry
+from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
 from rase.storage.face import Database
-from rase.wire import cbor
-from rase.wire.keys import Keyset, Role
-from rase.wire.signed import campaign_bytes
+from rase.wire.keys import Role
 
-__all__ = ["Countersigns", "centre_of", "closer_of"]
+__all__ = ["Carrier", "centre_of", "closer_of", "intake_of"]
 
 
-def closer_of(database: Database, clock: Clock, *, client: object, log: TextIO) -> Closer:
+def closer_of(
+    database: Database, clock: Clock, *, setting: Setting, client: object, log: TextIO
+) -> Closer:
     """Return the shuffler's closer.
 
     Args:
         database: The shuffler's.
         clock: The world's.
+        setting: The world's keys.
         client: Carries batches, as an HTTP client does.
         log: Where its lines go.
     """
     releaser = Releaser(
-        database, peeler=Peeler(OUTER_KEYS), key=SIGNERS[Role.SHUFFLER], name="simulated"
+        database, peeler=Peeler(setting.outer_keys), key=SIGNERS[Role.SHUFFLER], name="simulated"
     )
     return Closer(
         database,
@@ -48,10 +52,10 @@ def closer_of(database: Database, clock: Clock, *, client: object, log: TextIO) 
     )
 
 
-def centre_of(database: Database, clock: Clock, *, log: TextIO) -> FusionCentre:
+def centre_of(database: Database, clock: Clock, *, setting: Setting, log: TextIO) -> FusionCentre:
     """Return the fusion centre."""
     policy = FusionPolicy()
-    opener = BatchOpener([INNER_KEY], processes=0)
+    opener = BatchOpener(setting.inner_keys, processes=0)
     return FusionCentre(
         database=database,
         clock=clock,
@@ -63,22 +67,30 @@ def centre_of(database: Database, clock: Clock, *, log: TextIO) -> FusionCentre:
     )
 
 
-class Countersigns:
-    """The shuffler, asked by the fusion centre for its signatures."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._clock = clock
-        self._signer = Countersigner(
+def intake_of(database: Database, clock: Clock, *, log: TextIO) -> FastAPI:
+    """Return the app of the shuffler's intake; it also countersigns."""
+    return create_shuffler_app(
+        database,
+        clock,
+        countersigner=Countersigner(
             database, key=SIGNERS[Role.SHUFFLER], pinned=PINNED, policy=POLICY
-        )
+        ),
+        pinned=PINNED,
+        telemetry=Telemetry("shuffler", stream=log),
+    )
 
-    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
-        """Sign a campaign, if the policy allows it."""
-        proposal = cbor.encode([campaign_bytes(campaign), fusion_signature])
-        signed, _ = self._signer.campaign(proposal, now_s=self._clock.now_s())
-        return signed.shuffler_signature
 
-    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
-        """Sign a keyset, if the policy allows it."""
-        signed, _ = self._signer.keyset(cbor.encode([keyset.to_bytes(), fusion_signature]))
-        return signed.shuffler_signature
+class Carrier(httpx.BaseTransport):
+    """Let an HTTP client of the real code speak to a simulated server.
+
+    Args:
+        ask: Carries a request there and its answer back.
+    """
+
+    def __init__(self, ask: Callable[[httpx.Request], httpx.Response]) -> None:
+        self._ask = ask
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Carry one request."""
+        answer = self._ask(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)

@@ -1,9 +1,12 @@
-"""What is the same in all simulated worlds: the campaign, the keys of both servers, the policy."""
+"""What simulated worlds start from: the campaign, the keys of both servers, the policy."""
 
-from rase.campaign import Campaign
+from dataclasses import dataclass, field, replace
+
+from rase.campaign import Campaign, ShufflePlan
 from rase.shuffler.documents import Policy
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
+from rase.wire.suites import CHACHA20_POLY1305, KEM_NUMBERS
 
 __all__ = [
     "CAMPAIGN",
@@ -14,6 +17,7 @@ __all__ = [
     "POLICY",
     "ROUND_S",
     "SIGNERS",
+    "Setting",
     "keyset_of",
 ]
 
@@ -42,16 +46,77 @@ SIGNERS = {
     Role.SHUFFLER: SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32),
 }
 PINNED = PinnedKeys(SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes())
-OUTER_KEYS = [
-    OpeningKey(role=Role.SHUFFLER, id=number, secret=bytes([100 + number]) * 32)
-    for number in range(100)
-]
-INNER_KEY = OpeningKey(role=Role.FUSION, id=7, secret=bytes([7]) * 32)
 POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2)
+# The first number of the fusion centre's keys.
+_INNER = 7
+_FOR_EVER_S = 2**39
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Say in what a world differs from the plainest one.
+
+    Args:
+        kem: The key encapsulation of inner envelopes.
+        aead: The cipher of both envelopes.
+        shuffle: How the shuffler hides senders.
+        groups: The public groups that devices enrol in, in turn.
+    """
+
+    kem: str = "x25519"
+    aead: int = CHACHA20_POLY1305
+    shuffle: ShufflePlan = field(default_factory=ShufflePlan)
+    groups: tuple[str, ...] = ("",)
+
+    @property
+    def campaign(self) -> Campaign:
+        """The first version."""
+        return replace(CAMPAIGN, kem=self.kem, shuffle=self.shuffle)
+
+    @property
+    def outer_keys(self) -> list[OpeningKey]:
+        """All keys that the shuffler will ever have, by their numbers."""
+        return [
+            OpeningKey(
+                role=Role.SHUFFLER, id=number, aead=self.aead, secret=bytes([100 + number]) * 32
+            )
+            for number in range(100)
+        ]
+
+    @property
+    def inner_keys(self) -> list[OpeningKey]:
+        """All keys that the fusion centre will ever have."""
+        return [
+            OpeningKey(
+                role=Role.FUSION,
+                id=number,
+                kem=KEM_NUMBERS[self.kem],
+                aead=self.aead,
+                secret=bytes([number]) * 32,
+            )
+            for number in range(_INNER, _INNER + 20)
+        ]
+
+    def keyset(self, version: int, *, outer: int = 1, switches_s: tuple[int, ...] = ()) -> Keyset:
+        """Return a keyset.
+
+        Args:
+            version: Its version.
+            outer: The number of the shuffler's key.
+            switches_s: When the fusion centre's keys follow each other.
+        """
+        begins, ends = (0, *switches_s), (*switches_s, _FOR_EVER_S)
+        times = list(zip(self.inner_keys, begins, ends, strict=False))
+        configs = [self.outer_keys[outer].config(not_before_s=0, not_after_s=_FOR_EVER_S)]
+        # The one that is in use, the one before it and the one after it are enough for devices.
+        configs += [key.config(not_before_s=a, not_after_s=b) for key, a, b in times[-3:]]
+        return Keyset(version=version, cache_s=86_400, configs=tuple(configs))
+
+
+OUTER_KEYS = Setting().outer_keys
+INNER_KEY = Setting().inner_keys[0]
 
 
 def keyset_of(version: int) -> Keyset:
-    """Return a keyset: the fusion centre's key stays, the shuffler's is that of the version."""
-    keys = (OUTER_KEYS[version], INNER_KEY)
-    configs = tuple(key.config(not_before_s=0, not_after_s=2**39) for key in keys)
-    return Keyset(version=version, cache_s=86_400, configs=configs)
+    """Return a keyset of the plainest world."""
+    return Setting().keyset(version, outer=version)

@@ -28,8 +28,8 @@ from tests.simulation.world import World
 
 from rase.campaign import Campaign
 from rase.device.terms import OwnerRules, Terms, TermsRefused
+from rase.fusion.countersign import NotCountersigned
 from rase.fusion.intake import batch_payload
-from rase.shuffler.documents import PolicyRefused
 from rase.transport.face import Answer
 from rase.transport.memory import Message
 from rase.wire import cbor
@@ -54,7 +54,6 @@ def test_a_moved_report_adds_nothing(make_world: "MakeWorld") -> None:
     world = make_world().run([ROUND])
     other = replace(CAMPAIGN, id="other-street", k_min=2)
     world.publisher().publish(other)
-    world.intake.restart()
     rogues = [world.enrolled() for _ in range(4)]
     old = world.wires[FIRST][0][1]
     round = world.upload_round()
@@ -210,7 +209,7 @@ def test_one_server_cannot_give_a_device_its_own_campaign(
 def test_the_shuffler_signs_one_content_of_a_version(make_world: "MakeWorld") -> None:
     """The fusion centre cannot have a second campaign of the same version countersigned."""
     world = make_world()
-    with pytest.raises(PolicyRefused, match="agreed with other content"):
+    with pytest.raises(NotCountersigned, match="agreed with other content"):
         world.publisher()._countersigner.campaign(
             replace(GREEDY, k_min=3), signature_of(replace(GREEDY, k_min=3), SIGNERS[Role.FUSION])
         )

@@ -11,6 +11,7 @@ from tests.simulation.compare import same_without_faults
 from tests.simulation.setting import FIRST
 from tests.simulation.world import (
     BATCH_FAULTS,
+    DOCUMENT_STEPS,
     MESSAGE_FAULTS,
     STEPS,
     Operation,
@@ -90,7 +91,8 @@ def faults() -> st.SearchStrategy[Operation]:
         st.tuples(st.just("message"), devices, st.sampled_from(MESSAGE_FAULTS)),
         st.tuples(st.just("batch"), st.sampled_from(BATCH_FAULTS)),
         st.tuples(st.just("outage"), st.sampled_from(("shuffler", "fusion"))),
-        st.sampled_from([("version",), ("keys",)]),
+        st.tuples(st.just("death"), st.sampled_from(DOCUMENT_STEPS), st.integers(0, 9)),
+        st.sampled_from([("version",), ("keys",), ("fusion-keys",)]),
     )
 
 

@@ -11,7 +11,10 @@ A run is a list of plain operations. Faults are named first and happen in the ne
 
 No fault, but part of both worlds: ``("version",)`` publishes a new version of the campaign for the
 round after the next, if the last is not too young; ``("keys",)`` a new key of the shuffler in the
-place of the old one.
+place of the old one; ``("fusion-keys",)`` a new key of the fusion centre for rounds to come. Steps
+of `DOCUMENT_STEPS` die while these are published.
+
+Messages, batches and documents go through the apps of both servers, with all of their own code.
 """
 
 import base64
@@ -20,40 +23,41 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
-from tests.simulation.processes import Device, Server
-from tests.simulation.servers import Countersigns, centre_of, closer_of
-from tests.simulation.setting import (
-    CAMPAIGN,
-    FIRST,
-    PINNED,
-    ROUND_S,
-    SIGNERS,
-    keyset_of,
-)
+from tests.simulation.hosting import Server
+from tests.simulation.processes import Device
+from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
+from tests.simulation.setting import FIRST, PINNED, ROUND_S, SIGNERS, Setting
 
 from rase.clock import FakeClock
-from rase.errors import WireError
+from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
-from rase.shuffler.documents import load_documents
-from rase.shuffler.enrolment import Authenticator, enrol, make_tokens
-from rase.shuffler.intake import Outcome, check_report, store_reports
+from rase.fusion.countersign import HttpCountersigner, NotCountersigned
+from rase.shuffler.app import REPORT_TYPE
+from rase.shuffler.enrolment import make_tokens
 from rase.storage.faults import SimulatedDeath
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire import cbor
-from rase.wire.keys import Role, SigningKey
+from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import HEADER_SIZE, Batch, Header
-from rase.wire.problems import Problem, problem_of
 from rase.wire.signed import campaign_hash
 
-__all__ = ["BATCH_FAULTS", "HARMLESS", "MESSAGE_FAULTS", "STEPS", "Operation", "World"]
+__all__ = [
+    "BATCH_FAULTS",
+    "DOCUMENT_STEPS",
+    "HARMLESS",
+    "MESSAGE_FAULTS",
+    "STEPS",
+    "Operation",
+    "World",
+]
 
 Operation = tuple[Any, ...]
 STEPS = ("intake", "close", "forward", "erase", "put", "finalise")
+DOCUMENT_STEPS = ("publish", "countersign")
 MESSAGE_FAULTS = (
     "drop",
     "lose-answer",
@@ -66,7 +70,7 @@ MESSAGE_FAULTS = (
     "lose",
 )
 BATCH_FAULTS = ("drop", "lose-answer", "duplicate", "delay", "replay", "tamper")
-HARMLESS: tuple[Operation, ...] = (("round",), ("version",), ("keys",))
+HARMLESS: tuple[Operation, ...] = (("round",), ("version",), ("keys",), ("fusion-keys",))
 # A device sends about ten times before a round closes; if so many fail, it may be too late.
 MOST_RETRIES = 5
 # Devices fetch terms at least once in a cache time, which is shorter than so many rounds.
@@ -80,16 +84,25 @@ class World:
         folder: Where all files are.
         devices: How many there are.
         silent: The (device, round) pairs in which a device has no reading.
+        setting: In what it differs from the plainest world.
     """
 
     def __init__(
-        self, folder: Path, *, devices: int = 5, silent: frozenset[tuple[int, int]] = frozenset()
+        self,
+        folder: Path,
+        *,
+        devices: int = 5,
+        silent: frozenset[tuple[int, int]] = frozenset(),
+        setting: Setting | None = None,
     ) -> None:
         folder.mkdir()
         self.folder = folder
+        self.setting = setting or Setting()
         self.clock = FakeClock(FIRST * ROUND_S + 100)
-        self.campaign, self.hash = CAMPAIGN, campaign_hash(CAMPAIGN)
-        self.keyset = keyset_of(1)
+        self.campaign = self.setting.campaign
+        self.hash = campaign_hash(self.campaign)
+        self._keyset_version = self._outer = 1
+        self._switches_s: tuple[int, ...] = ()
         self.round = FIRST
         self.silent = silent
         self._published_in = FIRST - VERSION_ROUNDS + 1
@@ -119,6 +132,8 @@ class World:
                     self._publish_version()
                 case ("keys",):
                     self._publish_keys()
+                case ("fusion-keys",):
+                    self._publish_fusion_keys()
                 case ("death", "device", int(point), int(device)):
                     self.devices[device % len(self.devices)].fuse.due.append(point)
                 case ("death", str(step), int(point)):
@@ -134,7 +149,7 @@ class World:
         self._unreachable.clear()
         self._forward_all()
         self._deliver("next")
-        self._live("finalise", "tick")
+        self._finalise()
         return self
 
     def estimates(self) -> dict[int, tuple[Any, ...]]:
@@ -162,7 +177,7 @@ class World:
         for device in self.devices:
             device.close()
         for server in (self.intake, self.closer, self.fusion):
-            server.database.close()
+            server.close()
 
     def rows(self, server: Server, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return what a server's database holds."""
@@ -178,21 +193,39 @@ class World:
         """Answer as the shuffler's intake does; its death looks like silence."""
         if self.clock.now_s() < self._unreachable.get("shuffler", 0):
             raise Unreachable("the shuffler is down.")
-        self.intake.database.arm(self._next_death("intake") if message.method == "POST" else None)
+        headers = {
+            "Content-Type": message.content_type or REPORT_TYPE,
+            "Authorization": message.credential and f"Bearer {message.credential}",
+            "If-None-Match": message.etag,
+        }
+        asked = [
+            httpx.Request(
+                message.method,
+                f"http://shuffler{message.path}",
+                content=message.body,
+                headers={name: text for name, text in headers.items() if text is not None},
+            )
+            for _ in range(copies)
+        ]
         try:
-            return self._answer(message, copies)
+            # Copies that arrive together share a commit.
+            first, *_ = self._asked(
+                self.intake, asked, step="intake" if message.method == "POST" else None
+            )
         except SimulatedDeath:
-            self._died("intake", self.intake)
             raise Unreachable("the shuffler died.") from None
-        except WireError as error:
-            problem = problem_of(error)
-            return Answer(problem.type.status, problem.to_json())
+        retry = first.headers.get("retry-after")
+        return Answer(
+            first.status_code,
+            first.content,
+            etag=first.headers.get("etag"),
+            retry_after_s=None if retry is None else float(retry),
+        )
 
-    def put(self, url: str, *, content: bytes, headers: object) -> SimpleNamespace:
+    def put(self, url: str, *, content: bytes, headers: dict[str, str]) -> httpx.Response:
         """Carry a batch to the fusion centre, as an HTTP client does."""
         batch = url.rpartition("/")[2]
-        body, _ = cbor.decode(content, max_size=1 << 24)
-        round = Batch.from_bytes(body).round
+        round = Batch.from_bytes(self.batch_body(content)).round
         self.puts[round][batch] = content
         if "fusion" in self._unreachable:
             raise httpx.ConnectError("the fusion centre is down.")
@@ -200,41 +233,58 @@ class World:
         if fault == "drop":
             raise httpx.ReadTimeout("lost.")
         if fault == "delay":
-            self._held["next"].append(lambda: self.receive(batch, content))
+            self._held["next"].append(lambda: self.receive(batch, content, headers))
             raise httpx.ReadTimeout("late.")
         if fault == "replay":
-            self._held["next"].append(lambda: self.receive(batch, content))
+            self._held["next"].append(lambda: self.receive(batch, content, headers))
         if fault == "duplicate":
-            self.receive(batch, content)
+            self.receive(batch, content, headers)
         if fault == "tamper":
             self.spoilt_batches.add(round)
             content = content[:-70] + bytes([content[-70] ^ 1]) + content[-69:]
-        answer = self.receive(batch, content)
+        answer = self.receive(batch, content, headers)
         if fault == "lose-answer":
             raise httpx.ReadTimeout("the answer was lost.")
         return answer
 
-    def receive(self, batch: str, content: bytes) -> SimpleNamespace:
-        """Answer as the fusion centre does; its death looks like silence."""
-        self.fusion.database.arm(self._next_death("put"))
-        try:
-            receipt = self.fusion.parts.receive(bytes.fromhex(batch), content)
-        except SimulatedDeath:
-            self._died("put", self.fusion)
-            raise httpx.RemoteProtocolError("the fusion centre died.") from None
-        except WireError as error:
-            problem: Problem = problem_of(error)
-            return SimpleNamespace(status_code=problem.type.status, content=problem.to_json())
-        finally:
-            self.fusion.database.arm(None)
-        return SimpleNamespace(status_code=201 if receipt.is_new else 200, content=b"")
+    @staticmethod
+    def batch_body(payload: bytes) -> bytes:
+        """Return the batch out of what passed the network."""
+        body, _ = cbor.decode(payload, max_size=1 << 24)
+        return bytes(body)
 
-    def enrolled(self) -> str:
+    def receive(self, batch: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
+        """Answer as the fusion centre does; its death looks like silence."""
+        asked = httpx.Request(
+            "PUT", f"http://fusion/v1/batches/{batch}", content=content, headers=headers
+        )
+        try:
+            return self._asked(self.fusion, [asked], step="put")[0]
+        except SimulatedDeath:
+            raise httpx.RemoteProtocolError("the fusion centre died.") from None
+
+    def _asked(
+        self, server: Server, requests: Sequence[httpx.Request], *, step: str | None
+    ) -> list[httpx.Response]:
+        server.database.arm(None if step is None else self._next_death(step))
+        try:
+            return server.ask(requests)
+        except SimulatedDeath:
+            self._died(step or "", server)
+            raise
+        finally:
+            server.database.arm(None)
+
+    def enrolled(self, group: str = "") -> str:
         """Enrol one more device and return its credential."""
-        now_s = self.clock.now_s()
-        (token,) = make_tokens(self.closer.database, 1, expires_s=int(now_s) + 60)
+        expires_s = int(self.clock.now_s()) + 60
+        (token,) = make_tokens(self.closer.database, 1, expires_s=expires_s, group=group)
         key = base64.urlsafe_b64encode(SigningKey.generate(Role.FUSION).public_bytes()).decode()
-        return enrol(self.closer.database, token, device_key=key, now_s=now_s).credential
+        asked = httpx.Request(
+            "POST", "http://shuffler/v1/enrolments", json={"token": token, "device_key": key}
+        )
+        (answer,) = self._asked(self.intake, [asked], step=None)
+        return str(answer.json()["credential"])
 
     def upload_round(self) -> int:
         """Let a round pass, and its devices send; return the round, which waits for its close."""
@@ -266,6 +316,14 @@ class World:
             pass
         self._forward_all()
         self._live("erase", "step", wait_s=10.0)
+        self._finalise()
+
+    def _finalise(self) -> None:
+        ((settles_s,),) = self.rows(
+            self.fusion, "SELECT max(settles_s) FROM rounds WHERE state = 'open'"
+        )
+        # While devices may use two keys, a round waits for a second batch.
+        self._go_to(settles_s or 0)
         self._live("finalise", "tick")
 
     def _pass_round(self) -> None:
@@ -333,20 +391,6 @@ class World:
             raise Unreachable("the answer was lost.")
         return answer
 
-    def _answer(self, message: Message, copies: int) -> Answer:
-        documents, authenticator = self.intake.parts
-        if message.method == "GET":
-            agreed = documents.newest(self.campaign.id)
-            data = documents.signed_keyset if message.path == "/v1/keyset" else agreed.signed
-            return Answer(200, data, etag=data[-8:].hex())
-        device = authenticator.look_up(message.credential or "")
-        pending = check_report(message.body, device, documents=documents, now_s=self.clock.now_s())
-        # Copies that arrive together share a commit.
-        outcomes = store_reports(self.intake.database, [pending] * copies)
-        if Outcome.CLOSED in outcomes:
-            raise WireError("the round is closed.", problem="round-closed")
-        return Answer(201 if outcomes[0] is Outcome.STORED else 200)
-
     def _forward_all(self) -> None:
         for tries in range(60):
             (waiting,) = self.rows(
@@ -409,20 +453,26 @@ class World:
         self.closer = Server(
             shuffler,
             migrations="shuffler",
-            build=lambda database: closer_of(database, self.clock, client=self, log=self.log),
+            build=lambda database: closer_of(
+                database, self.clock, setting=self.setting, client=self, log=self.log
+            ),
         )
         self.fusion = Server(
             fusion,
             migrations="fusion",
-            build=lambda database: centre_of(database, self.clock, log=self.log),
+            build=lambda database: centre_of(
+                database, self.clock, setting=self.setting, log=self.log
+            ),
+            app=fusion_app,
         )
-        self.publisher().publish(self.campaign)
-        self.publisher().publish_keyset(self.keyset)
         self.intake = Server(
             shuffler,
             migrations="shuffler",
-            build=lambda database: (load_documents(database, PINNED), Authenticator(database)),
+            build=lambda database: database,
+            app=lambda database: intake_of(database, self.clock, log=self.log),
         )
+        self.publisher().publish(self.campaign)
+        self.publisher().publish_keyset(self._keyset())
 
     def publisher(self) -> Publisher:
         """Return what publishes documents, as an operator's command does."""
@@ -431,8 +481,28 @@ class World:
             self.clock,
             key=SIGNERS[Role.FUSION],
             pinned=PINNED,
-            countersigner=Countersigns(self.closer.database, self.clock),
+            countersigner=HttpCountersigner("http://localhost", transport=Carrier(self._signed)),
         )
+
+    def _signed(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return self._asked(self.intake, [request], step="countersign")[0]
+        except SimulatedDeath:
+            raise httpx.RemoteProtocolError("the shuffler died.") from None
+
+    def _publish(self, publish: Callable[[Publisher], object]) -> None:
+        """Publish as an operator who tries until it is done."""
+        while True:
+            self.fusion.database.arm(self._next_death("publish"))
+            try:
+                publish(self.publisher())
+            except SimulatedDeath:
+                self._died("publish", self.fusion)
+            except NotCountersigned:
+                continue
+            else:
+                self.fusion.database.arm(None)
+                return
 
     def _publish_version(self) -> None:
         # The shuffler tells the newest version only: a device that did not see the one that holds
@@ -451,19 +521,34 @@ class World:
             rho=self.campaign.rho - 0.001,
             not_before=self.round + 2,
         )
-        self.publisher().publish(self.campaign)
-        self.intake.restart()
+        self._publish(lambda publisher: publisher.publish(self.campaign))
 
     def _publish_keys(self) -> None:
-        self.keyset = keyset_of(self.keyset.version + 1)
-        self.publisher().publish_keyset(self.keyset)
-        self.intake.restart()
+        self._outer += 1
+        self._publish_keyset()
+
+    def _publish_fusion_keys(self) -> None:
+        """Let all devices seal for another key at the same moment, which they know long before."""
+        # In the middle of a round: none seals then. A switch that is announced is waited for.
+        switch_s = (self.round + VERSION_ROUNDS) * ROUND_S + ROUND_S // 2
+        if not self._switches_s or self._switches_s[-1] < self.clock.now_s():
+            self._switches_s += (switch_s,)
+            self._publish_keyset()
+
+    def _publish_keyset(self) -> None:
+        self._keyset_version += 1
+        self._publish(lambda publisher: publisher.publish_keyset(self._keyset()))
+
+    def _keyset(self) -> Keyset:
+        return self.setting.keyset(
+            self._keyset_version, outer=self._outer, switches_s=self._switches_s
+        )
 
     def _device(self, place: int) -> Device:
         return Device(
             place,
             self.folder,
-            credential=self.enrolled(),
+            credential=self.enrolled(self.setting.groups[place % len(self.setting.groups)]),
             clock=self.clock,
             campaign_id=self.campaign.id,
             pinned=PINNED,

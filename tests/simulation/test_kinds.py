@@ -1,0 +1,133 @@
+"""Worlds of every kind: other keys, ciphers and shuffles, with deaths at every step of each."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.simulation.setting import FIRST, Setting
+from tests.simulation.test_deaths import operations_of
+from tests.simulation.world import DOCUMENT_STEPS, Operation, World
+
+from rase.campaign import ShufflePlan
+from rase.wire.messages import REPORT_SIZES, Batch
+from rase.wire.suites import AES_128_GCM, KEM_NUMBERS
+
+if TYPE_CHECKING:
+    from tests.simulation.conftest import Compare, MakeWorld
+
+ROUND: Operation = ("round",)
+GROUPS = ("north", "south")
+KINDS = {
+    "x-wing": Setting(kem="x-wing"),
+    "aes-128-gcm": Setting(aead=AES_128_GCM),
+    "mallows": Setting(
+        shuffle=ShufflePlan("mallows", alpha=1.0, groups=GROUPS), groups=("south", "north", "")
+    ),
+    "robust": Setting(shuffle=ShufflePlan("robust", alpha=0.5, groups=GROUPS), groups=GROUPS),
+    "all at once": Setting(
+        kem="x-wing",
+        aead=AES_128_GCM,
+        shuffle=ShufflePlan("robust", alpha=2.0, groups=GROUPS),
+        groups=GROUPS,
+    ),
+}
+# How many fault points the steps of publishing have.
+POINTS = {"publish": 10, "countersign": 4}
+
+
+def with_rotations(rounds: int, *, seed: int, deaths: int = 1) -> list[Operation]:
+    """Return a list of deaths at all steps, in which both servers change their keys meanwhile."""
+    found: list[Operation] = []
+    passed = 0
+    for operation in operations_of(rounds, seed=seed, deaths=deaths):
+        if operation == ROUND:
+            if passed % 6 == 2:
+                found += publishing("fusion-keys", passed // 6)
+            if passed % 6 == 4:
+                found += publishing("keys", passed // 6)
+            # A round in which too few are heard of, with all of its deaths.
+            if passed % 9 == 5:
+                found += [("message", device, "lose") for device in range(3)]
+            passed += 1
+        found.append(operation)
+    return found
+
+
+def publishing(kind: str, turn: int) -> list[Operation]:
+    """Return an operation during which the operator's command and the shuffler die."""
+    deaths = [("death", step, turn % POINTS[step]) for step in DOCUMENT_STEPS]
+    return [*deaths, (kind,)]
+
+
+def batched_points(count: int) -> list[range]:
+    """Return the points in pieces of four."""
+    return [range(start, min(start + 4, count)) for start in range(0, count, 4)]
+
+
+def covers(world: World) -> int:
+    """Return how many cover reports the fusion centre opened and dropped."""
+    ((count,),) = world.rows(world.fusion, "SELECT sum(covers) FROM batches")
+    return int(count)
+
+
+def sealed_for(world: World) -> list[int]:
+    """Return the fusion centre's key of each round's batch that holds reports."""
+    found = []
+    for _, puts in sorted(world.puts.items()):
+        for payload in puts.values():
+            batch = Batch.from_bytes(world.batch_body(payload))
+            found += [batch.key_id] if batch.inner else []
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deaths_and_rotations_in_every_kind_of_world(lived: "Compare", kind: str) -> None:
+    """Keys rotate, rounds are withheld, covers come: no death changes an estimate."""
+    world = lived(with_rotations(20, seed=2026), setting=KINDS[kind])
+    deaths = Counter[str]()
+    for (step, _), count in world.all_deaths().items():
+        deaths[step] += count
+    assert sum(deaths.values()) >= 100
+    assert set(DOCUMENT_STEPS) < set(deaths)
+    states = Counter(answer[0] for answer in world.estimates().values())
+    assert states["final"] >= 10
+    assert states["withheld"] >= 1
+    assert covers(world) >= 1
+    # The fusion centre's key changed at least twice, and never twice in a round.
+    keys = sealed_for(world)
+    assert keys == sorted(keys)
+    assert len(set(keys)) >= 3
+    sizes = {len(wire) for wires in world.wires.values() for _, wire in wires}
+    assert sizes == {REPORT_SIZES[KEM_NUMBERS[world.setting.kem]]}
+
+
+@pytest.mark.parametrize("step", DOCUMENT_STEPS)
+@pytest.mark.parametrize("kind", ["version", "keys", "fusion-keys"])
+def test_every_point_of_publishing_is_survived(lived: "Compare", step: str, kind: str) -> None:
+    """A document whose publication died is published by the next try, with the same content."""
+    operations: list[Operation] = [ROUND]
+    # Each try dies one point later; one point further there is none left.
+    for points in batched_points(POINTS[step] + 1):
+        operations += [("death", step, point) for point in points]
+        # A version or a fusion key is given the rounds in which all devices learn of it.
+        operations += [(kind,), *[ROUND] * 5]
+    world = lived(operations)
+    deaths = sum(count for (name, _), count in world.all_deaths().items() if name == step)
+    assert deaths == POINTS[step]
+
+
+@pytest.mark.parametrize("method", ["mallows", "robust"])
+def test_the_manifest_tells_the_shuffle_that_was_done(make_world: "MakeWorld", method: str) -> None:
+    """Subscribers read what the shuffler says of the public groups, not of arrival."""
+    world = make_world(devices=8, setting=KINDS[method]).run([ROUND])
+    ((told,),) = world.rows(world.fusion, "SELECT shuffle FROM rounds WHERE round = ?", FIRST)
+    assert "shuffle by simulated" in told
+    assert method != "mallows" or told.startswith("Mallows")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_deaths_in_every_kind_of_world(lived: "Compare", kind: str) -> None:
+    """The same for long, with several deaths of each step in a round."""
+    world = lived(with_rotations(80, seed=1, deaths=5), setting=KINDS[kind])
+    assert sum(world.all_deaths().values()) >= 2000

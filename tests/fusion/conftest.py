@@ -20,7 +20,7 @@ from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
-from rase.fusion.intake import FusionPolicy, Intake, batch_payload
+from rase.fusion.intake import FusionPolicy, Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
@@ -29,6 +29,7 @@ from rase.storage.face import Database
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info
+from rase.wire.parcel import header_of, pack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash, signature_of
 from rase.wire.suites import public_bytes, public_key, suite
 
@@ -96,6 +97,12 @@ class Parcel:
 
     id: bytes
     payload: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Where it is put."""
+        return f"/v1/batches/{self.id.hex()}"
 
 
 def parcel(
@@ -122,8 +129,8 @@ def parcel(
         "attacker_success": 1 / max(len(envelopes), 1),
     }
     manifest = BatchManifest(**{**fields, **changes})  # type: ignore[arg-type]
-    signed = SignedManifest(manifest, signature_of(manifest, signer))
-    return Parcel(batch_id(body), batch_payload(body, signed.to_bytes()))
+    signed = SignedManifest(manifest, signature_of(manifest, signer)).to_bytes()
+    return Parcel(batch_id(body), pack(body, signed), header_of(signed))
 
 
 def reports(places: Sequence[int], **more: object) -> list[bytes]:

@@ -1,8 +1,10 @@
 """The fusion centre over HTTP: who may do what, in which form, and what is written down."""
 
+import asyncio
 import csv
 import io
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ from rase.fusion.refusals import REFUSALS
 from rase.fusion.settings import FusionSettings
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access, revoke_subscriber
 from rase.service.telemetry import Telemetry
+from rase.wire.keys import Role, SigningKey
+from rase.wire.parcel import MANIFEST_HEADER
 from rase.wire.signed import SignedCampaign
 
 OPENAPI = Path(__file__).parents[2] / "docs/reference/openapi.json"
@@ -294,7 +298,7 @@ def test_batches_are_put(centre: Centre) -> None:
     sent = parcel(reports([1, 2, 3, 4]))
 
     def put(name: str, payload: bytes) -> httpx.Response:
-        return ask(app, "PUT", f"/v1/batches/{name}", content=payload)
+        return ask(app, "PUT", f"/v1/batches/{name}", content=payload, headers=sent.headers)
 
     assert put(sent.id.hex(), sent.payload).status_code == 201
     assert put(sent.id.hex(), sent.payload).status_code == 200
@@ -303,7 +307,7 @@ def test_batches_are_put(centre: Centre) -> None:
         assert (answer.status_code, answer.json()["type"]) == (400, "urn:rase:problem:bad-batch")
     centre.rounds.tick()
     late = parcel(reports([5] * 9))
-    answer = put(late.id.hex(), late.payload)
+    answer = ask(app, "PUT", late.path, content=late.payload, headers=late.headers)
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:rase:problem:final-round")
 
 
@@ -312,8 +316,106 @@ def test_oversized_batches_are_not_read(centre: Centre) -> None:
     centre.policy = FusionPolicy(max_batch_bytes=2048)
     centre.__post_init__()
     sent = parcel(reports(range(40)))
-    answer = ask(app_of(centre), "PUT", f"/v1/batches/{sent.id.hex()}", content=sent.payload)
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
     assert answer.status_code == 413
+
+
+class Untouched:
+    """A body that must not be read."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Fail when it is."""
+        raise AssertionError("the body was read")
+        yield b""
+
+
+def test_no_body_is_read_without_a_manifest_of_the_shuffler(centre: Centre) -> None:
+    """A missing, garbled, foreign or moved manifest is refused before the first byte."""
+    app = app_of(centre)
+    sent, other = parcel(reports([1] * 4)), parcel(reports([2] * 4))
+    forged = parcel(reports([1] * 4), signer=SigningKey.generate(Role.SHUFFLER))
+    cases = [
+        (sent.path, {}),
+        (sent.path, {MANIFEST_HEADER: "!"}),
+        (sent.path, {MANIFEST_HEADER: "AAAA"}),
+        (sent.path, other.headers),
+        (forged.path, forged.headers),
+        ("/v1/batches/00", sent.headers),
+    ]
+    for path, headers in cases:
+        answer = ask(app, "PUT", path, content=Untouched(), headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (400, "urn:rase:problem:bad-batch")
+    assert app.state.centre.telemetry.counters()["rase_fusion_problem_bad_batch_total"] == 6
+
+
+def test_no_more_of_a_body_is_read_than_its_manifest_allows(centre: Centre) -> None:
+    """What follows is not read, though it is below the largest batch."""
+    sent = parcel(reports([1] * 4))
+    pieces = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            pieces.append(1)
+            yield bytes(1024)
+
+    answer = ask(app_of(centre), "PUT", sent.path, content=endless(), headers=sent.headers)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:rase:problem:bad-batch")
+    assert len(pieces) < 8
+
+
+def test_batches_on_their_way_are_few_and_quick(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is told to come later; one that never ends gives its place back."""
+    monkeypatch.setattr("rase.fusion.app._BODY_S", 0.2)
+    centre.policy = FusionPolicy(batches_at_once=1)
+    app = app_of(centre)
+    sent = parcel(reports([1] * 4))
+
+    async def main() -> tuple[httpx.Response, httpx.Response, httpx.Response]:
+        begun = asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            begun.set()
+            yield sent.payload[:10]
+            await asyncio.Event().wait()
+
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://fusion") as client:
+
+            async def put(content: Any) -> httpx.Response:
+                return await client.put(sent.path, content=content, headers=sent.headers)
+
+            first = asyncio.create_task(put(slow()))
+            await begun.wait()
+            return await put(sent.payload), await first, await put(sent.payload)
+
+    refused, timed_out, taken = asyncio.run(main())
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:rase:problem:too-many")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert timed_out.status_code == 408
+    assert taken.status_code == 201
+
+
+def test_questions_are_limited_by_token(asked: Asked) -> None:
+    """429 with Retry-After for the one, nothing for others; it passes, and is not written down."""
+    asked.centre.policy = FusionPolicy(questions_per_minute=3)
+    asked.app = app_of(asked.centre)
+    other = add_subscriber(asked.centre.database, "other")
+    for _ in range(3):
+        assert asked.get("/v1/estimates/latest").status_code == 200
+    for path in ("/v1/estimates", "/v1/windows?w=2", "/v1/stream", "/v1/access-log"):
+        answer = asked.get(path)
+        assert (answer.status_code, answer.json()["type"]) == (429, "urn:rase:problem:too-many")
+        assert 1 <= int(answer.headers["retry-after"]) <= 61
+    assert asked.get("/v1/estimates", other).status_code == 200
+    assert len(asked.log()) == 4
+    counters = asked.app.state.centre.telemetry.counters()
+    assert counters["rase_fusion_problem_too_many_total"] == 4
+    # The campaign is public, and costs no question.
+    assert asked.get("/v1/campaigns/street-power").status_code == 200
+    asked.centre.clock.advance(61)
+    assert asked.get("/v1/estimates/latest").status_code == 200
 
 
 def test_health(centre: Centre) -> None:
@@ -363,14 +465,14 @@ def test_a_full_disk_is_a_problem_that_passes(centre: Centre) -> None:
     database = centre.database
     centre.database = Full(database)  # type: ignore[assignment]
     centre.__post_init__()
-    path = f"/v1/batches/{sent.id.hex()}"
-    answer = ask(app_of(centre), "PUT", path, content=sent.payload)
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:rase:problem:unavailable")
     assert answer.headers["retry-after"]
     assert "secret" not in answer.text
     centre.database = database
     centre.__post_init__()
-    assert ask(app_of(centre), "PUT", path, content=sent.payload).status_code == 201
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
+    assert answer.status_code == 201
 
 
 def test_the_log_holds_no_value_and_no_token(asked: Asked) -> None:

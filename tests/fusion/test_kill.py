@@ -84,7 +84,7 @@ class Server:
 def is_taken(url: str, sent: Parcel) -> bool:
     """Send a batch; return whether the answer came."""
     try:
-        answer = httpx.put(f"{url}/v1/batches/{sent.id.hex()}", content=sent.payload)
+        answer = httpx.put(url + sent.path, content=sent.payload, headers=sent.headers)
     except httpx.HTTPError:
         return False
     return answer.status_code in {200, 201}

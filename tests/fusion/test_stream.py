@@ -2,16 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+import time
+from collections.abc import AsyncIterator, Generator
+from contextlib import ExitStack, aclosing, closing
+from typing import Any
 
 import httpx
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, parcel, reports, served
 
+from rase.errors import StorageBusy
+from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import Refused
 from rase.fusion.stream import events, parse_last_id
-from rase.fusion.subscribers import add_subscriber, list_access
+from rase.fusion.subscribers import add_subscriber, list_access, revoke_subscriber
 
 
 def happened(centre: Centre, *rounds: int) -> None:
@@ -104,7 +108,7 @@ def test_last_event_ids(text: str | None, number: int | None) -> None:
     assert parse_last_id(text) == number
 
 
-@pytest.mark.parametrize("text", ["x", "-1", "1.5", "9" * 30])
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", "9" * 30, "9" * 5000])
 def test_foreign_event_ids_are_refused(text: str) -> None:
     """What is not one of our ids is a problem."""
     with pytest.raises(Refused, match="Last-Event-ID"):
@@ -138,7 +142,7 @@ def test_streams_over_a_real_socket(centre: Centre) -> None:
 
     def put(url: str, round: int) -> None:
         one = parcel(reports([1] * 5, round=round), round=round)
-        answer = httpx.put(f"{url}/v1/batches/{one.id.hex()}", content=one.payload)
+        answer = httpx.put(url + one.path, content=one.payload, headers=one.headers)
         assert answer.status_code == 201
 
     def told(url: str, count: int, **more: str) -> list[str]:
@@ -164,6 +168,149 @@ def test_streams_over_a_real_socket(centre: Centre) -> None:
     assert [line.answer for line in list_access(centre.database)] == ["200 stream"] * 2
 
 
+def lines_of(url: str, token: str, **more: str) -> Generator[str, None, None]:
+    """Yield the lines of a stream, until it ends."""
+    headers = {"Authorization": f"Bearer {token}", **more}
+    with httpx.stream("GET", f"{url}/v1/stream", headers=headers) as answer:
+        assert answer.status_code == 200
+        yield from answer.iter_lines()
+
+
+def test_no_round_is_lost_or_told_twice_over_restarts(centre: Centre) -> None:
+    """A reader that resumes over the lives of a server sees every round once, in order."""
+    token = add_subscriber(centre.database, "a")
+    seen: list[str] = []
+    for life in range(2):
+        # Some rounds become final while nobody serves, some while the stream is open.
+        happened(centre, *(ROUND + life * 6 + place for place in range(3)))
+        with served(app_of(centre)) as url:
+            resume = {"Last-Event-ID": seen[-1]} if seen else {"Last-Event-ID": "0"}
+            with closing(lines_of(url, token, **resume)) as lines:
+                for line in lines:
+                    if line.startswith("id: "):
+                        seen.append(line[4:])
+                    if len(seen) == life * 6 + 3 and line == "":
+                        happened(centre, *(ROUND + life * 6 + place for place in range(3, 6)))
+                    if len(seen) == life * 6 + 5:
+                        # The sixth of each life is left for the next one.
+                        break
+    last = {"Last-Event-ID": seen[-1]}
+    with served(app_of(centre)) as url, closing(lines_of(url, token, **last)) as lines:
+        seen.append(next(line[4:] for line in lines if line.startswith("id: ")))
+    assert seen == [str(number) for number in range(1, 13)]
+
+
+def test_a_stream_ends_when_its_token_is_revoked(centre: Centre) -> None:
+    """Nothing more is told from then on, and connecting again is refused."""
+    happened(centre, ROUND)
+    token = add_subscriber(centre.database, "a")
+    with served(app_of(centre)) as url:
+        with closing(lines_of(url, token)) as lines:
+            assert "id: 1" in lines
+            revoke_subscriber(centre.database, centre.clock, name="a")
+            happened(centre, ROUND + 1)
+            assert not [line for line in lines if line.startswith("id: ")]
+        answer = httpx.get(f"{url}/v1/stream", headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json()["type"]) == (401, "urn:rase:problem:no-token")
+
+
+def test_a_stream_ends_when_its_token_expires(centre: Centre) -> None:
+    """A stream does not outlive what was allowed."""
+    now = int(centre.clock.now_s())
+    token = add_subscriber(centre.database, "a", expires_s=now + 60)
+    with served(app_of(centre)) as url, closing(lines_of(url, token)) as lines:
+        assert next(lines) == "retry: 2000"
+        centre.clock.advance(60)
+        # Whatever heartbeats come, the stream is over.
+        assert not [line for line in lines if line.startswith("id: ")]
+
+
+def test_streams_are_few(centre: Centre) -> None:
+    """One token has so many, all together so many; who leaves makes room."""
+    centre.policy = FusionPolicy(streams_per_token=2, max_streams=3)
+    tokens = [add_subscriber(centre.database, name) for name in ("a", "b")]
+
+    def refused(url: str, token: str) -> bool:
+        with httpx.stream(
+            "GET", f"{url}/v1/stream", headers={"Authorization": f"Bearer {token}"}
+        ) as answer:
+            if answer.status_code == 200:
+                return False
+            assert answer.status_code == 429
+            assert answer.headers["retry-after"]
+            assert json.loads(answer.read())["type"] == "urn:rase:problem:too-many"
+        return True
+
+    with served(app_of(centre)) as url, ExitStack() as held:
+
+        def opened(token: str) -> None:
+            lines = held.enter_context(closing(lines_of(url, token)))
+            assert next(lines) == "retry: 2000"
+
+        opened(tokens[0])
+        opened(tokens[0])
+        assert refused(url, tokens[0])
+        opened(tokens[1])
+        assert refused(url, tokens[1])
+        held.close()
+        # The server sees that readers left when it next speaks or listens to them.
+        deadline_s = time.monotonic() + 20
+        while refused(url, tokens[0]):
+            assert time.monotonic() < deadline_s, "no place was given back"
+    answers = [line.answer for line in list_access(centre.database)]
+    # Refusals for want of a place are counted, not written down.
+    assert set(answers) == {"200 stream"}
+
+
+def test_a_stream_without_a_database_ends_and_is_resumed(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that fails for a while ends the stream; nothing is lost by it."""
+    happened(centre, ROUND)
+    token = add_subscriber(centre.database, "a")
+    app = app_of(centre)
+    with served(app) as url:
+        with closing(lines_of(url, token)) as lines:
+            assert "id: 1" in lines
+            with monkeypatch.context() as broken:
+                broken.setattr(centre.questions, "events_after", failing)
+                assert not [line for line in lines if line.startswith("id: ")]
+        happened(centre, ROUND + 1)
+        with closing(lines_of(url, token, **{"Last-Event-ID": "1"})) as lines:
+            assert "id: 2" in lines
+    assert app.state.centre.telemetry.counters()["rase_fusion_streams_failed_total"] == 1
+
+
+def failing(*_: object, **__: object) -> None:
+    """Fail as a database does."""
+    raise StorageBusy("the database cannot be used now.")
+
+
+def test_nothing_is_gathered_for_a_slow_reader(centre: Centre) -> None:
+    """While a reader does not read, the stream stands still and asks for nothing."""
+    happened(centre, *(ROUND + place for place in range(4)))
+    asked = 0
+    real = centre.questions.events_after
+
+    def counted(*args: Any, **more: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return real(*args, **more)[:1]
+
+    async def take() -> list[bytes]:
+        found = []
+        centre.questions.events_after = counted  # type: ignore[method-assign]
+        async with aclosing(stream(centre, last_id=0)) as pieces:  # type: ignore[type-var]
+            for _ in range(3):
+                found.append(await anext(pieces))
+                # Rounds that come meanwhile wait in the database.
+                await asyncio.to_thread(happened, centre, ROUND + 4 + len(found))
+                assert asked == len(found) - 1
+        return found
+
+    assert rounds_of(asyncio.run(take())) == [0, 1]
+
+
 def test_a_failing_database_does_not_end_the_work(centre: Centre) -> None:
     """Rounds become final as soon as the database answers again."""
     with centre.database.transaction() as transaction:
@@ -171,7 +318,7 @@ def test_a_failing_database_does_not_end_the_work(centre: Centre) -> None:
     app = app_of(centre)
     one = parcel(reports([1] * 5))
     with served(app) as url:
-        httpx.put(f"{url}/v1/batches/{one.id.hex()}", content=one.payload)
+        httpx.put(url + one.path, content=one.payload, headers=one.headers)
         with centre.database.transaction() as transaction:
             transaction.execute("ALTER TABLE gone RENAME TO access_log")
         token = add_subscriber(centre.database, "a")

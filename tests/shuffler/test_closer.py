@@ -9,6 +9,7 @@ import pytest
 from rase.errors import StorageBusy, StorageUnusable
 from rase.shuffler.forward import Answer, HttpSender, _back_off_s
 from rase.shuffler.rounds import begin_rounds, claim_round
+from rase.wire.parcel import header_of, pack
 from rase.wire.problems import PROBLEM_TYPES, Problem
 
 if TYPE_CHECKING:
@@ -167,9 +168,13 @@ def test_answers_over_http(status: int | None, problem: str | None, answer: Answ
 
     client = httpx.Client(transport=httpx.MockTransport(handle))
     sender = HttpSender("http://localhost:1/", client=client)
-    assert sender.send(b"\x01" * 32, b"body") is answer
+    assert sender.send(b"\x01" * 32, pack(b"body", b"manifest")) is answer
     assert str(seen[0].url) == f"http://localhost:1/v1/batches/{'01' * 32}"
-    assert (seen[0].method, seen[0].content) == ("PUT", b"body")
+    assert (seen[0].method, seen[0].content) == ("PUT", pack(b"body", b"manifest"))
+    # The manifest goes ahead: the fusion centre reads no body without one.
+    assert header_of(b"manifest").items() <= {
+        (name, seen[0].headers.get(name, "")) for name in header_of(b"")
+    }
     assert seen[0].headers["Content-Type"] == "application/rase-batch"
     sender.close()
 

@@ -29,10 +29,8 @@ from tests.simulation.world import World
 from rase.campaign import Campaign
 from rase.device.terms import OwnerRules, Terms, TermsRefused
 from rase.fusion.countersign import NotCountersigned
-from rase.fusion.intake import batch_payload
 from rase.transport.face import Answer
 from rase.transport.memory import Message
-from rase.wire import cbor
 from rase.wire.keys import Role, SigningKey
 from rase.wire.messages import (
     HEADER_SIZE,
@@ -41,6 +39,7 @@ from rase.wire.messages import (
     batch_id,
 )
 from rase.wire.outer import OuterOpener
+from rase.wire.parcel import pack, unpack
 from rase.wire.signed import SignedCampaign, campaign_hash, signature_of
 
 if TYPE_CHECKING:
@@ -129,11 +128,11 @@ def test_a_reordered_batch_adds_nothing(make_world: "MakeWorld") -> None:
     round = world.upload_round()
     closed_and_forwarded(world)
     name, payload, batch = batch_of(world, round)
-    _, manifest = cbor.decode(payload, max_size=1 << 24)
+    _, manifest = unpack(payload, max_size=1 << 24)
     turned = replace(batch, inner=batch.inner[::-1])
     body = turned.to_bytes()
-    assert received(world, batch_id(body), batch_payload(body, manifest)) == "bad-batch"
-    assert received(world, name, batch_payload(body, manifest)) == "bad-batch"
+    assert received(world, batch_id(body), pack(body, manifest)) == "bad-batch"
+    assert received(world, name, pack(body, manifest)) == "bad-batch"
     assert put(world, turned) == "201"
     replayed = world.rows(world.fusion, "SELECT opened, replayed FROM batches ORDER BY replayed")
     assert replayed == [(5, 0), (0, 5)]

@@ -40,9 +40,9 @@ from rase.shuffler.enrolment import make_tokens
 from rase.storage.faults import SimulatedDeath
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import Message
-from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import HEADER_SIZE, Batch, Header
+from rase.wire.parcel import unpack
 from rase.wire.signed import campaign_hash
 
 __all__ = [
@@ -250,8 +250,7 @@ class World:
     @staticmethod
     def batch_body(payload: bytes) -> bytes:
         """Return the batch out of what passed the network."""
-        body, _ = cbor.decode(payload, max_size=1 << 24)
-        return bytes(body)
+        return unpack(payload, max_size=1 << 24)[0]
 
     def receive(self, batch: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
         """Answer as the fusion centre does; its death looks like silence."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -11,7 +12,15 @@ from rase.fusion.refusals import Refused
 from rase.fusion.subscribers import Subscriber, authenticate, record_access
 from rase.wire.problems import MEDIA_TYPE
 
-__all__ = ["BEARER", "PROBLEMS", "asker_of", "centre_of", "log_answer", "logging_refusals"]
+__all__ = [
+    "BEARER",
+    "PROBLEMS",
+    "asker_of",
+    "centre_of",
+    "log_answer",
+    "logging_refusals",
+    "still_allows",
+]
 
 _T = TypeVar("_T")
 
@@ -51,14 +60,21 @@ def asker_of(request: Request, scope: str) -> Subscriber:
 
     Raises:
         Refused: If it does not, or there is none.
+        HttpProblem: ``too-many``, if it asked too often; that is counted, not written down.
     """
-    centre = centre_of(request)
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    asker = authenticate(
-        centre.database, centre.clock, token=token.strip() if kind.lower() == "bearer" else None
-    )
+    asker = _authenticated(request)
+    request.app.state.limits.questions.check(asker.name)
     logging_refusals(request, asker, lambda: asker.check_allows(scope))
     return asker
+
+
+def still_allows(request: Request, scope: str) -> bool:
+    """Say whether the token of a request that goes on for long still allows it."""
+    try:
+        _authenticated(request).check_allows(scope)
+    except Refused:
+        return False
+    return True
 
 
 def logging_refusals(request: Request, asker: Subscriber, ask: Callable[[], _T]) -> _T:
@@ -77,9 +93,18 @@ def logging_refusals(request: Request, asker: Subscriber, ask: Callable[[], _T])
 def log_answer(request: Request, asker: Subscriber, answer: str) -> None:
     """Write down what was asked and what became of it."""
     centre = centre_of(request)
-    question = f"{request.method} {request.url.path}"
+    # As it was sent: what an address can hold unescaped could forge lines of a printed log.
+    question = f"{request.method} {quote(request.url.path)}"
     if request.url.query:
         question += f"?{request.url.query}"
     record_access(
         centre.database, centre.clock, subscriber=asker.name, question=question, answer=answer
+    )
+
+
+def _authenticated(request: Request) -> Subscriber:
+    centre = centre_of(request)
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return authenticate(
+        centre.database, centre.clock, token=token.strip() if kind.lower() == "bearer" else None
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Path, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from rase import __version__
@@ -17,13 +18,17 @@ from rase.errors import Malformed, StorageError
 from rase.fusion import admin, routes
 from rase.fusion.access import PROBLEMS, centre_of
 from rase.fusion.centre import FusionCentre
+from rase.fusion.limits import limits_of
 from rase.fusion.refusals import Refused
-from rase.service.http import create_app, problem_response
+from rase.service.http import BodyTooLarge, create_app, problem_response, read_body
+from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
 __all__ = ["fusion_app", "openapi_document"]
 
 _MAX_BODY = 1 << 16
 _TICK_S = 1.0
+# As long as the shuffler waits for its answer.
+_BODY_S = 60.0
 _DESCRIPTION = (
     "Private estimates of a fleet. Every answer carries its error, its number of reports and its "
     "guarantee. Withheld rounds answer `too_few`, missing ones are gaps; reports are never told."
@@ -69,6 +74,7 @@ def fusion_app(centre: FusionCentre, *, tick_s: float = _TICK_S) -> FastAPI:
     app.state.centre = centre
     app.state.arrived = asyncio.Event()
     app.state.is_ending = False
+    app.state.limits = limits_of(centre.policy, centre.clock)
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)  # noqa: S101 - what the handler is registered for
@@ -98,12 +104,29 @@ async def put_batch(
         claimed = bytes.fromhex(batch_id)
     except ValueError:
         raise Malformed("a batch id must be hexadecimal.", problem="bad-batch") from None
-    payload = await request.body()
-    receipt = await run_in_threadpool(centre.receive, claimed, payload)
+    manifest = manifest_of(request.headers.get(MANIFEST_HEADER))
+    # Nothing of the body is read before its manifest is known to be the shuffler's.
+    limit = await run_in_threadpool(centre.intake.announced, claimed, manifest)
+    with request.app.state.limits.batches.held("shuffler"):
+        payload = await _read(request, limit)
+        receipt = await run_in_threadpool(centre.receive, claimed, payload)
     request.app.state.arrived.set()
     return JSONResponse(
         {"batch": batch_id, "round": receipt.round}, status_code=201 if receipt.is_new else 200
     )
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    """Return a body that is no longer than its manifest allows, and that comes in time."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await read_body(request.receive, limit=limit)
+    except BodyTooLarge:
+        raise Malformed(
+            "the batch is longer than its manifest allows.", problem="bad-batch"
+        ) from None
+    except TimeoutError:
+        raise HTTPException(408, "The batch did not come in time.") from None
 
 
 def _tell_when_ending(app: FastAPI) -> None:

@@ -6,6 +6,7 @@ import httpx
 
 from rase.campaign import Campaign
 from rase.errors import ConfigurationError, Malformed, RaseError
+from rase.service.clients import client, is_loopback
 from rase.wire import cbor
 from rase.wire.keys import Keyset
 from rase.wire.problems import Problem
@@ -13,7 +14,6 @@ from rase.wire.signed import campaign_bytes
 
 __all__ = ["HttpCountersigner", "NotCountersigned"]
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SIGNATURE_BYTES = 64
 
 
@@ -43,7 +43,7 @@ class HttpCountersigner:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         parts = urlsplit(url)
-        is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        is_local = parts.scheme == "http" and is_loopback(parts.hostname)
         if not is_local and not (parts.scheme == "https" and parts.hostname):
             raise ConfigurationError(
                 [f"shuffler_url must begin with https:// except on this machine, got {url!r}."]
@@ -71,8 +71,8 @@ class HttpCountersigner:
 
     def _put(self, path: str, body: bytes) -> bytes:
         try:
-            with httpx.Client(timeout=self._timeout_s, transport=self._transport) as client:
-                answer = client.put(
+            with client(self._url, timeout=self._timeout_s, transport=self._transport) as shuffler:
+                answer = shuffler.put(
                     self._url + path, content=body, headers={"Content-Type": "application/cbor"}
                 )
         except httpx.HTTPError as error:

@@ -13,16 +13,19 @@ from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_k
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
 from rase.storage.face import Database, Transaction
-from rase.wire import cbor
 from rase.wire.keys import Keyset, Role
-from rase.wire.messages import Batch, BatchManifest, batch_id
+from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
+from rase.wire.parcel import unpack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "Receipt", "batch_payload"]
+__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "Receipt"]
 
 MAX_BATCH_BYTES: Final = 1 << 26
 _BAD = "bad-batch"
+# The largest envelope with its CBOR head, and all that a batch holds besides envelopes.
+_ENVELOPE_BYTES: Final = max(INNER_SIZES.values()) + 3
+_FRAME_BYTES: Final = 128
 # What floats lose when a loss is computed in another order.
 _ROUNDING = 1e-9
 
@@ -38,15 +41,23 @@ class FusionPolicy:
             keys of the fusion centre.
         max_batch_bytes: The largest batch.
         keep_access_log_s: How long it is kept who asked what; 90 days.
+        questions_per_minute: How often one token may ask.
+        streams_per_token: How many streams one token may have open.
+        max_streams: How many streams may be open in all.
+        batches_at_once: How many batches may be on their way at once.
 
     Raises:
-        ValueError: If a number is negative, or the largest batch holds nothing.
+        ValueError: If a number is too small to be of use.
     """
 
     keep_values_s: int = 0
     settle_s: int = 60
     max_batch_bytes: int = MAX_BATCH_BYTES
     keep_access_log_s: int = 90 * 86400
+    questions_per_minute: int = 600
+    streams_per_token: int = 8
+    max_streams: int = 256
+    batches_at_once: int = 4
 
     def __post_init__(self) -> None:
         """Check the numbers once."""
@@ -55,6 +66,10 @@ class FusionPolicy:
             ("settle_s", 0),
             ("max_batch_bytes", 1024),
             ("keep_access_log_s", 86400),
+            ("questions_per_minute", 1),
+            ("streams_per_token", 1),
+            ("max_streams", 1),
+            ("batches_at_once", 1),
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
@@ -105,17 +120,37 @@ class Intake:
         self._opener = opener
         self._policy = FusionPolicy() if policy is None else policy
 
+    def announced(self, claimed_id: bytes, manifest: bytes) -> int:
+        """Return how many bytes a batch may have, by the signed manifest sent ahead of it.
+
+        Args:
+            claimed_id: The id it is sent under.
+            manifest: The signed manifest.
+
+        Raises:
+            WireError: If the manifest is not the shuffler's, or of another batch.
+        """
+        said = SignedManifest.from_bytes(manifest, self._pinned).manifest
+        if not hmac.compare_digest(said.batch_id, claimed_id):
+            raise Malformed("the manifest is of another batch.", problem=_BAD)
+        return min(said.n * _ENVELOPE_BYTES + len(manifest) + _FRAME_BYTES, self.max_bytes)
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest batch that the operator takes."""
+        return self._policy.max_batch_bytes
+
     def receive(self, claimed_id: bytes, payload: bytes) -> Receipt:
         """Take in a batch; the same bytes again change nothing and are answered the same way.
 
         Args:
             claimed_id: The id it was sent under.
-            payload: Batch body and signed manifest, as `batch_payload` packs them.
+            payload: Batch body and signed manifest, as `rase.wire.parcel.pack` packs them.
 
         Raises:
             WireError: With the problem the shuffler is told; then nothing has changed.
         """
-        body, manifest_bytes = _parts(payload, self._policy.max_batch_bytes)
+        body, manifest_bytes = unpack(payload, max_size=self.max_bytes)
         if not hmac.compare_digest(batch_id(body), claimed_id):
             raise Malformed("the batch's id must be the SHA-256 of its body.", problem=_BAD)
         # Nothing of a batch is looked into before its manifest is known to be the shuffler's.
@@ -173,11 +208,6 @@ class Intake:
         return now + (self._policy.settle_s if len(keys) > 1 else 0)
 
 
-def batch_payload(body: bytes, manifest: bytes) -> bytes:
-    """Return how batch and signed manifest travel together."""
-    return cbor.encode([body, manifest])
-
-
 def check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -> None:
     """Refuse a batch whose manifest does not keep what the campaign promises to owners.
 
@@ -199,17 +229,6 @@ def check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) ->
         raise Malformed(f"the campaign asks for the {plan.method} shuffle.", problem=_BAD)
     if manifest.alpha > plan.alpha * (1 + _ROUNDING):
         raise Malformed(f"the manifest's alpha must be at most {plan.alpha:g}.", problem=_BAD)
-
-
-def _parts(payload: bytes, max_bytes: int) -> tuple[bytes, bytes]:
-    try:
-        parts = cbor.decode(payload, max_size=max_bytes)
-    except WireError as error:
-        error.problem = _BAD
-        raise
-    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
-        raise Malformed("a batch must travel as [batch, signed manifest].", problem=_BAD)
-    return parts[0], parts[1]
 
 
 def _campaign_of(transaction: Transaction, batch: Batch) -> Campaign:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -10,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from rase.campaign import Campaign
+from rase.errors import StorageError
 from rase.fusion.access import (
     BEARER,
     PROBLEMS,
@@ -17,14 +19,15 @@ from rase.fusion.access import (
     centre_of,
     log_answer,
     logging_refusals,
+    still_allows,
 )
 from rase.fusion.answers import CSV, FORMATS, INFLUX, JSON, Answer, as_csv, as_influx, as_json
 from rase.fusion.campaigns import current_campaign
 from rase.fusion.centre import FusionCentre
 from rase.fusion.query import parse_moment_s, parse_rounds, round_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
-from rase.fusion.stream import events, parse_last_id
-from rase.fusion.subscribers import READ_ESTIMATES
+from rase.fusion.stream import EventStream, events, parse_last_id
+from rase.fusion.subscribers import READ_ESTIMATES, Subscriber
 from rase.wire.signed import campaign_hash
 
 __all__ = ["router"]
@@ -160,13 +163,11 @@ async def stream(
         centre.questions.events_after(found, 2**62, method=method)
         return found, parse_last_id(last_event_id)
 
-    def ask() -> tuple[Campaign, int | None]:
+    def ask() -> tuple[Subscriber, Campaign, int | None]:
         asker = asker_of(request, READ_ESTIMATES)
-        answer = logging_refusals(request, asker, understood)
-        log_answer(request, asker, "200 stream")
-        return answer
+        return asker, *logging_refusals(request, asker, understood)
 
-    found, last_id = await run_in_threadpool(ask)
+    asker, found, last_id = await run_in_threadpool(ask)
     woken = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -184,17 +185,19 @@ async def stream(
                 clock=centre.clock,
                 woken=woken,
                 is_ending=lambda: bool(request.app.state.is_ending),
+                may_read=lambda: still_allows(request, READ_ESTIMATES),
             ):
                 yield piece
+        except StorageError:
+            # The reader connects again, and goes on where it was.
+            centre.telemetry.count("streams_failed")
         finally:
             centre.on_final.remove(wake)
 
-    return StreamingResponse(
-        body(),
-        media_type="text/event-stream",
-        # Proxies that gather answers would hold events back.
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    with ExitStack() as held:
+        held.enter_context(request.app.state.limits.streams.held(asker.name))
+        await run_in_threadpool(log_answer, request, asker, "200 stream")
+        return EventStream(body(), held=held.pop_all())
 
 
 @router.get("/v1/campaigns/{campaign_id}", responses=PROBLEMS, tags=["subscriber"])

@@ -46,6 +46,10 @@ class FusionSettings(Settings):
         settle_s: How long a round waits for a second batch while two keys are in use.
         max_batch_bytes: The largest batch.
         keep_access_log_s: How long it is kept who asked what.
+        questions_per_minute: How often one token may ask.
+        streams_per_token: How many streams one token may have open.
+        max_streams: How many streams may be open in all.
+        batches_at_once: How many batches may be on their way at once.
         admin_over_http: Whether tokens with the scope admin:campaign may publish new versions.
     """
 
@@ -61,6 +65,10 @@ class FusionSettings(Settings):
     settle_s: int = Field(default=60, ge=0)
     max_batch_bytes: int = Field(default=MAX_BATCH_BYTES, ge=1024)
     keep_access_log_s: int = Field(default=90 * 86400, ge=86400)
+    questions_per_minute: int = Field(default=600, ge=1)
+    streams_per_token: int = Field(default=8, ge=1)
+    max_streams: int = Field(default=256, ge=1)
+    batches_at_once: int = Field(default=4, ge=1)
     admin_over_http: bool = False
 
     def policy(self) -> FusionPolicy:
@@ -70,6 +78,10 @@ class FusionSettings(Settings):
             settle_s=self.settle_s,
             max_batch_bytes=self.max_batch_bytes,
             keep_access_log_s=self.keep_access_log_s,
+            questions_per_minute=self.questions_per_minute,
+            streams_per_token=self.streams_per_token,
+            max_streams=self.max_streams,
+            batches_at_once=self.batches_at_once,
         )
 
 

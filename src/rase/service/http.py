@@ -141,14 +141,17 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
     Raises:
         BodyTooLarge: As soon as there are more than ``limit`` bytes.
     """
-    body: bytes = b""
+    pieces: list[bytes] = []
+    seen = 0
     while True:
         message = await receive()
-        body += message.get("body", b"")
-        if len(body) > limit:
+        pieces.append(message.get("body", b""))
+        seen += len(pieces[-1])
+        if seen > limit:
             raise BodyTooLarge(f"the body must have at most {limit} bytes.")
         if not message.get("more_body", False):
-            return body
+            # Joined once: a large body that grows piece by piece would be copied each time.
+            return b"".join(pieces)
 
 
 def serve(

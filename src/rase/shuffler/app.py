@@ -19,12 +19,12 @@ from rase import __version__
 from rase.clock import Clock
 from rase.errors import RaseError, StorageError, WireError, WrongCampaign, WrongSize
 from rase.service.http import BodyTooLarge, PlainRoute, create_app, read_body
+from rase.service.limits import RateLimit, too_many
 from rase.service.telemetry import Telemetry
 from rase.shuffler.commits import GroupCommit, Overloaded
 from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner, load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
-from rase.shuffler.limits import RateLimit, too_many
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
 from rase.wire.messages import REPORT_SIZES

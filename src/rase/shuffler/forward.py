@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 import httpx
 
 from rase.errors import Malformed
+from rase.service import clients
 from rase.storage.face import Database
-from rase.wire import cbor
+from rase.wire.parcel import header_of, pack, unpack
 from rase.wire.problems import Problem
 
 __all__ = ["BATCH_TYPE", "Answer", "BatchSender", "Forwarded", "HttpSender", "forward_one"]
@@ -90,7 +91,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             "UPDATE outbox SET next_s = ?, attempts = ? WHERE batch = ?",
             (now + retry_s, attempts + 1, batch),
         )
-    answer = sender.send(bytes(batch), cbor.encode([bytes(body), bytes(manifest)]))
+    answer = sender.send(bytes(batch), pack(bytes(body), bytes(manifest)))
     with database.transaction() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
@@ -110,15 +111,16 @@ class HttpSender:
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url.rstrip("/")
-        self._client: httpx.Client = client or httpx.Client(timeout=60.0)
+        self._client: httpx.Client = client or clients.client(url, timeout=60.0)
 
     def send(self, batch: bytes, body: bytes) -> Answer:
         """Send a batch."""
+        _, manifest = unpack(body, max_size=len(body))
         try:
             answer = self._client.put(
                 f"{self._url}/v1/batches/{batch.hex()}",
                 content=body,
-                headers={"Content-Type": BATCH_TYPE},
+                headers={"Content-Type": BATCH_TYPE, **header_of(manifest)},
             )
         except httpx.HTTPError:
             return Answer.LATER

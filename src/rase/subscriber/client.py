@@ -8,6 +8,7 @@ from typing import Self
 
 import httpx
 
+from rase.service.clients import async_client, client
 from rase.subscriber.answers import (
     FusionUnreachable,
     Mean,
@@ -57,8 +58,12 @@ class Subscriber:
     ) -> None:
         self._campaign = campaign
         self._pause = threading.Event().wait if pause is None else pause
-        self._http = httpx.Client(
-            base_url=base_url(url), headers=headers(token), timeout=timeout_s, transport=transport
+        self._http = client(
+            url,
+            base_url=base_url(url),
+            headers=headers(token),
+            timeout=timeout_s,
+            transport=transport,
         )
 
     def __enter__(self) -> Self:
@@ -180,8 +185,12 @@ class AsyncSubscriber:
     ) -> None:
         self._campaign = campaign
         self._pause = pause
-        self._http = httpx.AsyncClient(
-            base_url=base_url(url), headers=headers(token), timeout=timeout_s, transport=transport
+        self._http = async_client(
+            url,
+            base_url=base_url(url),
+            headers=headers(token),
+            timeout=timeout_s,
+            transport=transport,
         )
 
     async def __aenter__(self) -> Self:

@@ -4,10 +4,9 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from rase.errors import ConfigurationError
+from rase.service.clients import is_loopback
 
 __all__ = ["Moment", "base_url", "headers", "span"]
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Moment = datetime | int | str
 """A time: a datetime with a zone, milliseconds since 1970, or RFC 3339."""
@@ -22,7 +21,7 @@ def base_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError([f"url must be an address of http or https, got {url!r}."])
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ConfigurationError(
             [f"url must begin with https:// except on this machine, got {url!r}."]
         )

@@ -19,10 +19,11 @@ from tests.fusion.conftest import (
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
+from rase.errors import StorageConflict
 from rase.estimate.mean import unbiased_mean
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of
-from rase.fusion.rounds import Rounds, estimates_of
+from rase.fusion.rounds import FailedRound, Rounds, estimates_of
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.sqlite import open_sqlite
 
@@ -148,23 +149,33 @@ def test_the_operator_may_keep_reports_for_a_time(centre: Centre) -> None:
     assert centre.rounds.delete_due() == 0
 
 
+@pytest.mark.parametrize("kind", [ValueError, LookupError, StorageConflict, ZeroDivisionError])
 def test_a_round_that_cannot_be_estimated_keeps_no_other_from_it(
-    centre: Centre, monkeypatch: pytest.MonkeyPatch
+    centre: Centre, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    """What went wrong is raised when nothing else is left to do."""
+    """Whatever is wrong with it, it is told once and tried again after a while."""
     from rase.fusion import rounds
 
     def fails(campaign: Campaign, places: Any, classes: Any, *, seed: bytes) -> Any:
         if len(places) == 5:
-            raise ValueError("planted")
+            raise kind("planted")
         return estimates_of(campaign, places, classes, seed=seed)
 
-    monkeypatch.setattr(rounds, "estimates_of", fails)
-    sent(centre)
-    sent(centre, [1] * 6, ROUND - 1)
-    assert len(centre.rounds.tick()) == 1
-    with pytest.raises(ValueError, match="planted"):
-        centre.rounds.tick()
+    sent(centre, PLACES, ROUND - 1)
+    sent(centre, [1] * 6, ROUND)
+    with monkeypatch.context() as broken:
+        broken.setattr(rounds, "estimates_of", fails)
+        # Those that cannot be estimated must not take all the places of those that can.
+        broken.setattr(rounds, "_AT_ONCE", 1)
+        assert centre.rounds.tick() == []
+        assert centre.rounds.take_failed() == [FailedRound(CAMPAIGN.id, ROUND - 1, kind.__name__)]
+        assert [done.round for done in centre.rounds.tick()] == [ROUND]
+        assert centre.rounds.tick() == []
+        assert centre.rounds.take_failed() == []
+        assert centre.count("opened") == 1
+    centre.clock.advance(600)
+    assert [done.round for done in centre.rounds.tick()] == [ROUND - 1]
+    assert centre.count("opened") == 0
 
 
 def test_one_batch_more_is_waited_for(centre: Centre) -> None:

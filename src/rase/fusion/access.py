@@ -94,7 +94,7 @@ def log_answer(request: Request, asker: Subscriber, answer: str) -> None:
     """Write down what was asked and what became of it."""
     centre = centre_of(request)
     # As it was sent: what an address can hold unescaped could forge lines of a printed log.
-    question = f"{request.method} {quote(request.url.path)}"
+    question = f"{request.method} {quote(request.scope['path'])}"
     if request.url.query:
         question += f"?{request.url.query}"
     record_access(

@@ -105,6 +105,9 @@ def _publish(centre: FusionCentre, campaign_id: str, changes: dict[str, Any]) ->
 
 
 def _version(campaign: Campaign, not_before: int, changes: dict[str, Any]) -> Campaign:
+    # A token for versions must not become one for campaigns that nobody asked for.
+    if {"id", "version"} & changes.keys():
+        raise Refused(BAD_QUESTION, "id and version must be left out: they follow by themselves.")
     try:
         fields = next_version(campaign, not_before=not_before).as_fields() | changes
         return Campaign.from_fields(fields)

@@ -27,6 +27,7 @@ __all__ = ["fusion_app", "openapi_document"]
 
 _MAX_BODY = 1 << 16
 _TICK_S = 1.0
+_LONGEST_TICK_S = 30.0
 # As long as the shuffler waits for its answer.
 _BODY_S = 60.0
 _DESCRIPTION = (
@@ -148,16 +149,19 @@ def _tell_when_ending(app: FastAPI) -> None:
 async def _work(
     centre: FusionCentre, arrived: asyncio.Event, tick_s: float, is_ending: Callable[[], bool]
 ) -> None:
-    """Make rounds final when they are due, until the server ends."""
+    """Make rounds final when they are due, until the server ends; what fails rests longer."""
+    wait_s = tick_s
     while not is_ending():
         arrived.clear()
         try:
             await run_in_threadpool(centre.tick)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the other rounds go on
+            wait_s = tick_s
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
+            wait_s = min(2 * wait_s, _LONGEST_TICK_S)
             centre.telemetry.count("ticks_failed")
-            centre.telemetry.event("tick_failed", error=type(error).__name__)
+            centre.telemetry.event("tick_failed", error=type(error).__name__, retry_s=wait_s)
         try:
-            await asyncio.wait_for(arrived.wait(), tick_s)
+            await asyncio.wait_for(arrived.wait(), wait_s)
         except TimeoutError:
             continue
 

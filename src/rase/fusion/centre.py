@@ -60,7 +60,14 @@ class FusionCentre:
 
     def tick(self) -> list[FinalRound]:
         """Do all that is due, and tell who waits for it."""
-        done = self.rounds.tick()
+        try:
+            done = self.rounds.tick()
+        finally:
+            for bad in self.rounds.take_failed():
+                self.telemetry.count("rounds_failed")
+                self.telemetry.event(
+                    "round_failed", campaign=bad.campaign, round=bad.round, error=bad.error
+                )
         for one in done:
             state = "withheld" if one.is_withheld else "final"
             self.telemetry.count(f"rounds_{state}")

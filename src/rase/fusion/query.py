@@ -218,6 +218,8 @@ def parse_rounds(text: str, campaign: Campaign) -> int:
     """
     if text.isdecimal() and len(text) < 10:
         return int(text)
+    if len(text) > 40:
+        raise ValueError(f"w must be a number of rounds or a duration, got {text[:40]!r}….")
     rounds, rest = divmod(parse_duration_s(text), campaign.round_s)
     if rest or not rounds:
         raise ValueError(f"w must hold whole rounds of {campaign.round_s} s, got {text[:40]!r}.")

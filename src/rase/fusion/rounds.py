@@ -6,6 +6,7 @@ import numpy as np
 
 from rase.campaign import Campaign
 from rase.clock import Clock
+from rase.errors import StorageBusy, StorageUnusable
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import estimator_named
 from rase.fusion.campaigns import campaign_of_version
@@ -17,10 +18,12 @@ from rase.storage.face import Database, Transaction
 from rase.wire import cbor
 from rase.wire.messages import BatchManifest
 
-__all__ = ["FinalRound", "Rounds", "estimates_of", "shuffle_in_words"]
+__all__ = ["FailedRound", "FinalRound", "Rounds", "estimates_of", "shuffle_in_words"]
 
 # Rounds that are settled at once are few; after a long outage they are done piece by piece.
 _AT_ONCE = 256
+# When a round that could not be estimated is tried again, and how often the log is looked through.
+_REST_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,21 @@ class FinalRound:
     campaign: str
     round: int
     is_withheld: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRound:
+    """Say that a round could not be estimated; its reports stay until it can.
+
+    Args:
+        campaign: The campaign's id.
+        round: The round.
+        error: The kind of error.
+    """
+
+    campaign: str
+    round: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -67,6 +85,9 @@ class Rounds:
         self._policy = FusionPolicy() if policy is None else policy
         # A process that died may have left deleted reports in the database's log.
         self._is_clean = False
+        self._resting: dict[tuple[str, int], float] = {}
+        self._failed: list[FailedRound] = []
+        self._prune_at_s = clock.monotonic_s()
 
     def tick(self) -> list[FinalRound]:
         """Do all that is due: finalise, delete what was kept long enough, overwrite its traces.
@@ -84,25 +105,42 @@ class Rounds:
     def finalise_due(self) -> list[FinalRound]:
         """Make every settled round final, oldest first.
 
-        A round that cannot be estimated does not keep the others from it; what went wrong is
-        raised when nothing else is left to do.
+        A round that cannot be estimated does not keep the others from it: `take_failed` tells it,
+        and it is tried again later.
+
+        Raises:
+            StorageError: If the database cannot be used, and no round became final.
         """
-        now = int(self._clock.now_s())
+        now, now_s = int(self._clock.now_s()), self._clock.monotonic_s()
         with self._database.snapshot() as transaction:
+            # A time further away than any can be was written by a clock that was wrong.
             due = transaction.execute(
-                "SELECT campaign, round FROM rounds WHERE state = 'open' AND settles_s <= ? "
-                "ORDER BY round, campaign LIMIT ?",
-                (now, _AT_ONCE),
+                "SELECT campaign, round FROM rounds WHERE state = 'open' "
+                "AND (settles_s <= ? OR settles_s > ?) ORDER BY round, campaign LIMIT ?",
+                (now, now + self._policy.settle_s, _AT_ONCE + len(self._resting)),
             )
-        found, failures = [], []
+        found: list[FinalRound] = []
         for campaign, round in due:
+            if self._resting.get((campaign, round), now_s) > now_s:
+                continue
             try:
-                found.append(self._finalise(campaign, round))
-            except ValueError as error:
-                failures.append(error)
-        if failures and not any(found):
-            raise failures[0]
-        return [one for one in found if one is not None]
+                one = self._finalise(campaign, round)
+            except (StorageBusy, StorageUnusable):
+                if found:
+                    break
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is of this round alone
+                self._resting[campaign, round] = now_s + _REST_S
+                self._failed.append(FailedRound(campaign, round, type(error).__name__))
+                continue
+            self._resting.pop((campaign, round), None)
+            found += [] if one is None else [one]
+        return found
+
+    def take_failed(self) -> list[FailedRound]:
+        """Return the rounds that could not be estimated since this was last asked."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def delete_due(self) -> int:
         """Delete reports that the operator's policy kept until now; return of how many rounds.
@@ -110,17 +148,14 @@ class Rounds:
         Old lines of the access log go too.
         """
         now = int(self._clock.now_s())
+        self._prune_access_log(now)
         with self._database.snapshot() as transaction:
+            # What a wrong clock wrote must not keep reports longer than the policy says.
             due = transaction.execute(
                 "SELECT campaign, round FROM rounds WHERE kept_until_s IS NOT NULL "
-                "AND kept_until_s <= ? ORDER BY round LIMIT ?",
-                (now, _AT_ONCE),
+                "AND (kept_until_s <= ? OR kept_until_s > ?) ORDER BY round LIMIT ?",
+                (now, now + self._policy.keep_values_s, _AT_ONCE),
             )
-            ((oldest,),) = transaction.execute("SELECT MIN(time_s) FROM access_log")
-        forgotten = now - self._policy.keep_access_log_s
-        if oldest is not None and oldest < forgotten:
-            with self._database.transaction() as transaction:
-                transaction.execute("DELETE FROM access_log WHERE time_s < ?", (forgotten,))
         if not due:
             return 0
         with self._database.transaction() as transaction:
@@ -133,6 +168,18 @@ class Rounds:
                     (campaign, round),
                 )
         return len(due)
+
+    def _prune_access_log(self, now: int) -> None:
+        # The log may be long, and looking through it every second would be felt.
+        if self._clock.monotonic_s() < self._prune_at_s:
+            return
+        forgotten = now - self._policy.keep_access_log_s
+        with self._database.snapshot() as transaction:
+            ((oldest,),) = transaction.execute("SELECT MIN(time_s) FROM access_log")
+        if oldest is not None and oldest < forgotten:
+            with self._database.transaction() as transaction:
+                transaction.execute("DELETE FROM access_log WHERE time_s < ?", (forgotten,))
+        self._prune_at_s = self._clock.monotonic_s() + _REST_S
 
     def _finalise(self, campaign: str, round: int) -> FinalRound | None:
         with self._database.snapshot() as transaction:

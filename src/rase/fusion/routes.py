@@ -131,6 +131,9 @@ def windows(
             first = last = centre.questions.last_round(found)
         else:
             first, last = _span(found, start, to, at)
+            if at is None and to is None:
+                # Up to now: no round after the newest has a window yet.
+                last = max(first, centre.questions.last_round(found))
         return centre.questions.windows(found, rounds, first=first, last=last, method=method)
 
     return _answered(request, ask, form)

@@ -236,6 +236,41 @@ def test_following_gives_up_when_told_to(kind: str) -> None:
         asyncio.run(later())
 
 
+def busy(request: httpx.Request) -> httpx.Response:
+    """Refuse twice for a while, then tell one round."""
+    refusals = {"": ("7", 429), "1": ("later", 503)}
+    asked = request.headers.get("last-event-id", "")
+    if asked not in refusals:
+        return httpx.Response(200, text=event(int(asked) + 1))
+    retry, status = refusals[asked]
+    return httpx.Response(status, headers={"Retry-After": retry}, json={"detail": "Full."})
+
+
+def test_a_stream_that_is_full_is_tried_again() -> None:
+    """Too many streams and a server that is away pass; the server says when to come again."""
+    patient = Patient()
+    with Subscriber(
+        "http://localhost", "t", transport=httpx.MockTransport(busy), pause=patient
+    ) as client:
+        with pytest.raises(FusionRefused, match="Full") as refused:
+            next(client.follow(attempts=3))
+        assert (refused.value.status, patient.waited) == (429, [7.0, 7.0])
+        with pytest.raises(FusionRefused, match="Full") as refused:
+            next(client.follow(last_id="1", attempts=2))
+        assert (refused.value.status, patient.waited[2:]) == (503, [2.0])
+        assert next(client.follow(last_id="2", attempts=1)).round == 3
+
+    async def later() -> None:
+        async with AsyncSubscriber(
+            "http://localhost", "t", transport=httpx.MockTransport(busy), pause=patient.later
+        ) as client:
+            await anext(client.follow(attempts=2))
+
+    with pytest.raises(FusionRefused, match="Full"):
+        asyncio.run(later())
+    assert patient.waited[3:] == [7.0]
+
+
 @pytest.mark.parametrize(
     ("url", "token", "words"),
     [

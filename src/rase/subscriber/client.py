@@ -16,13 +16,11 @@ from rase.subscriber.answers import (
     means_of,
     refusal_of,
 )
-from rase.subscriber.events import EventReader
+from rase.subscriber.following import Following, NotNow, unreachable
 from rase.subscriber.questions import Moment, base_url, headers, span
 
-__all__ = ["AsyncSubscriber", "Subscriber"]
+__all__ = ["AsyncSubscriber", "Subscriber", "unreachable"]
 
-# The server says something at least every 15 seconds; a connection silent for longer is dead.
-_SILENCE_S = 45.0
 _TIMEOUT_S = 30.0
 
 
@@ -122,40 +120,32 @@ class Subscriber:
             attempts: How often in a row to connect in vain before giving up; None for ever.
 
         Raises:
-            FusionRefused: If the fusion centre refuses.
+            FusionRefused: If the fusion centre refuses; for now only, if ``attempts`` were in vain.
             FusionUnreachable: If ``attempts`` were in vain.
         """
-        reader = EventReader(last_id)
+        following = Following(last_id, attempts=attempts)
         query = span(campaign=self._campaign, method=method)
-        failures = 0
         while True:
-            reader.restart()
             try:
                 with self._http.stream(
-                    "GET",
-                    "/v1/stream",
-                    params=query,
-                    headers=_resuming(reader),
-                    timeout=httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S),
+                    "GET", "/v1/stream", params=query, **following.connection()
                 ) as answer:
                     if answer.status_code != 200:
-                        raise refusal_of(answer.status_code, answer.read())
+                        answer.read()
+                        raise following.refusal(answer)
                     for line in answer.iter_lines():
-                        event = reader.feed(line)
-                        if event is not None:
-                            failures = 0
-                            yield mean_of(event.data)
-            except httpx.HTTPError as error:
-                failures += 1
-                if failures == attempts:
-                    raise _unreachable(error) from None
-            self._pause(reader.retry_s)
+                        mean = following.feed(line)
+                        if mean is not None:
+                            yield mean
+            except (httpx.HTTPError, NotNow) as error:
+                following.failed(error)
+            self._pause(following.pause_s)
 
     def _get(self, path: str, query: dict[str, str]) -> bytes:
         try:
             answer = self._http.get(path, params=query)
         except httpx.HTTPError as error:
-            raise _unreachable(error) from None
+            raise unreachable(error) from None
         if answer.status_code != 200:
             raise refusal_of(answer.status_code, answer.content)
         return answer.content
@@ -237,52 +227,35 @@ class AsyncSubscriber:
         self, *, last_id: str | None = None, method: str | None = None, attempts: int | None = None
     ) -> AsyncIterator[Mean]:
         """Yield each round as it becomes final, as `Subscriber.follow`."""
-        reader = EventReader(last_id)
+        following = Following(last_id, attempts=attempts)
         query = span(campaign=self._campaign, method=method)
-        failures = 0
         while True:
-            reader.restart()
             try:
                 async with self._http.stream(
-                    "GET",
-                    "/v1/stream",
-                    params=query,
-                    headers=_resuming(reader),
-                    timeout=httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S),
+                    "GET", "/v1/stream", params=query, **following.connection()
                 ) as answer:
                     if answer.status_code != 200:
-                        raise refusal_of(answer.status_code, await answer.aread())
+                        await answer.aread()
+                        raise following.refusal(answer)
                     async for line in answer.aiter_lines():
-                        event = reader.feed(line)
-                        if event is not None:
-                            failures = 0
-                            yield mean_of(event.data)
-            except httpx.HTTPError as error:
-                failures += 1
-                if failures == attempts:
-                    raise _unreachable(error) from None
-            await self._pause(reader.retry_s)
+                        mean = following.feed(line)
+                        if mean is not None:
+                            yield mean
+            except (httpx.HTTPError, NotNow) as error:
+                following.failed(error)
+            await self._pause(following.pause_s)
 
     async def _get(self, path: str, query: dict[str, str]) -> bytes:
         try:
             answer = await self._http.get(path, params=query)
         except httpx.HTTPError as error:
-            raise _unreachable(error) from None
+            raise unreachable(error) from None
         if answer.status_code != 200:
             raise refusal_of(answer.status_code, answer.content)
         return answer.content
-
-
-def _resuming(reader: EventReader) -> dict[str, str]:
-    more = {"Accept": "text/event-stream"}
-    return more if reader.last_id is None else {**more, "Last-Event-ID": reader.last_id}
 
 
 def _only(means: list[Mean]) -> Mean:
     if len(means) != 1:
         raise FusionUnreachable("the fusion centre answers with something else than one mean.")
     return means[0]
-
-
-def _unreachable(error: httpx.HTTPError) -> FusionUnreachable:
-    return FusionUnreachable(f"the fusion centre does not answer ({type(error).__name__}).")

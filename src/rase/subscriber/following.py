@@ -1,0 +1,93 @@
+"""A stream that is followed over broken connections: what both clients do between their waits."""
+
+from typing import Any
+
+import httpx
+
+from rase.subscriber.answers import FusionRefused, FusionUnreachable, Mean, mean_of, refusal_of
+from rase.subscriber.events import EventReader
+
+__all__ = ["Following", "NotNow", "unreachable"]
+
+# The server says something at least every 15 seconds; a connection silent for longer is dead.
+_SILENCE_S = 45.0
+_CONNECT_S = 30.0
+_LONGEST_PAUSE_S = 300.0
+# Too many streams, or a server that is not there just now: both pass.
+_PASSING = (429, 502, 503, 504)
+
+
+class NotNow(FusionRefused):
+    """A stream is refused for a while.
+
+    Args:
+        refusal: The refusal.
+        retry_s: When to try again, as the server asks.
+    """
+
+    def __init__(self, refusal: FusionRefused, *, retry_s: float) -> None:
+        super().__init__(str(refusal), problem=refusal.problem, status=refusal.status)
+        self.retry_s = retry_s
+
+
+class Following:
+    """Remember where a stream is, and decide what follows a failure.
+
+    Args:
+        last_id: Resume after this event; None to begin with the newest round.
+        attempts: How often in a row to connect in vain before giving up; None for ever.
+    """
+
+    def __init__(self, last_id: str | None, *, attempts: int | None) -> None:
+        self._reader = EventReader(last_id)
+        self._attempts = attempts
+        self._failures = 0
+        self._asked_s = 0.0
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before connecting again."""
+        return max(self._reader.retry_s, self._asked_s)
+
+    def connection(self) -> dict[str, Any]:
+        """Begin anew, and return the options of the request."""
+        self._reader.restart()
+        self._asked_s = 0.0
+        headers = {"Accept": "text/event-stream"}
+        if self._reader.last_id is not None:
+            headers["Last-Event-ID"] = self._reader.last_id
+        return {"headers": headers, "timeout": httpx.Timeout(_CONNECT_S, read=_SILENCE_S)}
+
+    def feed(self, line: str) -> Mean | None:
+        """Take the next line; return the mean that it completes."""
+        event = self._reader.feed(line)
+        if event is None:
+            return None
+        self._failures = 0
+        return mean_of(event.data)
+
+    def refusal(self, answer: httpx.Response) -> FusionRefused:
+        """Return the refusal in an answer that has been read."""
+        refusal = refusal_of(answer.status_code, answer.content)
+        if answer.status_code not in _PASSING:
+            return refusal
+        asked = answer.headers.get("retry-after", "")
+        is_number = asked.isdecimal() and len(asked) < 10
+        return NotNow(refusal, retry_s=min(float(asked), _LONGEST_PAUSE_S) if is_number else 0.0)
+
+    def failed(self, error: httpx.HTTPError | NotNow) -> None:
+        """Count a connection in vain.
+
+        Raises:
+            FusionRefused: If it was the last, and the server refused.
+            FusionUnreachable: If it was the last, and there was no answer.
+        """
+        self._failures += 1
+        if self._failures == self._attempts:
+            raise error if isinstance(error, NotNow) else unreachable(error)
+        self._asked_s = error.retry_s if isinstance(error, NotNow) else 0.0
+
+
+def unreachable(error: httpx.HTTPError) -> FusionUnreachable:
+    """Return a failure of the network as an error of ours; it names no address."""
+    return FusionUnreachable(f"the fusion centre does not answer ({type(error).__name__}).")

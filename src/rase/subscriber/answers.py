@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from rase.errors import PrivacyRefused, RaseError
+from rase.service.answer import Answer
 
 __all__ = [
     "FusionRefused",
@@ -46,41 +47,16 @@ class TooFew(PrivacyRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
-    """Hold the mean of a round or window with all that belongs to it.
+class Mean(Answer):
+    """Hold the mean of a round or window with all that belongs to it, as `Answer` lists it.
 
     Args:
-        campaign: The campaign's id.
-        time: When the round, or the window's last round, began: RFC 3339.
-        round: Its number.
-        w: How many rounds the mean is over.
-        status: "ok", "too_few" or "gap".
-        mean: The estimate; None unless the status is "ok".
-        standard_error: Its standard error; None if unknown.
-        ci_low: Lower end of the 95 % interval; None if unknown.
-        ci_high: Its upper end.
-        n: How many reports went into it.
-        epsilon: The largest privacy loss of one device by it.
-        method: The estimator.
-        target: What it estimates.
         unit: The unit.
         guarantee: What is promised to devices.
         shuffle: What the shuffler says it did.
     """
 
-    campaign: str
-    time: str
-    round: int
-    w: int = 1
-    status: str
-    mean: float | None = None
-    standard_error: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    n: int = 0
-    epsilon: float
-    method: str
-    target: str = ""
+    # Words may be missing in an answer that was written by hand; numbers may not.
     unit: str = ""
     guarantee: str = ""
     shuffle: str = ""

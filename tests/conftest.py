@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +26,17 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("RASE_DATA does not name a folder with the data sets")
     return Path(folder)
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a simulated disk is synced often."""
+    shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
+    if not shared.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
 
 
 @pytest.hookimpl(wrapper=True)

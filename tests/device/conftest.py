@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -360,17 +359,6 @@ def http_shuffler() -> Iterator[HttpShuffler]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture
-def quick_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: a simulated device syncs its disk often."""
-    shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
-    if not shared.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=shared) as name:
-        yield Path(name)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from tests.simulation.compare import same_without_faults
@@ -11,17 +10,6 @@ from tests.simulation.world import Operation, World
 
 MakeWorld = Callable[..., World]
 Compare = Callable[..., World]
-
-
-@pytest.fixture
-def quick_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one."""
-    shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
-    if not shared.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=shared) as name:
-        yield Path(name)
 
 
 @pytest.fixture

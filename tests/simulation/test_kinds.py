@@ -1,14 +1,20 @@
 """Worlds of every kind: other keys, ciphers and shuffles, with deaths at every step of each."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.simulation.compare import same_without_faults
 from tests.simulation.setting import FIRST, Setting
 from tests.simulation.test_deaths import operations_of
 from tests.simulation.world import DOCUMENT_STEPS, Operation, World
 
 from rase.campaign import ShufflePlan
+from rase.fusion.opening import BatchOpener
+from rase.shuffler.commits import GroupCommit
+from rase.shuffler.intake import Outcome, Pending
+from rase.wire.keys import OpeningKey
 from rase.wire.messages import REPORT_SIZES, Batch
 from rase.wire.suites import AES_128_GCM, KEM_NUMBERS
 
@@ -123,6 +129,38 @@ def test_the_manifest_tells_the_shuffle_that_was_done(make_world: "MakeWorld", m
     ((told,),) = world.rows(world.fusion, "SELECT shuffle FROM rounds WHERE round = ?", FIRST)
     assert "shuffle by simulated" in told
     assert method != "mallows" or told.startswith("Mallows")
+
+
+def test_a_key_that_was_lost_is_noticed(
+    make_world: "MakeWorld", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison sees rounds that the fusion centre cannot open for want of an old key."""
+
+    def forgetful(keys: Sequence[OpeningKey], *, processes: int) -> BatchOpener:
+        return BatchOpener(keys[1:], processes=processes)
+
+    operations: list[Operation] = [ROUND, ("fusion-keys",), *[ROUND] * 6]
+    world = make_world().run(operations)
+    monkeypatch.setattr("tests.simulation.servers.BatchOpener", forgetful)
+    lost = make_world().run(operations)
+    monkeypatch.undo()
+    same_without_faults(world, operations).close()
+    with pytest.raises(AssertionError):
+        same_without_faults(lost, operations)
+    assert 0 < len(lost.estimates()) < len(world.estimates())
+
+
+def test_a_group_commit_that_answers_early_is_noticed(
+    make_world: "MakeWorld", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The world sees a report that was acknowledged before the death that lost it."""
+
+    async def early(self: GroupCommit[Pending, Outcome], item: Pending) -> Outcome:
+        return Outcome.STORED
+
+    monkeypatch.setattr(GroupCommit, "submit", early)
+    with pytest.raises(AssertionError, match="is lost"):
+        make_world().run([ROUND])
 
 
 @pytest.mark.slow

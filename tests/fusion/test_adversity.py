@@ -26,6 +26,7 @@ from tests.fusion.conftest import (
     served,
 )
 
+from rase.campaign import ShufflePlan
 from rase.errors import StorageBusy, WireError
 from rase.fusion.answers import as_csv, as_influx
 from rase.fusion.intake import FusionPolicy, Receipt
@@ -234,6 +235,28 @@ def test_a_damaged_database_is_named(path: Path, centre: Centre) -> None:
     assert counted(app, "problem_unavailable") == 3
     assert ask(app, "GET", "/readyz").status_code == 503
     assert ask(app, "GET", "/healthz").status_code == 200
+
+
+def test_a_manifest_that_cannot_be_told_is_refused_at_once(centre: Centre) -> None:
+    """A signed success above 1 once left its round open for ever."""
+    asked = replace(
+        CAMPAIGN, id="mallows-street", shuffle=ShufflePlan("mallows", alpha=2.0, groups=("a", "b"))
+    )
+    centre.clock.jump(-3 * 3600)
+    centre.publisher.publish(asked)
+    centre.clock.jump(3 * 3600)
+    said = {"method": "mallows", "theta": 0.5, "alpha": 1.0, "campaign": asked}
+    envelopes = reports([1] * 5, campaign=asked)
+    for success, problem in ((5.0, "bad-batch"), (1.0 + 1e-12, None)):
+        one = parcel(envelopes, attacker_success=success, **said)  # type: ignore[arg-type]
+        if problem is None:
+            assert centre.intake.receive(one.id, one.payload).is_new
+        else:
+            with pytest.raises(WireError) as refused:
+                centre.intake.receive(one.id, one.payload)
+            assert refused.value.problem == problem
+    assert [done.campaign for done in centre.rounds.tick()] == [asked.id]
+    assert centre.rounds.take_failed() == []
 
 
 def test_a_version_is_of_the_campaign_that_was_named(centre: Centre) -> None:

@@ -222,6 +222,9 @@ def check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) ->
         )
     if manifest.method == "withheld":
         return
+    # It is told to subscribers; a number that is none would keep the round from becoming final.
+    if manifest.attacker_success > 1 + _ROUNDING:
+        raise Malformed("the manifest's attacker_success must be at most 1.", problem=_BAD)
     if manifest.n < campaign.k_min:
         raise WireError(f"a batch must hold at least {campaign.k_min} reports.", problem="below-k")
     plan = campaign.shuffle

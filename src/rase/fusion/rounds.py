@@ -255,7 +255,7 @@ def shuffle_in_words(signed_manifest: bytes) -> str:
     if manifest.method == "uniform":
         return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
     promise = PermutationPrivacy(
-        manifest.alpha, manifest.real_loss, manifest.attacker_success, 1 / manifest.n
+        manifest.alpha, manifest.real_loss, min(manifest.attacker_success, 1.0), 1 / manifest.n
     )
     return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
 

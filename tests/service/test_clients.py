@@ -11,11 +11,9 @@ import pytest
 from rase.errors import ConfigurationError
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.service import clients
-from rase.shuffler.forward import Answer, HttpSender
 from rase.subscriber.answers import FusionUnreachable
 from rase.subscriber.client import AsyncSubscriber, Subscriber
 from rase.wire.keys import Keyset, OpeningKey, Role
-from rase.wire.parcel import pack
 
 LOOPBACK = ("localhost", "127.0.0.1", "127.0.0.9", "[::1]")
 
@@ -72,15 +70,12 @@ async def mounts_of(url: str) -> object:
 
 
 def test_every_client_of_loopback_is_such_a_one(proxy: list[bytes], closed_port: int) -> None:
-    """Countersigner, sender and subscribers: nothing reaches the proxy."""
+    """Countersigner and subscribers: nothing reaches the proxy."""
     url = f"http://127.0.0.1:{closed_port}"
     keys = [OpeningKey.generate(role, 1) for role in Role]
     configs = tuple(key.config(not_before_s=0, not_after_s=2**35) for key in keys)
     with pytest.raises(NotCountersigned, match="does not answer"):
         HttpCountersigner(url).keyset(Keyset(version=1, cache_s=60, configs=configs), bytes(64))
-    sender = HttpSender(url)
-    assert sender.send(bytes(32), pack(b"", b"")) is Answer.LATER
-    sender.close()
     with Subscriber(url, "x") as centre, pytest.raises(FusionUnreachable):
         centre.average()
 

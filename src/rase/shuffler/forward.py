@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 import httpx
 
 from rase.errors import Malformed
-from rase.service import clients
 from rase.storage.face import Database
 from rase.wire.parcel import header_of, pack, unpack
 from rase.wire.problems import Problem
@@ -111,7 +110,7 @@ class HttpSender:
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url.rstrip("/")
-        self._client: httpx.Client = client or clients.client(url, timeout=60.0)
+        self._client: httpx.Client = client or httpx.Client(timeout=60.0)
 
     def send(self, batch: bytes, body: bytes) -> Answer:
         """Send a batch."""

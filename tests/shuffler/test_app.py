@@ -13,7 +13,7 @@ from rase.errors import StorageBusy
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens
 from rase.shuffler.settings import LimitSettings
-from rase.wire.signed import SignedCampaign, SignedKeyset
+from rase.wire.signed import SignedCampaign, SignedKeyset, versions_from_bytes
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
@@ -245,6 +245,43 @@ def test_documents_are_served_with_etags(world: "World") -> None:
             again = await client.get(path, headers={"If-None-Match": etag})
             assert (again.status_code, again.content) == (304, b"")
         check_problem(await client.get("/v1/campaigns/nobody"), 404, "unknown-campaign")
+
+    talk(world, work)
+
+
+def test_devices_fetch_every_version_that_still_matters(world: "World") -> None:
+    """From the one whose round is not closed to the newest, with an ETag that follows them."""
+    for version in (2, 3):
+        following = world.campaign_of(version=version, not_before=100 + version)
+        world.countersigner.campaign(world.proposal_of(following), now_s=world.clock.now_s())
+
+    async def work(client: httpx.AsyncClient) -> None:
+        seen, etags = [], []
+        # Version 1 holds up to round 101, version 2 in round 102 alone.
+        for time_s in (
+            world.campaign.closes_s(101) - 1,
+            world.campaign.closes_s(101),
+            world.campaign.closes_s(102),
+            world.campaign.closes_s(10**6),
+        ):
+            world.clock.jump(time_s - world.clock.now_s())
+            answer = await client.get("/v1/campaigns/homes/versions")
+            assert answer.headers["Cache-Control"] == "max-age=3600"
+            etags.append(answer.headers["ETag"])
+            again = await client.get(
+                "/v1/campaigns/homes/versions", headers={"If-None-Match": etags[-1]}
+            )
+            assert (again.status_code, again.content) == (304, b"")
+            seen.append(
+                [
+                    SignedCampaign.from_bytes(item, world.pinned).campaign.version
+                    for item in versions_from_bytes(answer.content)
+                ]
+            )
+        assert seen == [[1, 2, 3], [2, 3], [3], [3]]
+        assert len(set(etags)) == 3
+        nobody = await client.get("/v1/campaigns/nobody/versions")
+        check_problem(nobody, 404, "unknown-campaign")
 
     talk(world, work)
 

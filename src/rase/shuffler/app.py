@@ -262,6 +262,13 @@ def _add_documents(
             raise WrongCampaign("no such campaign is known here.")
         return _document(agreed.signed, request, desk)
 
+    @app.get("/v1/campaigns/{campaign_id}/versions")
+    async def get_versions(campaign_id: str, request: Request) -> Response:
+        versions = desk.documents.published(campaign_id, now_s=clock.now_s())
+        if versions is None:
+            raise WrongCampaign("no such campaign is known here.")
+        return _document(versions, request, desk)
+
     @app.get("/v1/keyset")
     async def get_keyset(request: Request) -> Response:
         if desk.documents.keyset is None:

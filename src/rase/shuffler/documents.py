@@ -17,6 +17,7 @@ from rase.wire.signed import (
     SignedKeyset,
     campaign_from_bytes,
     signature_of,
+    versions_bytes,
 )
 
 __all__ = [
@@ -143,6 +144,24 @@ class Documents:
         """Return the last version of a campaign."""
         versions = self._by_id.get(campaign_id)
         return versions[-1] if versions else None
+
+    def published(self, campaign_id: str, *, now_s: float) -> bytes | None:
+        """Return what devices fetch: each version that holds in a round not closed, or later.
+
+        A device that slept through a version so still learns by which one an open round goes. The
+        newest is among them even if all its rounds are over.
+
+        Returns:
+            The versions as one document; None if there is no such campaign.
+        """
+        versions = self._by_id.get(campaign_id)
+        if not versions:
+            return None
+        return versions_bytes(
+            agreed.signed
+            for agreed in versions
+            if agreed is versions[-1] or now_s < agreed.campaign.closes_s(self.last_round(agreed))
+        )
 
     def last_round(self, agreed: Agreed) -> int:
         """Return the last round in which a version holds, before the next one takes over."""

@@ -11,7 +11,7 @@ import pytest
 
 from rase.errors import StorageBusy
 from rase.shuffler.app import create_shuffler_app
-from rase.shuffler.enrolment import make_tokens
+from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.settings import LimitSettings
 from rase.wire.signed import SignedCampaign, SignedKeyset, versions_from_bytes
 
@@ -359,6 +359,26 @@ def test_what_others_countersign_is_noticed(
             await asyncio.sleep(0.005)
 
     talk(world, work)
+
+
+def test_a_revoked_device_is_refused_by_a_running_intake(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intake looks from time to time, and then answers not-enrolled."""
+    monkeypatch.setattr("rase.shuffler.app._REFRESH_S", 0.005)
+    world.upload_time(100)
+    wire = world.seal(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post(**report(world, wire))).status_code == 201
+        revoke_devices(world.database, [f"{world.devices[0]:016x}"])
+        async with asyncio.timeout(20):
+            while (answer := await client.post(**report(world, wire))).status_code != 403:
+                await asyncio.sleep(0.005)
+        check_problem(answer, 403, "not-enrolled")
+        assert (await client.post(**report(world, wire, device=1))).status_code == 201
+
+    talk(world, work, reports_per_minute=100_000)
 
 
 def test_answers_hold_no_secret(world: "World") -> None:

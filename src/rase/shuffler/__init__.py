@@ -4,6 +4,7 @@ The way of a report::
 
     enrolment     who may send: single-use tokens, credentials kept as hashes
     documents     what was agreed: campaigns and keysets, countersigned within a policy
+    own_keys      the public halves of the closer's keys, which a keyset must name
     intake        a report is checked by its header and stored, never opened
     commits       concurrent reports share one commit
     rounds        which rounds are due, and who holds the lease to close one

@@ -25,6 +25,7 @@ from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner, load_docu
 from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
 from rase.shuffler.limits import RateLimit, too_many
+from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
 from rase.wire.messages import REPORT_SIZES
@@ -36,6 +37,8 @@ REPORT_TYPE: Final = "application/rase-report"
 _REPORT_TYPE = REPORT_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
+_PATIENCE_S: Final = 5.0
+_AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
 _ANSWERS = {Outcome.STORED: 201, Outcome.REPEATED: 200, Outcome.IGNORED: 200}
 
@@ -75,8 +78,9 @@ class IntakeDesk:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read anew what was agreed."""
+        """Read anew what was agreed, and forget devices that were revoked."""
         self.documents = load_documents(self._database, self._pinned)
+        self._authenticator.forget_revoked()
 
     async def keep_fresh(self) -> None:
         """Refresh for ever: other processes countersign too."""
@@ -288,7 +292,19 @@ def _add_documents(
 
     @app.put("/v1/keyset", status_code=201)
     async def put_keyset(request: Request) -> Response:
-        signed, is_new = await asyncio.to_thread(countersigner.keyset, await request.body())
+        proposal = await request.body()
+        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            try:
+                signed, is_new = await asyncio.to_thread(
+                    countersigner.keyset, proposal, now_s=clock.now_s()
+                )
+                break
+            except ForeignKey:
+                # After a start or a rotation the closer may be about to tell its keys.
+                if asyncio.get_running_loop().time() >= until_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
         return await _countersigned(signed.shuffler_signature, is_new=is_new)
 
     async def _countersigned(signature: bytes, *, is_new: bool) -> Response:

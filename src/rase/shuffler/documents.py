@@ -7,6 +7,7 @@ from typing import Any, Final
 from rase.campaign import Campaign, CampaignInvalid
 from rase.clock import round_number
 from rase.errors import BadSignature, Malformed, WireError
+from rase.shuffler.own_keys import check_own_keys
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
@@ -278,8 +279,12 @@ class Countersigner:
             )
         return signed, True
 
-    def keyset(self, proposal: bytes) -> tuple[SignedKeyset, bool]:
+    def keyset(self, proposal: bytes, *, now_s: float | None = None) -> tuple[SignedKeyset, bool]:
         """Countersign the CBOR array [keyset, fusion centre's signature].
+
+        Args:
+            proposal: The array.
+            now_s: The time; keys of the shuffler that are long past use are then not compared.
 
         Returns:
             The keyset with both signatures, and whether it is new.
@@ -287,6 +292,7 @@ class Countersigner:
         Raises:
             BadSignature: If the fusion centre did not sign it.
             PolicyRefused: If the operator does not agree, or a newer one was agreed.
+            ForeignKey: If it names a key of the shuffler that the closer does not hold.
             WireError: Named otherwise, if the bytes are not such as they must be.
         """
         body, signature = _proposal(proposal)
@@ -304,6 +310,7 @@ class Countersigner:
                 raise PolicyRefused(
                     f"the keyset's version must be above {rows[0][0]}, which is agreed."
                 )
+            check_own_keys(transaction, keyset, now_s=now_s)
             transaction.execute(
                 "INSERT INTO keyset (version, signed) VALUES (?, ?)",
                 (keyset.version, signed.to_bytes()),

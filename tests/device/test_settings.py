@@ -159,10 +159,11 @@ def test_what_enrolment_writes_can_be_read(
 
 
 def test_keys_are_read_in_both_alphabets() -> None:
-    """Standard and URL-safe base64 mean the same; other texts are refused."""
+    """Hex, standard and URL-safe base64 mean the same; other texts are refused."""
     key = bytes([255, 250] * 16)
     for text in (base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()):
         assert key_bytes(text) == key_bytes(text.rstrip("=")) == key
-    for bad in ("", "abc", "é" * 43, KEYS[0] + "A"):
+    assert key_bytes(key.hex()) == key_bytes(f" {key.hex().upper()}\n") == key
+    for bad in ("", "abc", "é" * 43, KEYS[0] + "A", "g" * 64, "00" * 31 + " 0"):
         with pytest.raises(ValueError, match="32 bytes"):
             key_bytes(bad)

@@ -195,18 +195,21 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
 
 
 def key_bytes(text: str) -> bytes:
-    """Return the 32 bytes of a public key in base64, of either alphabet.
+    """Return the 32 bytes of a public key in hex or in base64, of either alphabet.
 
     Raises:
         ValueError: If it is none.
     """
     plain = text.strip().rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        if len(plain) == 64:
+            data = bytes.fromhex(plain)
+        else:
+            data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except ValueError:
         data = b""
     if len(data) != 32:
-        raise ValueError("must be the 32 bytes of a public Ed25519 key in base64")
+        raise ValueError("must be the 32 bytes of a public Ed25519 key in hex or base64")
     return data
 
 

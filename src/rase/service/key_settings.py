@@ -15,12 +15,23 @@ from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
 __all__ = [
     "AddressSetting",
     "PublicKeySetting",
+    "is_on_this_machine",
     "public_key_bytes",
     "read_opening_keys",
     "read_signing_key",
 ]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Return whether an address is one of this machine alone; no proxy could reach it.
+
+    Example:
+        >>> is_on_this_machine("http://127.0.0.1:8701"), is_on_this_machine("https://fusion.example")
+        (True, False)
+    """
+    return urlsplit(url).hostname in _LOOPBACK
 
 
 def public_key_bytes(text: str) -> bytes:
@@ -43,7 +54,7 @@ def _address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"must be an address of http or https, got {text!r}.")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    if parts.scheme == "http" and not is_on_this_machine(text):
         raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
     return text
 

@@ -7,10 +7,12 @@ import secrets
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
 from rase.errors import Malformed
+from rase.service.key_settings import is_on_this_machine
 from rase.storage.face import Database
 from rase.wire import cbor
 from rase.wire.problems import Problem
@@ -103,6 +105,9 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
 class HttpSender:
     """Put batches to the fusion centre over HTTP.
 
+    The proxy variables of the environment (``HTTPS_PROXY``, ``NO_PROXY`` …) count, except for an
+    address of this machine, which a proxy would look for on its own.
+
     Args:
         url: The fusion centre's address.
         client: The connection; made here if None.
@@ -110,7 +115,7 @@ class HttpSender:
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url.rstrip("/")
-        self._client: httpx.Client = client or httpx.Client(timeout=60.0)
+        self._client: httpx.Client = client or _client_for(self._url)
 
     def send(self, batch: bytes, body: bytes) -> Answer:
         """Send a batch."""
@@ -134,6 +139,15 @@ class HttpSender:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+def _client_for(url: str) -> httpx.Client:
+    """Return a connection past every proxy to this machine, by the environment's to others."""
+    # A mount without a transport goes straight; certificates of the environment still count.
+    own: dict[str, None] = (
+        {f"all://{urlsplit(url).netloc}": None} if is_on_this_machine(url) else {}
+    )
+    return httpx.Client(timeout=60.0, mounts=own)
 
 
 def _back_off_s(attempts: int) -> int:

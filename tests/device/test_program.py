@@ -265,7 +265,7 @@ def test_sources_and_transports_come_from_the_settings(tmp_path: Path) -> None:
             "campaign": "power",
             "fusion_key": "A" * 43,
             "shuffler_key": "A" * 42 + "E",
-            "ca": "none.pem",
+            "tls_ca_file": "none.pem",
         },
         "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 100},
     }

@@ -52,7 +52,7 @@ def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         ).to_bytes(),
     }
 
-    def fetch(url: str, path: str, *, ca_file: Path | None = None) -> Fetched:
+    def fetch(url: str, path: str, *, tls: object = None) -> Fetched:
         date = formatdate(SystemClock().now_s(), usegmt=True)
         return Fetched(200 if path in pages else 404, pages.get(path, b""), date)
 
@@ -247,3 +247,15 @@ def test_an_empty_folder_is_no_installation(
     (tmp_path / "rase.toml").write_text("[lab]\n")
     assert main(["doctor", str(tmp_path)]) == 3
     assert "must hold rase.toml or device.toml" in capsys.readouterr().err
+
+
+def test_files_for_tls_are_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device whose authority or certificate cannot be used is told so, and nobody is asked."""
+    path = folder / "device/device.toml"
+    text = path.read_text().replace("http://127.0.0.1:8701", "https://127.0.0.1:8701")
+    path.write_text(text.replace("[device]\n", '[device]\ntls_ca_file = "none.pem"\n'))
+    status, findings = examined(folder / "device", capsys)
+    assert status == 3
+    (found,) = (one for one in findings if one["level"] == "problem")
+    assert found["check"] == "TLS files"
+    assert "none.pem: No such file" in found["text"]

@@ -1,6 +1,7 @@
 """``rase shuffler``: settings, tokens, countersigning, and how failures end it."""
 
 import base64
+import json
 import os
 import signal
 import threading
@@ -11,6 +12,12 @@ import pytest
 
 from rase.campaign import Campaign
 from rase.cli import main
+from rase.service.settings import load_settings
+from rase.service.telemetry import Telemetry
+from rase.shuffler.enrolment import enrol
+from rase.shuffler.processes import run_closer
+from rase.shuffler.settings import ShufflerSettings
+from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_bytes, signature_of
@@ -80,6 +87,60 @@ def test_tokens_are_printed_once_each(config: Path, capsys: pytest.CaptureFixtur
     assert "--valid: a duration must look like" in capsys.readouterr().err
 
 
+def enrolled(config: Path, capsys: pytest.CaptureFixture[str], *, group: str, count: int) -> None:
+    """Enrol some devices."""
+    assert rase("shuffler", "enrol", "--config", config, "--count", count, "--group", group) == 0
+    database = open_sqlite(config.parent / "shuffler.db", migrations="shuffler")
+    for token in capsys.readouterr().out.split():
+        key = base64.urlsafe_b64encode(os.urandom(32)).decode()
+        enrol(database, token, device_key=key, now_s=0.0)
+    database.close()
+
+
+def test_devices_are_listed_and_revoked(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and groups with counts; a revoked device is gone, by its name in any case."""
+    enrolled(config, capsys, group="north", count=2)
+    enrolled(config, capsys, group="", count=1)
+    assert rase("shuffler", "devices", "--config", config) == 0
+    told = capsys.readouterr()
+    lines = [line.split() for line in told.out.splitlines()]
+    assert sorted(len(line) for line in lines) == [1, 2, 2]
+    assert told.err == "3 enrolled; 2 in group north.\n"
+    lost = next(line[0] for line in lines if line[1:] == ["north"])
+    assert rase("shuffler", "revoke", lost.upper(), lost, "--config", config, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": "rase/revoked/1", "revoked": [lost]}
+    assert rase("shuffler", "devices", "--config", config, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "rase/devices/1"
+    assert (document["count"], document["groups"]) == (2, {"": 1, "north": 1})
+    left = {row["device"] for row in document["devices"]}
+    assert left == {line[0] for line in lines} - {lost}
+    for name in sorted(left):
+        assert rase("shuffler", "revoke", name, "--config", config) == 0
+    told = capsys.readouterr()
+    assert told.out.split() == sorted(left)
+    assert "within 5 seconds" in told.err
+
+
+def test_revoking_names_what_is_wrong(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is none, one that is unknown, and none at all; nothing is revoked."""
+    enrolled(config, capsys, group="", count=1)
+    assert rase("shuffler", "devices", "--config", config) == 0
+    (known,) = capsys.readouterr().out.split()
+    for name, part in (
+        ("x", "16 hexadecimal digits, got 'x'"),
+        ("f" * 16, "16 hexadecimal digits"),
+        ("-0x1".rjust(16, "0"), "16 hexadecimal digits"),
+        ("0" * 16, "is not enrolled; nothing was revoked"),
+    ):
+        assert rase("shuffler", "revoke", known, name, "--config", config) == 2
+        assert part in capsys.readouterr().err
+    assert rase("shuffler", "revoke", "--config", config) == 2
+    assert "DEVICE" in capsys.readouterr().err
+    assert rase("shuffler", "devices", "--config", config) == 0
+    assert capsys.readouterr().out.split() == [known]
+
+
 def test_a_campaign_is_countersigned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The signature is printed, and the signed campaign written where devices could verify it."""
     proposal, out = config.parent / "proposal", config.parent / "signed"
@@ -93,11 +154,18 @@ def test_a_campaign_is_countersigned(config: Path, capsys: pytest.CaptureFixture
 
 def test_a_keyset_is_countersigned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The kind of document is found by looking into it."""
-    keys = [OpeningKey.generate(role, 1) for role in Role]
-    configs = tuple(key.config(not_before_s=0, not_after_s=10**9) for key in keys)
+    own = OpeningKey.from_text((config.parent / "opening.key").read_text())
+    keys = [own, OpeningKey.generate(Role.FUSION, 1)]
+    configs = tuple(key.config(not_before_s=0, not_after_s=2**39) for key in keys)
     keyset = Keyset(version=1, cache_s=60, configs=configs)
     proposal, out = config.parent / "proposal", config.parent / "signed"
     proposal.write_bytes(cbor.encode([keyset.to_bytes(), signature_of(keyset, FUSION)]))
+    assert rase("shuffler", "countersign", proposal, "--config", config) == 6
+    assert "its closer has not run yet" in capsys.readouterr().err
+    stop = threading.Event()
+    stop.set()
+    settings = load_settings(ShufflerSettings, "shuffler", path=config)
+    run_closer(settings, stop, telemetry=Telemetry("shuffler"))
     assert rase("shuffler", "countersign", proposal, "--config", config) == 0
     assert rase("shuffler", "countersign", proposal, "--config", config, "--out", out) == 0
     pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())

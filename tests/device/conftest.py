@@ -31,6 +31,7 @@ from rase.wire.signed import (
     SignedKeyset,
     campaign_hash,
     signature_of,
+    versions_bytes,
 )
 
 START_ROUND = 495_000
@@ -140,6 +141,15 @@ class Shuffler:
             signature_of(value, self.signers[Role.SHUFFLER]),
         ).to_bytes()
 
+    def published(self) -> bytes:
+        """Return the versions up to the present one whose rounds are not all closed."""
+        versions = self.versions[: self.versions.index(self.campaign) + 1]
+        return versions_bytes(
+            self.signed_campaign(version)
+            for version, following in zip(versions, [*versions[1:], None], strict=True)
+            if following is None or self.clock.now_s() < version.closes_s(following.not_before - 1)
+        )
+
     def signed_keyset(self, keyset: Keyset | None = None) -> bytes:
         """Return the keyset as it is published."""
         value = keyset or self.keyset
@@ -185,8 +195,8 @@ class Shuffler:
         data = (
             self.signed_keyset()
             if message.path == "/v1/keyset"
-            else self.signed_campaign()
-            if message.path == f"/v1/campaigns/{self.campaign.id}"
+            else self.published()
+            if message.path == f"/v1/campaigns/{self.campaign.id}/versions"
             else None
         )
         if data is None:
@@ -271,9 +281,11 @@ class World:
             store.save(DeviceState())
         return store
 
-    def terms(self) -> Terms:
+    def terms(self, first_hash: bytes | None = None) -> Terms:
         """Return empty terms."""
-        return Terms(CAMPAIGN.id, pinned=self.shuffler.pinned, rules=self.rules)
+        return Terms(
+            CAMPAIGN.id, pinned=self.shuffler.pinned, rules=self.rules, first_hash=first_hash
+        )
 
     def agent(self, name: str = "device", **changes: Any) -> Agent:
         """Start a device's agent."""

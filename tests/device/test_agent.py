@@ -17,7 +17,9 @@ from rase.randomize.pure import DeviceRandomizer
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import FaultyTransport, Handler, MemoryTransport
 from rase.wire.keys import Keyset, OpeningKey, Role
+from rase.wire.messages import Header
 from rase.wire.problems import PROBLEM_TYPES, Problem
+from rase.wire.signed import campaign_hash
 from rase.wire.suites import X_WING
 
 HOUR = 3600
@@ -643,3 +645,33 @@ def _raiser(error: BaseException) -> Any:
         raise error
 
     return fail
+
+
+def test_versions_that_follow_each_other_before_a_fetch(world: Any, drawn: list[float]) -> None:
+    """A device that slept through two publications reports under each in its own round."""
+    world.source.always = 10.0
+    agent = world.agent()
+    world.run(agent, HOUR)
+    for round in (FIRST + 2, FIRST + 3):
+        world.shuffler.publish(not_before=round, rho=0.8 + (round - FIRST) / 100)
+    world.run(agent, 5 * HOUR)
+    used = {Header.from_report(report) for report in world.shuffler.stored.values()}
+    tags = {header.round: header.campaign_tag for header in used}
+    for round, version in ((FIRST + 1, 0), (FIRST + 2, 1), (FIRST + 3, 2), (FIRST + 4, 2)):
+        assert campaign_hash(world.shuffler.versions[version]).startswith(tags[round])
+    assert [note["version"] for note in world.notes.of("terms-accepted")] == [1, 2, 3]
+    assert len(drawn) == 6
+
+
+def test_a_refused_version_does_not_undo_the_one_before_it(world: Any, drawn: list[float]) -> None:
+    """The version that holds first is gone by, though the owner does not admit the next."""
+    world.source.always = 10.0
+    agent = world.agent()
+    world.run(agent, HOUR)
+    second = world.shuffler.publish(not_before=FIRST + 2, rho=0.8)
+    world.shuffler.publish(not_before=FIRST + 40, epsilon=(1.5,), window_budget=24.0)
+    world.run(agent, 4 * HOUR)
+    assert agent.refusal is not None
+    assert agent.refusal.reason == "epsilon-above-limit"
+    report = world.shuffler.stored["credential", FIRST + 2]
+    assert campaign_hash(second).startswith(Header.from_report(report).campaign_tag)

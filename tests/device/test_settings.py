@@ -40,7 +40,7 @@ def test_few_settings_are_needed() -> None:
     """Everything else has a default, but no budget has one."""
     settings = settings_of(TABLES, {})
     assert settings.pinned.fusion == b"\xfb" * 32
-    assert (settings.cover, settings.schedule, settings.ca) == (True, "every-round", None)
+    assert (settings.cover, settings.schedule, settings.tls_ca_file) == (True, "every-round", None)
     assert settings.limits.span_s == 86_400
     assert settings.source.kind == "stdin"
     assert "\xfb" not in repr(settings)
@@ -102,7 +102,7 @@ def test_the_environment_goes_before_the_file() -> None:
             "RASE_DEVICE__CAMPAIGN": "other",
             "RASE_DEVICE__COVER": "False",
             "RASE_DEVICE__CAMPAIGN_HASH": "ab" * 32,
-            "RASE_DEVICE__CA": "ca.pem",
+            "RASE_DEVICE__TLS_CA_FILE": "ca.pem",
             "RASE_OWNER__REPORT_EPSILON": "0.5",
             "RASE_OWNER__SPAN_S": "60",
             "RASE_OWNER__LOW": "-5",
@@ -112,7 +112,7 @@ def test_the_environment_goes_before_the_file() -> None:
     )
     assert (settings.campaign, settings.cover) == ("other", False)
     assert settings.campaign_hash == b"\xab" * 32
-    assert settings.ca == Path("ca.pem")
+    assert settings.tls_ca_file == Path("ca.pem")
     assert (settings.limits.report_epsilon, settings.limits.span_s) == (0.5, 60)
     assert settings.rules.low == -5
     assert settings.source.command == ("read-meter", "--fast")
@@ -159,10 +159,28 @@ def test_what_enrolment_writes_can_be_read(
 
 
 def test_keys_are_read_in_both_alphabets() -> None:
-    """Standard and URL-safe base64 mean the same; other texts are refused."""
+    """Hex, standard and URL-safe base64 mean the same; other texts are refused."""
     key = bytes([255, 250] * 16)
     for text in (base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()):
         assert key_bytes(text) == key_bytes(text.rstrip("=")) == key
-    for bad in ("", "abc", "é" * 43, KEYS[0] + "A"):
+    assert key_bytes(key.hex()) == key_bytes(f" {key.hex().upper()}\n") == key
+    for bad in ("", "abc", "é" * 43, KEYS[0] + "A", "g" * 64, "00" * 31 + " 0"):
         with pytest.raises(ValueError, match="32 bytes"):
             key_bytes(bad)
+
+
+def test_certificates_are_for_https_and_come_with_what_they_need() -> None:
+    """Files for TLS without TLS, and a key without its certificate, are mistakes."""
+    secure = {**TABLES, "device": {**TABLES["device"], "shuffler": "https://x"}}
+    key = {"RASE_DEVICE__TLS_KEY_FILE": "a.key"}
+    assert mistakes(secure, key) == (
+        "device.tls_certificate_file is missing: device.tls_key_file needs it.",
+    )
+    both = {**key, "RASE_DEVICE__TLS_CERTIFICATE_FILE": "a.pem"}
+    settings = settings_of(secure, both)
+    assert (settings.tls_certificate_file, settings.tls_key_file) == (Path("a.pem"), Path("a.key"))
+    plain = {**TABLES, "device": {**TABLES["device"], "shuffler": "http://127.0.0.1"}}
+    assert mistakes(plain, both) == tuple(
+        f"device.{name} must be left out unless device.shuffler begins with https://."
+        for name in ("tls_certificate_file", "tls_key_file")
+    )

@@ -9,7 +9,7 @@ import pytest
 from rase.device.terms import REASONS, OwnerRules, Terms, TermsRefused
 from rase.errors import ConfigurationError, UnknownKey
 from rase.wire.keys import Keyset, Role, SigningKey
-from rase.wire.signed import SignedCampaign, campaign_hash, signature_of
+from rase.wire.signed import SignedCampaign, campaign_hash, signature_of, versions_bytes
 
 
 def refusal(offer: Callable[[bytes], object], data: bytes) -> str:
@@ -194,3 +194,72 @@ def test_versions_that_hold_no_more_are_forgotten(world: Any) -> None:
     terms.forget_before(500_000)
     assert [signed.campaign.version for signed in terms.held[0]] == [2]
     assert terms.campaign_by_tag(first.hash[:8]) is None
+
+
+def versions_of(shuffler: Any, *campaigns: Any) -> bytes:
+    """Return signed versions as one document."""
+    return versions_bytes(shuffler.signed_campaign(campaign) for campaign in campaigns)
+
+
+def test_of_several_versions_the_unknown_ones_are_taken_in_order(world: Any) -> None:
+    """What was accepted is compared, what was forgotten passed over, what is new handed on."""
+    shuffler, terms = world.shuffler, world.terms()
+    first = shuffler.campaign
+    second, third = (shuffler.publish(not_before=500_000 + step) for step in (1, 2))
+    whole = versions_of(shuffler, first, second, third)
+    for version in terms.new_versions(whole):
+        assert terms.offer_campaign(version) is not None
+    assert [terms.campaign_for(500_000 + step).campaign for step in range(4)] == [
+        first,
+        second,
+        third,
+        third,
+    ]
+    assert terms.new_versions(whole) == ()
+    terms.forget_before(500_002)
+    assert terms.new_versions(versions_of(shuffler, second, third)) == ()
+    fourth = shuffler.publish(not_before=500_009)
+    (new,) = terms.new_versions(versions_of(shuffler, third, fourth))
+    assert terms.offer_campaign(new).campaign == fourth
+    assert refusal(terms.new_versions, whole) == "went-back"
+    changed = replace(third, rho=0.5)
+    data = versions_of(shuffler, changed, fourth)
+    assert refusal(terms.new_versions, data) == "changed"
+
+
+def test_versions_that_cannot_be_a_history_are_refused(world: Any) -> None:
+    """Not ascending, nothing, something else, or one that a server did not sign."""
+    shuffler, terms = world.shuffler, world.terms()
+    first, second = shuffler.campaign, shuffler.publish(not_before=500_001)
+    for data in (
+        b"",
+        shuffler.signed_campaign(),
+        versions_bytes([]),
+        versions_of(shuffler, second, first),
+        versions_of(shuffler, first, first),
+        versions_bytes([shuffler.signed_campaign(first), b"?"]),
+    ):
+        assert refusal(terms.new_versions, data) == "malformed"
+    other = type(shuffler)(shuffler.clock)
+    assert refusal(terms.new_versions, versions_of(other, first)) == "wrong-signature"
+    assert terms.latest is None
+
+
+def test_the_hash_shown_to_the_owner_decides_where_versions_begin(world: Any) -> None:
+    """Versions before it are passed over; without it all are refused."""
+    shuffler = world.shuffler
+    first, second = shuffler.campaign, shuffler.publish(not_before=500_001)
+    terms = world.terms(first_hash=campaign_hash(second))
+    whole = versions_of(shuffler, first, second)
+    assert terms.new_versions(whole) == (shuffler.signed_campaign(second),)
+    assert refusal(terms.new_versions, versions_of(shuffler, first)) == "wrong-hash"
+
+
+def test_after_the_last_round_of_the_newest_version_none_holds(world: Any) -> None:
+    """An earlier version that would reach further has been replaced all the same."""
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(not_before=496_000, not_after=496_001)
+    terms.offer_campaign(shuffler.signed_campaign())
+    held = [terms.campaign_for(round) for round in (495_999, 496_001, 496_002)]
+    assert [signed and signed.campaign.version for signed in held] == [1, 2, None]

@@ -3,13 +3,16 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rase import BudgetAware, Precision, ValueRange
+from rase import BudgetAware, Laplace, Precision, ValueRange
 from rase.kernels.fixed import log_ratio
-from rase.randomize.geometric import ClampedGeometric
+from rase.kernels.geometric import geometric
+from rase.kernels.words import Words
+from rase.randomize.geometric import ClampedGeometric, UnboundedGeometric
 
 WORD = 1 << 64
 
@@ -60,3 +63,37 @@ def test_br_needs_a_precision() -> None:
     """A pair of numbers is not taken for a precision."""
     with pytest.raises(TypeError, match="precision must be a Precision"):
         BudgetAware(1.0, ValueRange(0, 1), (0.5, 0.9))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("epsilon", "steps"), [(8.0, 8), (1.0, 4096), (1e-4, 65536), (30.0, 1)])
+def test_unclamped_reports_beyond_all_draws_are_refused(epsilon: float, steps: int) -> None:
+    """The bound is what the tables give if every digit is the largest, and not a step less."""
+    law = UnboundedGeometric(epsilon, steps)
+    largest: Any = LargestWords()
+    reach = int(geometric(law.rate, 1, largest)[0])
+    assert law.reach == reach
+    ends = np.array([-reach - 1, -reach, 0, steps + reach, steps + reach + 1])
+    assert law.is_code(ends).tolist() == [False, True, True, True, False]
+    # A true geometric number is larger with probability below 2^-60.
+    assert law.rate * (reach + 1) > 60 * math.log(2)
+
+
+def test_no_whole_number_of_64_bits_passes_as_an_unclamped_report() -> None:
+    """The largest places that fit into a report are refused, without an overflow."""
+    for randomizer in (
+        Laplace(1.0, ValueRange(0, 10)),
+        BudgetAware(30.0, ValueRange(0, 10), Precision(0.5, 0.1)),
+    ):
+        step = randomizer.value_range.step
+        randomizer.decode([0.0, 10.0])
+        for place in (-(2.0**63), 2.0**63, 1e12):
+            with pytest.raises(ValueError, match="such as this randomizer can draw"):
+                randomizer.decode([place * step])
+
+
+class LargestWords:
+    """Give the largest word always."""
+
+    def words(self, count: int) -> Words:
+        """Return as many."""
+        return np.full(count, 2**64 - 1, np.uint64)

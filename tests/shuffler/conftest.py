@@ -16,6 +16,7 @@ from rase.shuffler.documents import Countersigner, Documents, Policy, load_docum
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome, check_report, store_reports
+from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
 from rase.storage.face import Database
@@ -139,6 +140,7 @@ class World:
             self.database, key=SIGNERS[Role.SHUFFLER], pinned=PINNED, policy=POLICY
         )
         self.countersigner.campaign(proposal_of(self.campaign), now_s=NOW_S)
+        keep_own_keys(self.database, [OPENERS["shuffler"], OPENERS["expired"]])
         self.countersigner.keyset(proposal_of(keyset_of()))
         self.ear = Ear()
         self.telemetry = Telemetry("shuffler")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from rase.errors import StorageBusy
+from rase.errors import ConfigurationError, StorageBusy
 from rase.shuffler.app import create_shuffler_app
-from rase.shuffler.enrolment import make_tokens
+from rase.shuffler.enrolment import make_tokens, revoke_devices
+from rase.shuffler.gateway import reply_to
 from rase.shuffler.settings import LimitSettings
-from rase.wire.signed import SignedCampaign, SignedKeyset
+from rase.wire import cbor
+from rase.wire.signed import SignedCampaign, SignedKeyset, versions_from_bytes
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
@@ -232,6 +234,122 @@ def test_enrolment_over_http(world: "World") -> None:
     assert world.counters()["enrolments"] == 1
 
 
+def handed(world: "World", *pairs: tuple[str, bytes]) -> dict[str, Any]:
+    """Return the request of a gateway."""
+    return {
+        "url": "/v1/reports",
+        "content": cbor.encode([list(pair) for pair in pairs]),
+        "headers": {"Content-Type": "application/cbor"},
+    }
+
+
+def replies(answer: httpx.Response) -> Any:
+    """Return the outcomes that a gateway is told."""
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/cbor")
+    return cbor.decode(answer.content, max_size=1 << 20)
+
+
+def test_a_gateway_speaks_for_several_devices(world: "World") -> None:
+    """Each report has its own outcome, all share one commit, and a bad one disturbs nobody."""
+    world.upload_time(100)
+    wires = [world.seal(100) for _ in world.credentials]
+    first, second, third, fourth = world.credentials
+    pairs = [
+        (first, wires[0]),
+        (first, wires[0]),
+        (second, wires[1][:-1]),
+        ("0" * 16 + ".x", wires[1]),
+        ("?", wires[1]),
+        (third, world.seal(99)),
+        (third, world.seal(101)),
+        (third, world.seal(100, shuffler="unknown")),
+        (third, wires[2]),
+        (third, wires[3]),
+        (second, wires[1]),
+    ]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert replies(await client.post(**handed(world, *pairs))) == [
+            {"status": 201},
+            {"status": 200},
+            {"status": 400, "problem": "bad-report"},
+            {"status": 403, "problem": "not-enrolled"},
+            {"status": 403, "problem": "not-enrolled"},
+            {"status": 410, "problem": "round-closed"},
+            {"status": 409, "problem": "round-not-open"},
+            {"status": 409, "problem": "outdated-config"},
+            {"status": 201},
+            {"status": 200},
+            {"status": 201},
+        ]
+        assert world.counters()["commits"] == 1
+        assert world.counters()["problem_not_enrolled"] == 2
+        # The same bytes alone are a retry of what the gateway brought.
+        assert (await client.post(**report(world, wires[1], device=1))).status_code == 200
+        assert replies(await client.post(**handed(world, (fourth, wires[3])))) == [{"status": 201}]
+
+    talk(world, work)
+    stored = {device: bytes(wire) for device, wire in world.rows("SELECT device, wire FROM report")}
+    assert stored == dict(zip(world.devices, wires, strict=True))
+
+
+def test_a_gateway_is_told_what_to_send_again(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rate limits and a disk that is full are told for each report, with the time to wait."""
+    world.upload_time(100)
+    first, second = ((world.credentials[place], world.seal(100)) for place in (0, 1))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("rase.shuffler.app.store_reports", _fail)
+            assert (
+                replies(await client.post(**handed(world, first, second)))
+                == [{"status": 503, "problem": "unavailable", "retry_after_s": 5}] * 2
+            )
+        told = replies(await client.post(**handed(world, first, first, second)))
+        assert told[0] == {"status": 201}
+        assert told[2] == {"status": 201}
+        assert (told[1]["status"], told[1]["problem"]) == (429, "too-many")
+        assert 1 <= told[1]["retry_after_s"] <= 61
+
+    talk(world, work, reports_per_minute=2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff",
+        cbor.encode({}),
+        cbor.encode([]),
+        cbor.encode(["credential", b"report"]),
+        cbor.encode([["credential", b"report"], ["credential"]]),
+        cbor.encode([["credential", b"report"], [b"credential", b"report"]]),
+        cbor.encode([["credential", b"report"]]) + b"\x00",
+        cbor.encode([["credential", b"report"]] * 4),
+        bytes(10_000),
+    ],
+)
+def test_a_malformed_array_is_one_problem(world: "World", content: bytes) -> None:
+    """Nothing of it is taken, whatever else it holds."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        headers = {"Content-Type": "application/cbor"}
+        answer = await client.post("/v1/reports", content=content, headers=headers)
+        check_problem(answer, 400, "bad-report")
+
+    talk(world, work, gateway_reports=3)
+    assert world.counters()["problem_bad_report"] == 1
+    assert "commits" not in world.counters()
+
+
+def test_a_gateway_meets_no_hidden_failure() -> None:
+    """What is no refusal is not turned into one."""
+    with pytest.raises(ConfigurationError):
+        reply_to(ConfigurationError(["ours."]))
+
+
 def test_documents_are_served_with_etags(world: "World") -> None:
     """Devices fetch what both servers signed, once: then 304 until it changes."""
 
@@ -245,6 +363,43 @@ def test_documents_are_served_with_etags(world: "World") -> None:
             again = await client.get(path, headers={"If-None-Match": etag})
             assert (again.status_code, again.content) == (304, b"")
         check_problem(await client.get("/v1/campaigns/nobody"), 404, "unknown-campaign")
+
+    talk(world, work)
+
+
+def test_devices_fetch_every_version_that_still_matters(world: "World") -> None:
+    """From the one whose round is not closed to the newest, with an ETag that follows them."""
+    for version in (2, 3):
+        following = world.campaign_of(version=version, not_before=100 + version)
+        world.countersigner.campaign(world.proposal_of(following), now_s=world.clock.now_s())
+
+    async def work(client: httpx.AsyncClient) -> None:
+        seen, etags = [], []
+        # Version 1 holds up to round 101, version 2 in round 102 alone.
+        for time_s in (
+            world.campaign.closes_s(101) - 1,
+            world.campaign.closes_s(101),
+            world.campaign.closes_s(102),
+            world.campaign.closes_s(10**6),
+        ):
+            world.clock.jump(time_s - world.clock.now_s())
+            answer = await client.get("/v1/campaigns/homes/versions")
+            assert answer.headers["Cache-Control"] == "max-age=3600"
+            etags.append(answer.headers["ETag"])
+            again = await client.get(
+                "/v1/campaigns/homes/versions", headers={"If-None-Match": etags[-1]}
+            )
+            assert (again.status_code, again.content) == (304, b"")
+            seen.append(
+                [
+                    SignedCampaign.from_bytes(item, world.pinned).campaign.version
+                    for item in versions_from_bytes(answer.content)
+                ]
+            )
+        assert seen == [[1, 2, 3], [2, 3], [3], [3]]
+        assert len(set(etags)) == 3
+        nobody = await client.get("/v1/campaigns/nobody/versions")
+        check_problem(nobody, 404, "unknown-campaign")
 
     talk(world, work)
 
@@ -322,6 +477,26 @@ def test_what_others_countersign_is_noticed(
             await asyncio.sleep(0.005)
 
     talk(world, work)
+
+
+def test_a_revoked_device_is_refused_by_a_running_intake(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intake looks from time to time, and then answers not-enrolled."""
+    monkeypatch.setattr("rase.shuffler.app._REFRESH_S", 0.005)
+    world.upload_time(100)
+    wire = world.seal(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post(**report(world, wire))).status_code == 201
+        revoke_devices(world.database, [f"{world.devices[0]:016x}"])
+        async with asyncio.timeout(20):
+            while (answer := await client.post(**report(world, wire))).status_code != 403:
+                await asyncio.sleep(0.005)
+        check_problem(answer, 403, "not-enrolled")
+        assert (await client.post(**report(world, wire, device=1))).status_code == 201
+
+    talk(world, work, reports_per_minute=100_000)
 
 
 def test_answers_hold_no_secret(world: "World") -> None:

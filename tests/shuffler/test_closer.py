@@ -1,6 +1,9 @@
 """The closer: due rounds, leases, retries, and going on after failures."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import httpx
@@ -177,6 +180,59 @@ def test_answers_over_http(status: int | None, problem: str | None, answer: Answ
     }
     assert seen[0].headers["Content-Type"] == "application/rase-batch"
     sender.close()
+
+
+class Listener(HTTPServer):
+    """Take any batch, and remember which address was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Taking)
+        self.asked: list[str] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[str]:
+        """Listen in a thread; give the address."""
+        thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{self.server_port}"
+        finally:
+            self.shutdown()
+            thread.join()
+            self.server_close()
+
+
+class _Taking(BaseHTTPRequestHandler):
+    server: Listener
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append(self.path)
+        self.send_response(201)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_a_proxy_is_asked_for_others_and_never_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The proxy variables of the environment count, except for loopback addresses."""
+    fusion, proxy = Listener(), Listener()
+    with fusion.listening() as fusion_url, proxy.listening() as proxy_url:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy_url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for url in (fusion_url, fusion_url.replace("127.0.0.1", "localhost")):
+            with closing(HttpSender(url)) as sender:
+                assert sender.send(bytes(32), pack(b"body", b"manifest")) is Answer.ACCEPTED
+        assert (len(fusion.asked), proxy.asked) == (2, [])
+        with closing(HttpSender("http://fusion.example")) as sender:
+            assert sender.send(bytes(32), pack(b"body", b"manifest")) is Answer.ACCEPTED
+        assert proxy.asked == [f"http://fusion.example/v1/batches/{'00' * 32}"]
 
 
 def test_the_loop_goes_on_after_failures(

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol, make_tokens, prune_tokens
+from rase.shuffler.enrolment import (
+    Authenticator,
+    NotEnrolled,
+    enrol,
+    enrolled_devices,
+    make_tokens,
+    prune_tokens,
+    revoke_devices,
+)
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -136,3 +144,51 @@ def test_expired_tokens_are_forgotten(world: "World") -> None:
     assert world.rows("SELECT count(*) FROM enrolment_token WHERE device IS NULL") == [(2,)]
     with pytest.raises(ValueError, match="at least 1"):
         make_tokens(world.database, 0, expires_s=10)
+
+
+def test_a_revoked_device_sends_no_more(world: "World") -> None:
+    """Its credential, its waiting report and its token end; the others are not disturbed."""
+    world.upload_time(100)
+    for device in range(4):
+        world.send(device, world.seal(100))
+    authenticator = Authenticator(world.database)
+    authenticator.preload()
+    lost = f"{world.devices[0]:016x}"
+    assert revoke_devices(world.database, [lost]) == (lost,)
+    with pytest.raises(NotEnrolled):
+        authenticator.look_up(world.credentials[0])
+    assert authenticator.known(world.credentials[0]) == world.devices[0]
+    authenticator.forget_revoked()
+    assert authenticator.known(world.credentials[0]) is None
+    assert authenticator.known(world.credentials[1]) == world.devices[1]
+    assert len(enrolled_devices(world.database)) == 3
+    assert {row[0] for row in world.rows("SELECT device FROM report")} == set(world.devices[1:])
+    # An intake that has not noticed yet may store one more; it is not released.
+    world.send(0, world.seal(100))
+    world.close_time(100)
+    closed = world.closer().close_one()
+    assert closed is not None
+    assert closed.released == 3
+    assert world.rows("SELECT * FROM report") == []
+
+
+def test_the_token_of_a_revoked_device_is_void(world: "World") -> None:
+    """Who lost the answer may ask again with the token, who was revoked may not."""
+    now_s = world.clock.now_s()
+    (token,) = make_tokens(world.database, 1, expires_s=int(now_s) + 100)
+    enrolled = enrol(world.database, token, device_key=KEY, now_s=now_s)
+    revoke_devices(world.database, [enrolled.device])
+    with pytest.raises(NotEnrolled):
+        enrol(world.database, token, device_key=KEY, now_s=now_s)
+    (token,) = make_tokens(world.database, 1, expires_s=int(now_s) + 100)
+    assert enrol(world.database, token, device_key=KEY, now_s=now_s).device != enrolled.device
+
+
+def test_an_unknown_device_revokes_nobody(world: "World") -> None:
+    """All that are named are revoked, or none."""
+    names = [f"{world.devices[0]:016x}", "0" * 16]
+    with pytest.raises(LookupError, match="nothing was revoked"):
+        revoke_devices(world.database, names)
+    with pytest.raises(ValueError, match="16 hexadecimal digits"):
+        revoke_devices(world.database, [names[0], "٣" * 16])
+    assert len(enrolled_devices(world.database)) == 4

@@ -40,7 +40,7 @@ from rase.wire.messages import (
 )
 from rase.wire.outer import OuterOpener
 from rase.wire.parcel import pack, unpack
-from rase.wire.signed import SignedCampaign, campaign_hash, signature_of
+from rase.wire.signed import SignedCampaign, campaign_hash, signature_of, versions_bytes
 
 if TYPE_CHECKING:
     from tests.simulation.conftest import MakeWorld
@@ -258,7 +258,7 @@ def single_out(world: World, device: Device, campaign: bytes) -> list[str]:
     def handler(message: Message) -> Answer:
         if message.method == "GET" and "campaigns" in message.path:
             asked.append(message.path)
-            return Answer(200, campaign)
+            return Answer(200, versions_bytes([campaign]))
         return honest(message)
 
     device.handler = handler

@@ -67,11 +67,6 @@ def test_a_batch_changed_on_its_way_is_sent_again(lived: "Compare") -> None:
     assert world.rows(world.closer, "SELECT round, state FROM outbox") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="GET /v1/campaigns/{id} tells the newest version only, not the one that holds",
-)
 def test_versions_that_follow_each_other_quickly(make_world: "MakeWorld") -> None:
     """A device that missed a version still takes part in the rounds in which it holds."""
     world = make_world()

@@ -92,3 +92,20 @@ def test_two_processes_migrate_once(tmp_path: Path) -> None:
 
     assert migrate(Overtaken(), "shuffler") == migrations_of("shuffler")[-1].number  # type: ignore[arg-type]
     slow.close()
+
+
+def test_a_shuffler_of_the_first_form_keeps_its_devices(tmp_path: Path) -> None:
+    """Rows of the first form are there after the second step, and can be revoked."""
+    from rase.shuffler.enrolment import enrolled_devices, revoke_devices
+
+    old = SqliteDatabase(tmp_path / "a.db")
+    migrate(old, "shuffler", target=1)
+    with old.transaction() as transaction:
+        transaction.execute("INSERT INTO device VALUES (5, x'00', x'01', 'north')")
+    old.close()
+    database = open_sqlite(tmp_path / "a.db", migrations="shuffler")
+    (device,) = enrolled_devices(database)
+    assert (device.device, device.group) == ("0000000000000005", "north")
+    revoke_devices(database, [device.device])
+    assert enrolled_devices(database) == []
+    database.close()

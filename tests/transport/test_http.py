@@ -12,7 +12,7 @@ import pytest
 
 from rase.errors import ConfigurationError
 from rase.transport.face import Unreachable
-from rase.transport.http import MAX_ANSWER_BYTES, HttpTransport
+from rase.transport.http import MAX_ANSWER_BYTES, ClientTls, HttpTransport
 
 
 class Server(HTTPServer):
@@ -156,14 +156,14 @@ def test_tls_is_checked_against_the_pinned_authority(
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     url = f"https://localhost:{server.server_port}"
-    assert HttpTransport(url, ca_file=certificate).get("/").body == b"answer"
+    assert HttpTransport(url, tls=ClientTls(certificate)).get("/").body == b"answer"
     with pytest.raises(Unreachable, match=r"localhost does not answer"):
         HttpTransport(url).get("/")
-    with pytest.raises(ConfigurationError, match="ca must be a file of certificates"):
-        HttpTransport(url, ca_file=tmp_path / "none.pem")
+    with pytest.raises(ConfigurationError, match="tls_ca_file must be a file of certificates"):
+        HttpTransport(url, tls=ClientTls(tmp_path / "none.pem"))
     (tmp_path / "bad.pem").write_text("nothing")
-    with pytest.raises(ConfigurationError, match="ca must be a file of certificates"):
-        HttpTransport(url, ca_file=tmp_path / "bad.pem")
+    with pytest.raises(ConfigurationError, match="tls_ca_file must be a file of certificates"):
+        HttpTransport(url, tls=ClientTls(tmp_path / "bad.pem"))
 
 
 @pytest.fixture

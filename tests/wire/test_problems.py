@@ -26,6 +26,7 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "below-k": 422,
         "final-round": 409,
         "policy-refused": 403,
+        "foreign-key": 409,
         "unavailable": 503,
     }
 

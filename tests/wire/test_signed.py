@@ -16,6 +16,7 @@ from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import BatchManifest
 from rase.wire.signed import (
+    MAX_VERSIONS_BYTES,
     PinnedKeys,
     SignedCampaign,
     SignedKeyset,
@@ -24,6 +25,8 @@ from rase.wire.signed import (
     campaign_from_bytes,
     campaign_hash,
     signature_of,
+    versions_bytes,
+    versions_from_bytes,
 )
 
 Signers = dict[Role, SigningKey]
@@ -226,3 +229,36 @@ def test_one_party_cannot_be_pinned_for_both() -> None:
         PinnedKeys(bytes(32), bytes(32))
     with pytest.raises(ValueError, match="shuffler must be the 32 bytes"):
         PinnedKeys(bytes(32), b"")
+
+
+def test_several_versions_travel_as_one_document() -> None:
+    """They come back in order; what does not fit any more is left off at the end."""
+    assert versions_from_bytes(versions_bytes([b"1", b"22"])) == (b"1", b"22")
+    large = bytes(MAX_VERSIONS_BYTES // 3)
+    packed = versions_bytes([b"1", large, large, large, b"2"])
+    assert len(packed) <= MAX_VERSIONS_BYTES
+    assert versions_from_bytes(packed) == (b"1", large, large)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        [],
+        ["rase/1 versions"],
+        ["rase/1 campaign", [b"1"]],
+        ["rase/1 versions", b"1"],
+        ["rase/1 versions", []],
+        ["rase/1 versions", [b"1", "2"]],
+    ],
+)
+def test_other_documents_are_no_versions(parts: Any) -> None:
+    """Each is refused as malformed."""
+    with pytest.raises(Malformed):
+        versions_from_bytes(cbor.encode(parts))
+
+
+def test_oversized_versions_are_refused() -> None:
+    """Before anything in them is read."""
+    with pytest.raises(WrongSize):
+        versions_from_bytes(bytes(MAX_VERSIONS_BYTES + 1))

@@ -5,17 +5,14 @@ configuration, 4 network, 5 refused for privacy, 6 cryptography, 7 not reproduce
 """
 
 import os
-import traceback
+import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import NamedTuple
 
-import click
-
-from rase import __version__
+from rase.cli.agent import agent_command
 from rase.errors import RaseError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "tell"]
 
 
 class _Place(NamedTuple):
@@ -69,24 +66,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code; failures have been told in one line on stderr.
     """
     try:
-        _rase.main(args=arguments, prog_name="rase", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return error.exit_code
+        run_agent = agent_command(arguments)
+        if run_agent is not None:
+            run_agent()
+            return 0
+        from rase.cli.group import run
+
+        return run(arguments)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - one line, not a traceback
         if os.environ.get("RASE_DEBUG") == "1":
+            import traceback
+
             traceback.print_exc()
         return _failed(error)
-    return 0
 
 
 def _failed(error: BaseException) -> int:
     match error:
-        case click.ClickException():
-            message, exit_code = error.format_message(), error.exit_code
         case RaseError():
             message, exit_code = str(error), error.exit_code
-        case click.Abort() | KeyboardInterrupt():
+        case KeyboardInterrupt():
             message, exit_code = "interrupted.", 130
         case ModuleNotFoundError() if (error.name or "").partition(".")[0] in _EXTRA_OF:
             package = (error.name or "").partition(".")[0]
@@ -100,28 +99,10 @@ def _failed(error: BaseException) -> int:
                 f"unexpected {type(error).__name__}; please report it, with what RASE_DEBUG=1 "
                 "prints and without private data."
             )
-    click.echo(f"rase: error: {' '.join(message.split())}", err=True)
+    tell(message)
     return exit_code
 
 
-class _LazyGroup(click.Group):
-    """Import a command when it is called, so that help costs nothing."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name].module).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="rase", message="%(prog)s %(version)s")
-def _rase() -> None:
-    """Randomize, shuffle, estimate: private averages from fleets of devices."""
+def tell(message: str) -> None:
+    """Tell on stderr, in one line, why a command failed."""
+    sys.stderr.write(f"rase: error: {' '.join(message.split())}\n")

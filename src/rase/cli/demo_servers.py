@@ -33,6 +33,7 @@ from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Policy
 from rase.shuffler.enrolment import make_tokens
 from rase.shuffler.forward import HttpSender
+from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
 from rase.storage.face import Database
@@ -104,6 +105,7 @@ def running_servers(
         pinned = PinnedKeys(
             signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes()
         )
+        keep_own_keys(databases[Role.SHUFFLER], [openers[Role.SHUFFLER]])
         shuffler_url = stack.enter_context(
             _served(
                 create_shuffler_app(

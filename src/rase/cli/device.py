@@ -1,15 +1,13 @@
 """``rase device``: enrol a device, run its agent, pause it, forget it."""
 
 import os
-import signal
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rase.cli.agent import DEFAULT_FOLDER, run_agent
 from rase.errors import ConfigurationError
 
 __all__ = ["command", "folder_option"]
@@ -23,7 +21,7 @@ def folder_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--folder",
         type=click.Path(path_type=Path, file_okay=False),
-        default=Path("rase-device"),
+        default=Path(DEFAULT_FOLDER),
         show_default=True,
         help="The device's folder.",
     )(function)
@@ -44,8 +42,8 @@ def command() -> None:
 )
 @click.option("--shuffler", help="Address of the shuffler.")
 @click.option("--campaign", help="Id of the campaign.")
-@click.option("--fusion-key", help="Public key of the fusion centre, base64.")
-@click.option("--shuffler-key", help="Public key of the shuffler, base64.")
+@click.option("--fusion-key", help="Public key of the fusion centre, hex or base64.")
+@click.option("--shuffler-key", help="Public key of the shuffler, hex or base64.")
 @click.option("--report-epsilon", type=float, help="The most one report may spend.")
 @click.option("--span-epsilon", type=float, help="The most all reports of a day may spend.")
 @click.option("--total-epsilon", type=float, help="The most all reports ever may spend.")
@@ -107,17 +105,7 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
 @click.option("--rounds", type=click.IntRange(min=1), help="Stop by itself after so many rounds.")
 def run(folder: Path, rounds: int | None) -> None:
     """Run the agent: read, randomize within the budget, send. Stops on SIGTERM."""
-    from rase.device.folder import DeviceFolder
-    from rase.device.program import run_device
-
-    # Modules of the owner for python sources are looked for where the agent was started.
-    sys.path.append("")
-    stop = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-    try:
-        run_device(DeviceFolder(folder), os.environ, wait=stop.wait, rounds=rounds)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    run_agent(folder, rounds=rounds)
 
 
 @command.command()

@@ -12,6 +12,8 @@ from rase.clock import Clock, SystemClock
 from rase.errors import ConfigurationError, RaseError, WireError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from rase.service.doctor import Fetched, Finding
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys
@@ -263,6 +265,7 @@ def _published_keyset(where: str, place: Path, url: str, pinned: "PinnedKeys") -
 
 def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     from rase.device.folder import DeviceFolder
+    from rase.device.program import tls_of
     from rase.service import doctor
     from rase.wire.keys import Role
 
@@ -278,11 +281,16 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     else:
         text = f"not yet: rase device enrol --folder {place} --token-file FILE."
         findings.append(doctor.Finding(where, "enrolment", doctor.Level.WARNING, text))
-    ca_file = None if settings.ca is None else place / settings.ca
-    found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, ca_file=ca_file)
+    tls = None
+    if settings.shuffler.startswith("https:"):
+        try:
+            tls = tls_of(settings, place).context()
+        except ConfigurationError as error:
+            return findings + doctor.findings_of(where, "TLS files", error.mistakes, "")
+    found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
     if len(found) > 1:
-        findings += _terms(where, settings, ca_file)
+        findings += _terms(where, settings, tls)
     return findings
 
 
@@ -298,7 +306,7 @@ def _private_files(where: str, place: Path) -> "list[Finding]":
     return doctor.findings_of(where, "key files", mistakes, "readable by you only.")
 
 
-def _terms(where: str, settings: Any, ca_file: Path | None) -> "list[Finding]":
+def _terms(where: str, settings: Any, tls: "SSLContext | None") -> "list[Finding]":
     """Check campaign and keyset as the device would, before it has to."""
     from rase.device.terms import Terms, TermsRefused
     from rase.service import doctor
@@ -315,7 +323,7 @@ def _terms(where: str, settings: Any, ca_file: Path | None) -> "list[Finding]":
         ("campaign", f"/v1/campaigns/{settings.campaign}", terms.offer_campaign),
     )
     for check, path, offer in offers:
-        answer = _fetch(settings.shuffler, path, ca_file=ca_file)
+        answer = _fetch(settings.shuffler, path, tls=tls)
         if answer is None or answer.status != 200:
             text = f"the shuffler has no {check} {'' if check == 'keyset' else settings.campaign}"
             text = f"{text.rstrip()} yet; its operator and the fusion centre's publish it."
@@ -330,12 +338,12 @@ def _terms(where: str, settings: Any, ca_file: Path | None) -> "list[Finding]":
     return findings
 
 
-def _fetch(url: str, path: str, ca_file: Path | None = None) -> "Fetched | None":
+def _fetch(url: str, path: str, tls: "SSLContext | None" = None) -> "Fetched | None":
     from http.client import HTTPException
 
     from rase.service import doctor
 
     try:
-        return doctor.fetch(url, path, ca_file=ca_file)
+        return doctor.fetch(url, path, tls=tls)
     except (OSError, HTTPException):
         return None

@@ -97,6 +97,7 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
 
     FOLDER is a server's or a device's. In the fusion centre's, the keyset is renewed, too.
     """
+    from rase.service.key_settings import public_key_bytes
     from rase.service.keyring import (
         KEYSET_FILE,
         PUBLIC_FILE,
@@ -104,7 +105,6 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
         adopt_keys,
         fingerprint,
         pinned_in,
-        public_text,
         read_public_keys,
     )
 
@@ -116,7 +116,8 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
     click.echo(f"{theirs.role} signing    {fingerprint(theirs.signing_key)}")
     for config in theirs.configs:
         click.echo(f"{theirs.role} opening {config.id:<2} {fingerprint(config.public_key)}")
-    is_new = pinned_in(folder / name, theirs.role) != public_text(theirs.signing_key)
+    pinned = pinned_in(folder / name, theirs.role)
+    is_new = pinned is None or public_key_bytes(pinned) != theirs.signing_key
     if is_new and not yes:
         click.confirm(
             f"Another signing key than the pinned one. Does the {theirs.role}'s operator, asked by "

@@ -1,9 +1,12 @@
-"""``rase shuffler``: run the server that hides senders, enrol devices, countersign documents."""
+"""``rase shuffler``: run the server that hides senders, enrol and revoke devices, countersign."""
 
 import base64
+import json
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +101,59 @@ def enrol(config: Path, count: int, group: str, valid: str) -> None:
         database.close()
 
 
+@command.command("devices")
+@_config
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def devices(config: Path, as_json: bool) -> None:
+    """List the enrolled devices by their opaque names, with their groups; what they sent is not."""
+    from rase.shuffler.enrolment import enrolled_devices
+    from rase.storage.sqlite import open_sqlite
+
+    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+        found = enrolled_devices(database)
+    groups = Counter(item.group for item in found)
+    if as_json:
+        rows = [{"device": item.device, "group": item.group} for item in found]
+        document = {
+            "schema": "rase/devices/1",
+            "count": len(found),
+            "groups": dict(sorted(groups.items())),
+            "devices": rows,
+        }
+        click.echo(json.dumps(document))
+        return
+    for item in found:
+        click.echo(f"{item.device} {item.group}".rstrip())
+    each = "".join(f"; {groups[name]} in group {name}" for name in sorted(groups) if name)
+    click.echo(f"{len(found)} enrolled{each}.", err=True)
+
+
+@command.command("revoke")
+@click.argument("names", metavar="DEVICE...", nargs=-1, required=True)
+@_config
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def revoke(names: tuple[str, ...], config: Path, as_json: bool) -> None:
+    """Let devices send no more, as when one was lost; all that are named, or none.
+
+    DEVICE is the opaque name of 16 hexadecimal digits, as enrolment and rase shuffler devices print
+    it. Reports that wait for their round to close are erased. A new token enrols the device again.
+    """
+    from rase.shuffler.enrolment import revoke_devices
+    from rase.storage.sqlite import open_sqlite
+
+    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+        try:
+            revoked = revoke_devices(database, names)
+        except (ValueError, LookupError) as error:
+            raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps({"schema": "rase/revoked/1", "revoked": list(revoked)}))
+        return
+    for name in revoked:
+        click.echo(name)
+    click.echo("revoked; running intakes notice within 5 seconds.", err=True)
+
+
 @command.command("countersign")
 @click.argument("proposal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @_config
@@ -125,12 +181,12 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
             pinned=pinned_keys(settings, key),
             policy=settings.policy.policy(),
         )
-        data = proposal.read_bytes()
+        data, now_s = proposal.read_bytes(), SystemClock().now_s()
         signed: Any
         if is_keyset(data):
-            signed, _ = countersigner.keyset(data)
+            signed, _ = countersigner.keyset(data, now_s=now_s)
         else:
-            signed, _ = countersigner.campaign(data, now_s=SystemClock().now_s())
+            signed, _ = countersigner.campaign(data, now_s=now_s)
     finally:
         database.close()
     if out is not None:

@@ -152,7 +152,7 @@ class Agent:
     def _fetch(self) -> None:
         """Ask for campaign and keyset, and plan the next time."""
         try:
-            self._offer(f"/v1/campaigns/{self._terms.campaign_id}", self._offer_campaign)
+            self._offer(f"/v1/campaigns/{self._terms.campaign_id}/versions", self._offer_versions)
             self._offer("/v1/keyset", self._offer_keyset)
         except TermsRefused as error:
             self.refusal = error
@@ -174,9 +174,8 @@ class Agent:
         offer(answer.body)
         self._etags[path] = answer.etag
 
-    def _offer_campaign(self, data: bytes) -> None:
-        campaign = self._memory.offer_campaign(data, self._join)
-        if campaign is not None:
+    def _offer_versions(self, data: bytes) -> None:
+        for campaign in self._memory.offer_versions(data, self._join):
             self._journal.note("terms-accepted", campaign=campaign.id, version=campaign.version)
 
     def _offer_keyset(self, data: bytes) -> None:
@@ -233,8 +232,9 @@ class Agent:
         """Make the envelope of each round that has ended and is not closed yet."""
         now_s = self._clock.now_s()
         present = self._present_round(latest)
-        # The first round r with (r + 1) * round_s + grace_s > now.
-        first = max(int((now_s - latest.grace_s) // latest.round_s), present - _MOST_OPEN, 0)
+        # The first round r with (r + 1) * round_s + grace_s > now, under any version that is held.
+        grace_s = max(signed.campaign.grace_s for signed in self._terms.held[0])
+        first = max(int((now_s - grace_s) // latest.round_s), present - _MOST_OPEN, 0)
         self._collection.drop_before(first)
         if self._first_round is None:
             self._first_round = present

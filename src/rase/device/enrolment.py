@@ -21,7 +21,9 @@ campaign = {campaign}
 # The public keys of both servers, got from their operators, not over this network.
 fusion_key = {fusion_key}
 shuffler_key = {shuffler_key}
-# ca = "ca.pem"                # the only authority accepted for TLS
+# tls_ca_file = "ca.pem"       # the only authority accepted for TLS
+# tls_certificate_file = "device.pem"    # where the shuffler asks for a certificate
+# tls_key_file = "device-tls.key"
 # campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
 # schedule = "rotate"          # one report in each window, instead of every round
 # cover = false                # send nothing in rounds without a report; that can be seen

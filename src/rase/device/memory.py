@@ -36,6 +36,27 @@ class Memory:
         """Cover reports by round."""
         return MappingProxyType(self._covers)
 
+    def offer_versions(self, data: bytes, join: Callable[[Campaign], None]) -> Iterator[Campaign]:
+        """Accept one published version of the campaign after the other, each for its own rounds.
+
+        A refused version does not undo those before it.
+
+        Args:
+            data: What the shuffler published.
+            join: As in `offer_campaign`.
+
+        Yields:
+            Each version that is new and was accepted and saved.
+
+        Raises:
+            TermsRefused: If the document or a version is not admitted.
+            StateUnusable: If a version cannot be saved; then it is not accepted.
+        """
+        for version in self.terms.new_versions(data):
+            accepted = self.offer_campaign(version, join)
+            if accepted is not None:
+                yield accepted
+
     def offer_campaign(self, data: bytes, join: Callable[[Campaign], None]) -> Campaign | None:
         """Accept a campaign, join it and save it.
 

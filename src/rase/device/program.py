@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rase.campaign import Campaign
 from rase.clock import Clock, SystemClock
@@ -19,7 +20,10 @@ from rase.device.terms import Terms
 from rase.kernels.entropy import SecureEntropy
 from rase.transport.face import Transport
 
-__all__ = ["run_device", "source_of", "transport_of"]
+if TYPE_CHECKING:
+    from rase.transport.http import ClientTls
+
+__all__ = ["run_device", "source_of", "tls_of", "transport_of"]
 
 
 def run_device(
@@ -88,12 +92,20 @@ def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
     """Return the way to the shuffler.
 
     Raises:
-        ConfigurationError: If the address or the authority's file cannot be used.
+        ConfigurationError: If the address or a file for TLS cannot be used.
     """
     from rase.transport.http import HttpTransport
 
-    ca_file = None if settings.ca is None else folder / settings.ca
-    return HttpTransport(settings.shuffler, ca_file=ca_file, timeout_s=settings.timeout_s)
+    tls = tls_of(settings, folder)
+    return HttpTransport(settings.shuffler, tls=tls, timeout_s=settings.timeout_s)
+
+
+def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":
+    """Return authority and certificate of the settings; relative paths start in the folder."""
+    from rase.transport.http import ClientTls
+
+    files = (settings.tls_ca_file, settings.tls_certificate_file, settings.tls_key_file)
+    return ClientTls(*(None if file is None else folder / file for file in files))
 
 
 def source_of(settings: SourceSettings, folder: Path) -> Source:

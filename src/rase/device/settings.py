@@ -25,6 +25,7 @@ SOURCES: Final = {
     "http": ("url",),
     "python": ("function",),
 }
+_TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 _REQUIRED: Final = object()
 _NUMBER = (int, float)
 _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
@@ -34,7 +35,9 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "fusion_key": (str, _REQUIRED),
         "shuffler_key": (str, _REQUIRED),
         "campaign_hash": (str, None),
-        "ca": (str, None),
+        "tls_ca_file": (str, None),
+        "tls_certificate_file": (str, None),
+        "tls_key_file": (str, None),
         "timeout_s": (_NUMBER, 30.0),
         "cover": (bool, True),
         "schedule": (str, "every-round"),
@@ -95,7 +98,9 @@ class DeviceSettings:
         campaign: The campaign's id.
         pinned: The public keys of both servers.
         campaign_hash: CH of the first campaign to accept, if the owner was shown it.
-        ca: The only authority for TLS; None for the system's.
+        tls_ca_file: The only authority for TLS; None for the system's.
+        tls_certificate_file: The device's certificate, where the shuffler asks for one.
+        tls_key_file: Its private key; None if it is in the same file.
         timeout_s: How long to wait for the shuffler.
         cover: Whether to send cover reports.
         schedule: One of `SCHEDULES`.
@@ -108,7 +113,9 @@ class DeviceSettings:
     campaign: str
     pinned: PinnedKeys = field(repr=False)
     campaign_hash: bytes | None
-    ca: Path | None
+    tls_ca_file: Path | None
+    tls_certificate_file: Path | None
+    tls_key_file: Path | None
     timeout_s: float
     cover: bool
     schedule: str
@@ -182,7 +189,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         campaign=device["campaign"],
         pinned=pinned,
         campaign_hash=campaign_hash,
-        ca=None if device["ca"] is None else Path(device["ca"]),
+        **{name: None if device[name] is None else Path(device[name]) for name in _TLS_FILES},
         timeout_s=device["timeout_s"],
         cover=device["cover"],
         schedule=device["schedule"],
@@ -195,18 +202,21 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
 
 
 def key_bytes(text: str) -> bytes:
-    """Return the 32 bytes of a public key in base64, of either alphabet.
+    """Return the 32 bytes of a public key in hex or in base64, of either alphabet.
 
     Raises:
         ValueError: If it is none.
     """
     plain = text.strip().rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        if len(plain) == 64:
+            data = bytes.fromhex(plain)
+        else:
+            data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except ValueError:
         data = b""
     if len(data) != 32:
-        raise ValueError("must be the 32 bytes of a public Ed25519 key in base64")
+        raise ValueError("must be the 32 bytes of a public Ed25519 key in hex or base64")
     return data
 
 
@@ -270,6 +280,14 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"source.{name} is missing: a {source['kind']} source needs it."
             for name in SOURCES[source["kind"]]
             if source[name] is None
+        ]
+    if device["tls_key_file"] is not None and device["tls_certificate_file"] is None:
+        mistakes.append("device.tls_certificate_file is missing: device.tls_key_file needs it.")
+    if not device["shuffler"].startswith("https:"):
+        mistakes += [
+            f"device.{name} must be left out unless device.shuffler begins with https://."
+            for name in _TLS_FILES
+            if device[name] is not None
         ]
     for section, name in (("source", "every_s"), ("source", "timeout_s"), ("device", "timeout_s")):
         value = values[section][name]

@@ -10,7 +10,7 @@ from typing import Final
 from rase.campaign import CampaignInvalid
 from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, WireError
 from rase.wire.keys import KeyConfig, Role
-from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 from rase.wire.suites import KEM_NUMBERS
 
 __all__ = ["REASONS", "OwnerRules", "Terms", "TermsRefused"]
@@ -127,6 +127,36 @@ class Terms:
         if keyset is not None:
             self._keyset = self._read_keyset(keyset)
 
+    def new_versions(self, data: bytes) -> tuple[bytes, ...]:
+        """Return those of the published versions that `offer_campaign` has not seen, ascending.
+
+        Earlier ones must be as they were accepted. One that is earlier and not held was forgotten
+        with its rounds, and is passed over.
+
+        Args:
+            data: What the shuffler published: several versions in one document.
+
+        Raises:
+            TermsRefused: If one was not signed, was changed, or the last is behind what is held.
+        """
+        try:
+            offered = [(self._read_campaign(item), item) for item in versions_from_bytes(data)]
+        except WireError as error:
+            raise TermsRefused("malformed", str(error)) from None
+        numbers = [signed.campaign.version for signed, _ in offered]
+        if numbers != sorted(set(numbers)):
+            raise TermsRefused("malformed", "Its versions do not ascend.")
+        if self.latest is None:
+            return self._from_first(offered)
+        latest = self.latest.campaign.version
+        if numbers[-1] < latest:
+            raise TermsRefused("went-back", f"Got {numbers[-1]} after {latest}.")
+        held = {signed.campaign.version: signed.hash for signed in self._campaigns}
+        for signed, _ in offered:
+            if held.get(signed.campaign.version, signed.hash) != signed.hash:
+                raise TermsRefused("changed", f"Version {signed.campaign.version}.")
+        return tuple(item for signed, item in offered if signed.campaign.version > latest)
+
     def offer_campaign(self, data: bytes) -> SignedCampaign | None:
         """Accept a campaign, or refuse it.
 
@@ -185,9 +215,9 @@ class Terms:
         return offered
 
     def campaign_for(self, round: int) -> SignedCampaign | None:
-        """Return the highest accepted version that holds in a round."""
-        holding = [signed for signed in self._campaigns if signed.campaign.holds_in(round)]
-        return holding[-1] if holding else None
+        """Return the version that holds in a round: the highest accepted that has begun by then."""
+        begun = [signed for signed in self._campaigns if signed.campaign.not_before <= round]
+        return begun[-1] if begun and begun[-1].campaign.holds_in(round) else None
 
     def campaign_by_tag(self, tag: bytes) -> SignedCampaign | None:
         """Return the accepted version whose hash begins with a tag."""
@@ -213,6 +243,13 @@ class Terms:
             for signed, following in zip(self._campaigns, (*self._campaigns[1:], None), strict=True)
             if following is None or following.campaign.not_before > round
         )
+
+    def _from_first(self, offered: list[tuple[SignedCampaign, bytes]]) -> tuple[bytes, ...]:
+        """Return the versions from the one on whose hash the owner was shown."""
+        for place, (signed, _) in enumerate(offered):
+            if self._first_hash in (None, signed.hash):
+                return tuple(item for _, item in offered[place:])
+        raise TermsRefused("wrong-hash")
 
     def _check_rules(self, offered: SignedCampaign) -> None:
         campaign, rules = offered.campaign, self.rules

@@ -21,6 +21,7 @@ __all__ = [
     "digit_sums",
     "drawn_from",
     "geometric_digits",
+    "geometric_reach",
     "log_ratio",
     "word_sums",
 ]
@@ -75,12 +76,27 @@ def geometric_digits(rate: float) -> list[tuple[int, float]]:
     return digits
 
 
+def geometric_reach(rate: float) -> int:
+    """Return the largest geometric number that the tables can draw; a true one is seldom larger.
+
+    Example:
+        >>> geometric_reach(0.5)
+        89
+    """
+    return sum(weight * (_digit_count(digit) - 1) for weight, digit in geometric_digits(rate))
+
+
 def digit_sums(rate: float) -> "array[int]":
     """Return the table of one digit of a geometric number."""
-    powers = decay_powers(rate, min(_DIGIT, math.ceil(_NEGLIGIBLE / rate) + 1) + 1)
+    powers = decay_powers(rate, _digit_count(rate) + 1)
     # Truncated to the digits the table has; what is cut off weighs less than 2^-64.
     whole = FIXED_ONE - powers[-1]
     return word_sums((FIXED_ONE - power) * FIXED_ONE // whole for power in powers[1:-1])
+
+
+def _digit_count(rate: float) -> int:
+    """Return how many values a digit has in its table."""
+    return min(_DIGIT, math.ceil(_NEGLIGIBLE / rate) + 1)
 
 
 class ClampedTable(NamedTuple):

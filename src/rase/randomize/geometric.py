@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from rase.kernels.fixed import clamped_table
+from rase.kernels.fixed import clamped_table, geometric_reach
 from rase.kernels.geometric import geometric
 from rase.kernels.integers import draw_from
 from rase.kernels.words import Random
@@ -105,6 +105,7 @@ class UnboundedGeometric(_Geometric):
         """Keep the budget; there is no table of its own."""
         super().__init__(epsilon / steps, steps)
         self._epsilon = epsilon
+        self.reach = geometric_reach(self.rate)
 
     @property
     def effective_epsilon(self) -> float:
@@ -118,8 +119,8 @@ class UnboundedGeometric(_Geometric):
         return index + (ups - downs).reshape(index.shape)
 
     def is_code(self, code: Codes) -> Flags:
-        """Accept every whole number."""
-        return np.ones(code.shape, dtype=np.bool_)
+        """Accept what the tables can draw: at most ``reach`` beyond an end."""
+        return (code >= -self.reach) & (code <= self.steps + self.reach)
 
     def decode(self, code: Codes) -> Floats:
         """Take the report as it is: the noise has mean 0."""

@@ -201,6 +201,9 @@ class GridRandomizer(ABC):
                 f"{self.value_range.step}; was another range or number of steps used?"
             )
 
+        # No law reaches that far, and whole numbers of 64 bits do.
+        codes = np.clip(codes, -(2.0**62), 2.0**62)
+
         def checked(law: Law, code: Codes) -> Floats:
             if not law.is_code(code).all():
                 raise ValueError("reports must be such as this randomizer can draw; one is not.")

@@ -233,11 +233,11 @@ def check_disk(where: str, folder: Path) -> Finding:
 
 
 def check_peer(
-    where: str, role: Role, url: str, *, clock: Clock, ca_file: Path | None = None
+    where: str, role: Role, url: str, *, clock: Clock, tls: ssl.SSLContext | None = None
 ) -> list[Finding]:
     """Check that a server answers, and that its clock goes as ours does."""
     try:
-        answer = fetch(url, "/healthz", ca_file=ca_file)
+        answer = fetch(url, "/healthz", tls=tls)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         text = f"the {_NAMES[role]} at {url} does not answer ({reason}); does it run, and there?"
@@ -269,7 +269,7 @@ def check_clock(where: str, role: Role, date: str | None, *, now_s: float) -> Fi
     return Finding(where, "clock", level, text, is_network=True)
 
 
-def fetch(url: str, path: str, *, ca_file: Path | None = None) -> Fetched:
+def fetch(url: str, path: str, *, tls: ssl.SSLContext | None = None) -> Fetched:
     """Ask a server for a document, past any proxy of the environment.
 
     Raises:
@@ -283,7 +283,7 @@ def fetch(url: str, path: str, *, ca_file: Path | None = None) -> Fetched:
             parts.hostname or "",
             parts.port,
             timeout=_TIMEOUT_S,
-            context=ssl.create_default_context(cafile=ca_file),
+            context=tls or ssl.create_default_context(),
         )
     else:
         connection = http.client.HTTPConnection(

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 from rase.errors import ConfigurationError, WireError
+from rase.service.clients import is_loopback
 from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
 
 __all__ = [
@@ -19,8 +20,6 @@ __all__ = [
     "read_opening_keys",
     "read_signing_key",
 ]
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def public_key_bytes(text: str) -> bytes:
@@ -43,7 +42,7 @@ def _address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"must be an address of http or https, got {text!r}.")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
     return text
 

@@ -4,7 +4,9 @@ The way of a report::
 
     enrolment     who may send: single-use tokens, credentials kept as hashes
     documents     what was agreed: campaigns and keysets, countersigned within a policy
+    own_keys      the public halves of the closer's keys, which a keyset must name
     intake        a report is checked by its header and stored, never opened
+    gateway       several devices' reports in one request
     commits       concurrent reports share one commit
     rounds        which rounds are due, and who holds the lease to close one
     peeling       the outer envelopes are opened, by processes where there are many

@@ -24,7 +24,17 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.commits import GroupCommit, Overloaded
 from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner, load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol
+from rase.shuffler.gateway import (
+    GATEWAY_TYPE,
+    Handed,
+    Reply,
+    body_limit,
+    read_reports,
+    reply_to,
+    write_replies,
+)
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
+from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
 from rase.wire.messages import REPORT_SIZES
@@ -34,8 +44,11 @@ __all__ = ["REPORT_TYPE", "IntakeDesk", "create_shuffler_app"]
 
 REPORT_TYPE: Final = "application/rase-report"
 _REPORT_TYPE = REPORT_TYPE.encode()
+_GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
+_PATIENCE_S: Final = 5.0
+_AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
 _ANSWERS = {Outcome.STORED: 201, Outcome.REPEATED: 200, Outcome.IGNORED: 200}
 
@@ -69,14 +82,16 @@ class IntakeDesk:
         self._authenticator = Authenticator(database)
         self._authenticator.preload()
         self._rate = RateLimit(limits.reports_per_minute, clock)
+        self._gateway_reports = limits.gateway_reports
         self._commits = GroupCommit(
             self._store, max_group=limits.max_group, max_waiting=limits.max_waiting
         )
         self.refresh()
 
     def refresh(self) -> None:
-        """Read anew what was agreed."""
+        """Read anew what was agreed, and forget devices that were revoked."""
         self.documents = load_documents(self._database, self._pinned)
+        self._authenticator.forget_revoked()
 
     async def keep_fresh(self) -> None:
         """Refresh for ever: other processes countersign too."""
@@ -99,9 +114,17 @@ class IntakeDesk:
                 authorization = value
             elif name == b"content-type":
                 content_type = value
+        if content_type == _GATEWAY_TYPE:
+            await self._answer_gateway(receive, send)
+            return
         if content_type != _REPORT_TYPE:
-            raise HTTPException(415, f"a report must be sent as {REPORT_TYPE}.")
-        device = await self._device(authorization)
+            raise HTTPException(
+                415,
+                f"a report must be sent as {REPORT_TYPE}, an array of them as {GATEWAY_TYPE}.",
+            )
+        if not authorization.startswith(_BEARER):
+            raise NotEnrolled("a report must come with the credential of its device.")
+        device = await self._device(authorization[len(_BEARER) :].decode("latin-1"))
         self._rate.check(device)
         try:
             wire = await read_body(receive, limit=_LONGEST_REPORT)
@@ -127,10 +150,32 @@ class IntakeDesk:
             raise WireError(f"round {pending.round} is closed.", problem="round-closed")
         return _ANSWERS[outcome]
 
-    async def _device(self, authorization: bytes) -> int:
-        if not authorization.startswith(_BEARER):
-            raise NotEnrolled("a report must come with the credential of its device.")
-        credential = authorization[len(_BEARER) :].decode("latin-1")
+    async def _answer_gateway(self, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_body(receive, limit=body_limit(self._gateway_reports))
+        except BodyTooLarge as error:
+            raise WrongSize(str(error)) from None
+        handed = read_reports(body, most=self._gateway_reports)
+        # Handed to the group commit together, so that they share one.
+        answer = write_replies(await asyncio.gather(*map(self._reply, handed)))
+        headers = [
+            (b"content-type", _GATEWAY_TYPE),
+            (b"content-length", str(len(answer)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _reply(self, handed: Handed) -> Reply:
+        try:
+            device = await self._device(handed.credential)
+            self._rate.check(device)
+            return Reply(await self.take(handed.wire, device))
+        except RaseError as error:
+            reply = reply_to(error)
+            self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
+            return reply
+
+    async def _device(self, credential: str) -> int:
         device = self._authenticator.known(credential)
         if device is None:
             device = await asyncio.to_thread(self._authenticator.look_up, credential)
@@ -262,6 +307,13 @@ def _add_documents(
             raise WrongCampaign("no such campaign is known here.")
         return _document(agreed.signed, request, desk)
 
+    @app.get("/v1/campaigns/{campaign_id}/versions")
+    async def get_versions(campaign_id: str, request: Request) -> Response:
+        versions = desk.documents.published(campaign_id, now_s=clock.now_s())
+        if versions is None:
+            raise WrongCampaign("no such campaign is known here.")
+        return _document(versions, request, desk)
+
     @app.get("/v1/keyset")
     async def get_keyset(request: Request) -> Response:
         if desk.documents.keyset is None:
@@ -281,7 +333,19 @@ def _add_documents(
 
     @app.put("/v1/keyset", status_code=201)
     async def put_keyset(request: Request) -> Response:
-        signed, is_new = await asyncio.to_thread(countersigner.keyset, await request.body())
+        proposal = await request.body()
+        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            try:
+                signed, is_new = await asyncio.to_thread(
+                    countersigner.keyset, proposal, now_s=clock.now_s()
+                )
+                break
+            except ForeignKey:
+                # After a start or a rotation the closer may be about to tell its keys.
+                if asyncio.get_running_loop().time() >= until_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
         return await _countersigned(signed.shuffler_signature, is_new=is_new)
 
     async def _countersigned(signature: bytes, *, is_new: bool) -> Response:

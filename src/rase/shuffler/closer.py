@@ -25,6 +25,8 @@ _LONGEST_WAIT_S: Final = 30.0
 class Closer:
     """Close what is due, forward what waits, forget what is old.
 
+    Once made, it has told the database the public halves of its keys: see rase.shuffler.own_keys.
+
     Args:
         database: The shuffler's.
         clock: Tells when a round is due.
@@ -55,6 +57,7 @@ class Closer:
         self._lease_s = lease_s
         # After a crash nobody knows whether the last scrub was done.
         self._is_scrubbed = False
+        releaser.tell_keys()
 
     def run(self, stop: threading.Event) -> None:
         """Work until told to stop; what fails is told and tried again, after growing pauses.

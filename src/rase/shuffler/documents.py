@@ -7,6 +7,7 @@ from typing import Any, Final
 from rase.campaign import Campaign, CampaignInvalid
 from rase.clock import round_number
 from rase.errors import BadSignature, Malformed, WireError
+from rase.shuffler.own_keys import check_own_keys
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
@@ -17,6 +18,7 @@ from rase.wire.signed import (
     SignedKeyset,
     campaign_from_bytes,
     signature_of,
+    versions_bytes,
 )
 
 __all__ = [
@@ -144,6 +146,24 @@ class Documents:
         versions = self._by_id.get(campaign_id)
         return versions[-1] if versions else None
 
+    def published(self, campaign_id: str, *, now_s: float) -> bytes | None:
+        """Return what devices fetch: each version that holds in a round not closed, or later.
+
+        A device that slept through a version so still learns by which one an open round goes. The
+        newest is among them even if all its rounds are over.
+
+        Returns:
+            The versions as one document; None if there is no such campaign.
+        """
+        versions = self._by_id.get(campaign_id)
+        if not versions:
+            return None
+        return versions_bytes(
+            agreed.signed
+            for agreed in versions
+            if agreed is versions[-1] or now_s < agreed.campaign.closes_s(self.last_round(agreed))
+        )
+
     def last_round(self, agreed: Agreed) -> int:
         """Return the last round in which a version holds, before the next one takes over."""
         later = [
@@ -259,8 +279,12 @@ class Countersigner:
             )
         return signed, True
 
-    def keyset(self, proposal: bytes) -> tuple[SignedKeyset, bool]:
+    def keyset(self, proposal: bytes, *, now_s: float | None = None) -> tuple[SignedKeyset, bool]:
         """Countersign the CBOR array [keyset, fusion centre's signature].
+
+        Args:
+            proposal: The array.
+            now_s: The time; keys of the shuffler that are long past use are then not compared.
 
         Returns:
             The keyset with both signatures, and whether it is new.
@@ -268,6 +292,7 @@ class Countersigner:
         Raises:
             BadSignature: If the fusion centre did not sign it.
             PolicyRefused: If the operator does not agree, or a newer one was agreed.
+            ForeignKey: If it names a key of the shuffler that the closer does not hold.
             WireError: Named otherwise, if the bytes are not such as they must be.
         """
         body, signature = _proposal(proposal)
@@ -285,6 +310,7 @@ class Countersigner:
                 raise PolicyRefused(
                     f"the keyset's version must be above {rows[0][0]}, which is agreed."
                 )
+            check_own_keys(transaction, keyset, now_s=now_s)
             transaction.execute(
                 "INSERT INTO keyset (version, signed) VALUES (?, ?)",
                 (keyset.version, signed.to_bytes()),

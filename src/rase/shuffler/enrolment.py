@@ -4,14 +4,26 @@ import base64
 import binascii
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from string import hexdigits
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
 from rase.storage.face import Database, Transaction
 
-__all__ = ["Authenticator", "Enrolled", "NotEnrolled", "enrol", "make_tokens", "prune_tokens"]
+__all__ = [
+    "Authenticator",
+    "Enrolled",
+    "EnrolledDevice",
+    "NotEnrolled",
+    "enrol",
+    "enrolled_devices",
+    "make_tokens",
+    "prune_tokens",
+    "revoke_devices",
+]
 
 _SECRET_BYTES: Final = 32
 _RETRY_S: Final = 600
@@ -108,6 +120,57 @@ def prune_tokens(database: Database, *, now_s: float) -> None:
         transaction.execute("DELETE FROM enrolment_token WHERE expires_s <= ?", (int(now_s),))
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class EnrolledDevice:
+    """Name one device that may send.
+
+    Args:
+        group: Its public group.
+        device: Its opaque name.
+    """
+
+    group: str
+    device: str
+
+
+def enrolled_devices(database: Database) -> list[EnrolledDevice]:
+    """Return all devices that may send, by group and name; nothing of what they sent."""
+    with database.snapshot() as transaction:
+        rows = transaction.execute("SELECT group_name, id FROM device")
+    return sorted(EnrolledDevice(group, f"{device:016x}") for group, device in rows)
+
+
+def revoke_devices(database: Database, names: Sequence[str]) -> tuple[str, ...]:
+    """Let devices send no more: their credentials end, and what waits of theirs is erased.
+
+    A round that is being closed at this moment may still hold a report of theirs.
+
+    Args:
+        database: The shuffler's.
+        names: Their opaque names.
+
+    Returns:
+        The names, each once.
+
+    Raises:
+        ValueError: If a name is none; nothing is revoked then.
+        LookupError: If one is not enrolled; nothing is revoked then.
+    """
+    numbers = {name.lower(): _number(name) for name in names}
+    malformed = [name for name, number in numbers.items() if number is None]
+    if malformed:
+        raise ValueError(f"a device must have 16 hexadecimal digits, got {malformed[0]!r}.")
+    with database.transaction() as transaction:
+        for name, number in numbers.items():
+            found = transaction.execute("DELETE FROM device WHERE id = ? RETURNING id", (number,))
+            if not found:
+                raise LookupError(f"device {name} is not enrolled; nothing was revoked.")
+            transaction.execute("INSERT INTO revoked_device (id) VALUES (?)", (number,))
+            transaction.execute("DELETE FROM report WHERE device = ?", (number,))
+            transaction.execute("DELETE FROM enrolment_token WHERE device = ?", (number,))
+    return tuple(numbers)
+
+
 class Authenticator:
     """Say which device a credential belongs to; hashes are kept in memory, up to a limit.
 
@@ -124,6 +187,13 @@ class Authenticator:
         with self._database.snapshot() as transaction:
             rows = transaction.execute("SELECT id, digest FROM device LIMIT ?", (_MAX_CACHED,))
         self._digests = {device: bytes(digest) for device, digest in rows}
+
+    def forget_revoked(self) -> None:
+        """Drop the hashes of devices that were revoked meanwhile, perhaps by another process."""
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute("SELECT id FROM revoked_device")
+        for (device,) in rows:
+            self._digests.pop(device, None)
 
     def known(self, credential: str) -> int | None:
         """Return the device if its hash is in memory; None if the database must be asked.
@@ -190,15 +260,18 @@ def _add_device(transaction: Transaction, credential: str, *, key: bytes, group:
 
 def _parts(credential: str) -> tuple[int, bytes]:
     name, _, secret = credential.partition(".")
-    if len(credential) > _MAX_CREDENTIAL or len(name) != 16:
-        raise NotEnrolled("the credential is not one of this shuffler.")
-    try:
-        device = int(name, 16)
-    except ValueError:
-        raise NotEnrolled("the credential is not one of this shuffler.") from None
-    if not 0 <= device < 1 << 63:
+    device = _number(name)
+    if device is None or len(credential) > _MAX_CREDENTIAL:
         raise NotEnrolled("the credential is not one of this shuffler.")
     return device, _digest(secret)
+
+
+def _number(name: str) -> int | None:
+    """Return the number behind a device's opaque name; None if it is no such name."""
+    if len(name) != 16 or not set(name) <= set(hexdigits):
+        return None
+    number = int(name, 16)
+    return number if number < 1 << 63 else None
 
 
 def _digest(secret: str) -> bytes:

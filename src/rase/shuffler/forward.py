@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import httpx
 
 from rase.errors import Malformed
+from rase.service.clients import client as proxied_client
 from rase.storage.face import Database
 from rase.wire.parcel import header_of, pack, unpack
 from rase.wire.problems import Problem
@@ -103,6 +104,9 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
 class HttpSender:
     """Put batches to the fusion centre over HTTP.
 
+    The proxy variables of the environment (``HTTPS_PROXY``, ``NO_PROXY`` …) count, except for an
+    address of this machine, which a proxy would look for on its own.
+
     Args:
         url: The fusion centre's address.
         client: The connection; made here if None.
@@ -110,7 +114,7 @@ class HttpSender:
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url.rstrip("/")
-        self._client: httpx.Client = client or httpx.Client(timeout=60.0)
+        self._client: httpx.Client = client or proxied_client(self._url, timeout=60.0)
 
     def send(self, batch: bytes, body: bytes) -> Answer:
         """Send a batch."""

@@ -36,6 +36,11 @@ class Peeler:
         self._pool_from = pool_from
         self._pool: ProcessPoolExecutor | None = None
 
+    @property
+    def keys(self) -> tuple[OpeningKey, ...]:
+        """The shuffler's private keys."""
+        return self._keys
+
     def peel(
         self, wires: Sequence[bytes], *, campaign_hash: bytes, kem: int
     ) -> list[OpenedOuter | None]:

@@ -17,6 +17,7 @@ from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed
 from rase.shuffler.intake import tag_number
 from rase.shuffler.order import draw_order
+from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.rounds import Lease, check_lease
 from rase.storage.face import Database
@@ -81,6 +82,10 @@ class Releaser:
         self._key = key
         self._name = name
         self._rng = rng
+
+    def tell_keys(self) -> None:
+        """Note in the database which public keys reports may be sealed for."""
+        keep_own_keys(self._database, self._peeler.keys)
 
     def close(self, lease: Lease, agreed: Agreed, *, now_s: float) -> Closed:
         """Close a round for good.

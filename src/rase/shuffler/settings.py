@@ -43,12 +43,14 @@ class LimitSettings(Settings):
     Args:
         reports_per_minute: The most requests of one device.
         enrolments_per_minute: The most enrolments of all.
+        gateway_reports: The most reports of one request of a gateway.
         max_waiting: How many reports may wait for the disk.
         max_group: The most reports of one commit.
     """
 
     reports_per_minute: int = Field(default=60, ge=1)
     enrolments_per_minute: int = Field(default=600, ge=1)
+    gateway_reports: int = Field(default=500, ge=1, le=10_000)
     max_waiting: int = Field(default=20_000, ge=1)
     max_group: int = Field(default=1000, ge=1)
 

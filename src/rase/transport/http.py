@@ -1,6 +1,7 @@
 """HTTP by the standard library alone: TLS, a pinned authority, time and size limits, ETags."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -12,27 +13,77 @@ if TYPE_CHECKING:
     import http.client
     import ssl
 
-__all__ = ["MAX_ANSWER_BYTES", "HttpTransport"]
+__all__ = ["MAX_ANSWER_BYTES", "ClientTls", "HttpTransport"]
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_RETRY_AFTER_S = 3600.0
+_MUST_BE = "must be a certificate and its private key in PEM, without a password:"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Say how a device and its server recognise each other below HTTP.
+
+    Args:
+        ca_file: The only authority whose certificates are accepted; None for the system's.
+        certificate_file: The device's own certificate, where the server asks for one.
+        key_file: Its private key, for its owner only; None if it is in ``certificate_file``.
+    """
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    def context(self) -> "ssl.SSLContext":
+        """Return what a connection needs.
+
+        Raises:
+            ConfigurationError: If a file cannot be used, or others can read the private key.
+        """
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:  # an SSLError is one, too
+            raise ConfigurationError(
+                [f"tls_ca_file must be a file of certificates: {self.ca_file}: {_reason(error)}."]
+            ) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certificate_file is not None:
+            self._add_certificate(context, self.certificate_file)
+        return context
+
+    def _add_certificate(self, context: "ssl.SSLContext", certificate_file: Path) -> None:
+        private = self.key_file or certificate_file
+        try:
+            mode = private.stat().st_mode & 0o777
+            if mode & 0o077:
+                raise ConfigurationError(
+                    [f"{private} must be for its owner only (chmod 600), got {mode:o}."]
+                )
+            # An empty password, because a program nobody watches must not ask for one.
+            context.load_cert_chain(certificate_file, self.key_file, password="")
+        except OSError as error:
+            raise ConfigurationError(
+                [f"tls_certificate_file and tls_key_file {_MUST_BE} {private}: {_reason(error)}."]
+            ) from None
 
 
 class HttpTransport:
     """Speak to one server; each message has a connection of its own.
 
     Connections are not kept: a device sends once in a round, and a lasting connection would tell
-    when it is switched on.
+    when it is switched on. Proxy variables of the environment are not looked at.
 
     Args:
         url: The root of the service. Must be https, except on this machine.
-        ca_file: The only authority whose certificates are accepted; None for the system's.
+        tls: Authority and certificate for https.
         timeout_s: How long to wait for each step of the connection.
         insecure_http: Accept http to any host; for meters in the home, never for reports.
 
     Raises:
-        ConfigurationError: If the address or the authority's file cannot be used.
+        ConfigurationError: If the address or a file of ``tls`` cannot be used.
 
     Example:
         >>> HttpTransport("http://meters.example")
@@ -45,7 +96,7 @@ class HttpTransport:
         self,
         url: str,
         *,
-        ca_file: Path | None = None,
+        tls: ClientTls | None = None,
         timeout_s: float = 30.0,
         insecure_http: bool = False,
     ) -> None:
@@ -63,7 +114,7 @@ class HttpTransport:
         self._host, self._port = host, port
         self._root = parts.path.rstrip("/")
         self._timeout_s = timeout_s
-        self._context = _tls_context(ca_file) if parts.scheme == "https" else None
+        self._context = (tls or ClientTls()).context() if parts.scheme == "https" else None
 
     def get(self, path: str, *, etag: str | None = None) -> Answer:
         """Ask for a document.
@@ -124,17 +175,8 @@ class HttpTransport:
         )
 
 
-def _tls_context(ca_file: Path | None) -> "ssl.SSLContext":
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except OSError as error:  # an SSLError is one, too
-        raise ConfigurationError(
-            [f"ca must be a file of certificates: {ca_file}: {error.strerror}."]
-        ) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+def _reason(error: OSError) -> str:
+    return getattr(error, "reason", None) or error.strerror or "not readable"
 
 
 def _retry_after_s(text: str | None) -> float | None:

@@ -118,6 +118,13 @@ _TYPES = (
         is_final=True,
     ),
     ProblemType(
+        "foreign-key",
+        409,
+        "The keyset names a key of the shuffler that it does not hold.",
+        "Adopt the shuffler's public keys and propose the keyset again.",
+        is_final=False,
+    ),
+    ProblemType(
         "unavailable",
         503,
         "The server cannot store anything now; it kept nothing.",

@@ -3,6 +3,7 @@
 Two signatures make sure that no single server can give a device parameters or keys of its own.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -15,6 +16,7 @@ from rase.wire.messages import VERSION, BatchManifest, check_format
 
 __all__ = [
     "MAX_CAMPAIGN_BYTES",
+    "MAX_VERSIONS_BYTES",
     "PinnedKeys",
     "SignedCampaign",
     "SignedKeyset",
@@ -24,10 +26,15 @@ __all__ = [
     "campaign_hash",
     "signature_of",
     "signing_input",
+    "versions_bytes",
+    "versions_from_bytes",
 ]
 
 MAX_CAMPAIGN_BYTES: Final = 1 << 18
+# What a device takes in one answer; three of the longest campaigns fit.
+MAX_VERSIONS_BYTES: Final = (1 << 20) - 1024
 _CAMPAIGN, _KEYSET, _MANIFEST = "campaign", "keyset", "manifest"
+_VERSIONS = "rase/1 versions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +200,37 @@ def campaign_from_bytes(body: bytes) -> Campaign:
     if campaign_bytes(campaign) != body:
         raise Malformed("a campaign must have all fields, and floats where floats belong.")
     return campaign
+
+
+def versions_bytes(signed: Iterable[bytes]) -> bytes:
+    """Return several signed versions of a campaign as one document, as the shuffler publishes them.
+
+    Versions beyond `MAX_VERSIONS_BYTES` are left off at the end: they come once earlier ones went.
+
+    Args:
+        signed: Results of `SignedCampaign.to_bytes`, versions ascending.
+    """
+    kept: list[bytes] = []
+    for version in signed:
+        if len(cbor.encode([_VERSIONS, [*kept, version]])) > MAX_VERSIONS_BYTES:
+            break
+        kept.append(version)
+    return cbor.encode([_VERSIONS, kept])
+
+
+def versions_from_bytes(data: bytes) -> tuple[bytes, ...]:
+    """Read what `versions_bytes` writes; each version is still to be read, and its signatures.
+
+    Raises:
+        WireError: Named, if it is something else.
+    """
+    parts: Any = cbor.decode(data, max_size=MAX_VERSIONS_BYTES)
+    is_named = isinstance(parts, list) and len(parts) == 2 and parts[0] == _VERSIONS
+    if not is_named or not isinstance(parts[1], list) or not parts[1]:
+        raise Malformed(f"versions must be [{_VERSIONS}, [signed campaign …]]; this is not.")
+    if not all(isinstance(version, bytes) for version in parts[1]):
+        raise Malformed("versions must be byte strings, each a signed campaign.")
+    return tuple(parts[1])
 
 
 def signature_of(value: Campaign | Keyset | BatchManifest, key: SigningKey) -> bytes:

@@ -1,0 +1,63 @@
+"""All commands behind click: parsing, help, usage errors; each command is imported when called."""
+
+import os
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from rase import __version__
+from rase.cli import COMMANDS, tell
+
+__all__ = ["run"]
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run a command; what is wrong with how it was typed is told here, the rest is raised.
+
+    Args:
+        arguments: What was typed after ``rase``; ``sys.argv`` if None.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        KeyboardInterrupt: If a question was not answered.
+    """
+    try:
+        _rase.main(args=arguments, prog_name="rase", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        if os.environ.get("RASE_DEBUG") == "1":
+            traceback.print_exc()
+        tell(error.format_message())
+        return error.exit_code
+    return 0
+
+
+class _LazyGroup(click.Group):
+    """Import a command when it is called, so that help costs nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name].module).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rase", message="%(prog)s %(version)s")
+def _rase() -> None:
+    """Randomize, shuffle, estimate: private averages from fleets of devices."""

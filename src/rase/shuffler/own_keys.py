@@ -1,0 +1,82 @@
+"""The shuffler's own public keys: told by the process that opens, compared by the one that signs.
+
+Countersigning needs no private opening key, so the closer leaves the public halves in the database.
+"""
+
+from collections.abc import Iterable
+
+from rase.errors import WireError
+from rase.storage.face import Database, Transaction
+from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
+
+__all__ = ["ForeignKey", "check_own_keys", "keep_own_keys"]
+
+_COLUMNS = "id, kem, kdf, aead, public_key"
+
+
+class ForeignKey(WireError):
+    """A keyset names a key of the shuffler that the shuffler does not hold."""
+
+    problem = "foreign-key"
+
+
+def keep_own_keys(database: Database, keys: Iterable[OpeningKey]) -> None:
+    """Note the public halves of the keys that open reports now, in place of those noted before.
+
+    Nothing is written if they are the same.
+    """
+    # The times of use stand in keysets; a key alone has none.
+    rows = sorted(_row(key.config(not_before_s=0, not_after_s=1)) for key in keys)
+    with database.snapshot() as transaction:
+        if _own_keys(transaction) == rows:
+            return
+    with database.transaction() as transaction:
+        transaction.execute("DELETE FROM opening_key")
+        transaction.execute_many(
+            f"INSERT INTO opening_key ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - a constant
+            rows,
+        )
+
+
+def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float | None) -> None:
+    """Refuse a keyset with a key that the closer does not hold: its reports could not be opened.
+
+    Args:
+        transaction: Of the shuffler's database.
+        keyset: What is to be countersigned.
+        now_s: The time: keys that expired so long ago that no report may use them are not
+            compared, as their private halves may be erased. None compares all.
+
+    Raises:
+        ForeignKey: Naming the keys.
+    """
+    own = _own_keys(transaction)
+    foreign = sorted(
+        config.id
+        for config in keyset.configs
+        if config.role is Role.SHUFFLER
+        and (now_s is None or now_s < config.not_after_s + 2 * keyset.cache_s)
+        and _row(config) not in own
+    )
+    if not foreign:
+        return
+    numbers = ", ".join(str(number) for number in foreign)
+    if not own:
+        raise ForeignKey(
+            f"key {numbers} of the shuffler cannot be compared: its closer has not run yet. Start "
+            "rase shuffler run and propose the keyset again."
+        )
+    raise ForeignKey(
+        f"key {numbers} of the keyset is not one that the shuffler holds. Compare rase keys show "
+        "on both sides; after a rotation restart the shuffler, adopt its public.json, and propose "
+        "the keyset again."
+    )
+
+
+def _own_keys(transaction: Transaction) -> list[tuple[int, int, int, int, bytes]]:
+    found = transaction.execute(f"SELECT {_COLUMNS} FROM opening_key ORDER BY id")  # noqa: S608 - a constant
+    return [(number, kem, kdf, aead, bytes(public)) for number, kem, kdf, aead, public in found]
+
+
+def _row(config: KeyConfig) -> tuple[int, int, int, int, bytes]:
+    return config.id, config.kem, config.kdf, config.aead, config.public_key

@@ -1,5 +1,6 @@
 """Telemetry: lines of safe fields only, and counters by Prometheus names."""
 
+import errno
 import io
 
 import pytest
@@ -22,6 +23,16 @@ def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a stream of its own a server logs to standard error."""
     Telemetry("fusion").event("listening")
     assert capsys.readouterr() == ("", "fusion listening\n")
+
+
+def test_a_line_that_cannot_be_written_is_lost() -> None:
+    """A full disk under the log does not make the server fail."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    Telemetry("fusion", stream=Full()).event("listening")
 
 
 def test_counters_are_named_and_sorted() -> None:

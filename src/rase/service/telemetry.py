@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, TextIO
 
 __all__ = ["FIELDS", "Telemetry"]
@@ -60,7 +61,7 @@ class Telemetry:
         self._counts: Counter[str] = Counter()
 
     def event(self, name: str, **fields: str | float) -> None:
-        """Write one line.
+        """Write one line, if it can be written.
 
         Raises:
             ValueError: If a field is not one of `FIELDS`.
@@ -69,7 +70,9 @@ class Telemetry:
         if unknown:
             raise ValueError(f"fields must be among those that tell nothing, got {unknown}.")
         words = [self.role, name, *(f"{key}={_shown(value)}" for key, value in fields.items())]
-        print(*words, file=self._stream or sys.stderr, flush=True)
+        # The log may be on the disk that is full; no server fails for want of a line.
+        with suppress(OSError):
+            print(*words, file=self._stream or sys.stderr, flush=True)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter; ``name`` is in the plural, without prefix or suffix."""

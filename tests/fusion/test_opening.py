@@ -85,7 +85,8 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
     monkeypatch.setattr(opening, "_worker_keys", ())
     opening._keep_keys((KEYS[7],))
     job = (campaign_hash(CAMPAIGN), 1, 7, ROUND, 80)
-    row = np.frombuffer(opening._open_in_worker(job, envelope(42)), opening._ROW)
+    rows, _ = opening._open_in_worker(job, envelope(42))
+    row = np.frombuffer(rows, opening._ROW)
     assert row["place"].tolist() == [42]
 
 

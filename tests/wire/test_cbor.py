@@ -119,3 +119,40 @@ def test_random_bytes_never_crash_the_decoder() -> None:
         assert encode(value) == data
         read += 1
     assert read > 100
+
+
+@pytest.mark.parametrize("size", [0, 1, 23, 24, 80, 255, 256, 1168])
+@pytest.mark.parametrize("count", [63, 64, 300])
+def test_arrays_of_strings_of_one_size_are_like_others(count: int, size: int) -> None:
+    """Many byte strings of one size, as in a batch, are written and read as cbor2 does."""
+    items = [bytes([number % 251]) * size for number in range(count)]
+    data = cbor2.dumps([7, items, b"end"], canonical=True)
+    assert encode([7, items, b"end"]) == data
+    assert decode(data, max_size=len(data)) == [7, items, b"end"]
+
+
+@pytest.mark.parametrize("other", [b"longer", b"", "text", 7, None, [b"same"]])
+@pytest.mark.parametrize("place", [0, 50, 99])
+def test_one_item_that_differs_is_kept(place: int, other: Any) -> None:
+    """Among many strings of one size one may be of another size or kind."""
+    items: list[Any] = [b"same"] * 100
+    items[place] = other
+    data = encode(items)
+    assert data == cbor2.dumps(items, canonical=True)
+    assert decode(data, max_size=len(data)) == items
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 100])
+def test_many_strings_that_end_too_early_are_refused(cut: int) -> None:
+    """The count of an array is not believed."""
+    data = encode([b"same"] * 100)
+    with pytest.raises(Malformed, match="too early"):
+        decode(data[:-cut], max_size=len(data))
+
+
+def test_many_strings_with_long_heads_are_refused() -> None:
+    """A size that is written longer than need be is not deterministic, for all items as for one."""
+    data = encode([b"same"] * 100)[:2] + b"\x58\x04same" * 100
+    assert cbor2.loads(data) == [b"same"] * 100
+    with pytest.raises(Malformed, match="deterministic"):
+        decode(data, max_size=len(data))

@@ -176,6 +176,27 @@ def test_the_outer_refusals_have_names(
         shuffler.open(moved)
 
 
+def test_one_report_does_not_change_how_the_next_is_read(
+    ch: bytes, configs: Configs, openers: Keys
+) -> None:
+    """Reports of several rounds and campaigns in turn open as if each came alone."""
+    opener = outer_opener(ch, openers)
+    contents = [replace(CONTENT, round=round) for round in (1, 1, 2, 1)]
+    wires = [
+        seal_report(
+            content, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+        )
+        for content in contents
+    ]
+    foreign = wires[0][:2] + bytes(8) + wires[0][10:]
+    for content, wire in zip(contents, wires, strict=True):
+        assert opener.open(wire) == outer_opener(ch, openers).open(wire)
+        assert opener.open(wire).round == content.round
+        for _ in range(2):
+            with pytest.raises(WrongCampaign):
+                opener.open(foreign)
+
+
 def test_the_inner_refusals_have_names(sealed: bytes, ch: bytes, openers: Keys) -> None:
     """Truncated, oversized, wrong key, round and campaign."""
     inner = outer_opener(ch, openers).open(sealed).inner

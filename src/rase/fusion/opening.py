@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import wait
+from struct import Struct
 from types import TracebackType
 from typing import Self
 
@@ -114,16 +115,16 @@ class BatchOpener:
             pieces = [_open_piece(job, self._keys, body) for body in bodies]
         else:
             pieces = self._open_in_pool(job, bodies)
-        packed = np.concatenate([np.frombuffer(piece, _ROW) for piece in pieces])
+        packed = np.concatenate([np.frombuffer(rows, _ROW) for rows, _ in pieces])
         return Opened(
             places=packed["place"].astype(np.int64),
             classes=packed["class"].copy(),
             is_report=packed["kind"] == _REPORT,
             is_cover=packed["kind"] == _COVER,
-            tags=tuple(replay_tag(envelope) for envelope in batch.inner),
+            tags=tuple(tag for _, tags in pieces for (tag,) in _TAG.iter_unpack(tags)),
         )
 
-    def _open_in_pool(self, job: "_Job", bodies: list[bytes]) -> list[bytes]:
+    def _open_in_pool(self, job: "_Job", bodies: list[bytes]) -> "list[_Piece]":
         try:
             pool = self._workers()
             waiting = [pool.submit(_open_in_worker, job, body) for body in bodies]
@@ -148,7 +149,11 @@ class BatchOpener:
 
 
 _ROW = np.dtype([("kind", "u1"), ("class", "u1"), ("place", "<i8")])
+_ROW_BYTES = Struct("<BBq")
+_NOTHING = _ROW_BYTES.pack(_BAD, 0, 0)
+_TAG = Struct("16s")
 _Job = tuple[bytes, int, int, int, int]
+_Piece = tuple[bytes, bytes]
 _worker_keys: tuple[OpeningKey, ...] = ()
 
 
@@ -167,24 +172,26 @@ def _end_with(sentinel: int) -> None:
     os._exit(0)
 
 
-def _open_in_worker(job: _Job, body: bytes) -> bytes:
+def _open_in_worker(job: _Job, body: bytes) -> _Piece:
     return _open_piece(job, _worker_keys, body)
 
 
-def _open_piece(job: _Job, keys: tuple[OpeningKey, ...], body: bytes) -> bytes:
-    """Open some envelopes that stand one after the other; return one row for each."""
+def _open_piece(job: _Job, keys: tuple[OpeningKey, ...], body: bytes) -> _Piece:
+    """Open some envelopes that stand one after the other; return a row and a tag for each."""
     campaign_hash, class_count, key_id, round, size = job
     opener = _opener(campaign_hash, class_count, keys)
-    rows = []
+    rows, tags = [], []
     for start in range(0, len(body), size):
+        envelope = body[start : start + size]
+        tags.append(replay_tag(envelope))
         try:
-            content = opener.open(body[start : start + size], key_id=key_id, round=round)
+            content = opener.open(envelope, key_id=key_id, round=round)
         except WireError:
-            rows.append((_BAD, 0, 0))
+            rows.append(_NOTHING)
             continue
         kind = _COVER if content.is_cover else _REPORT
-        rows.append((kind, content.epsilon_class, content.place))
-    return np.array(rows, dtype=_ROW).tobytes()
+        rows.append(_ROW_BYTES.pack(kind, content.epsilon_class, content.place))
+    return b"".join(rows), b"".join(tags)
 
 
 @lru_cache(maxsize=8)

@@ -50,7 +50,7 @@ def draw_order(
     by_group = np.argsort(labels, kind="stable")
     start, partition = start[by_group], Partition(labels[by_group])
     release = _shuffler(plan, partition).shuffle(start, rng=source)
-    return [int(place) for place in release.values], release.manifest
+    return np.asarray(release.values).tolist(), release.manifest
 
 
 def _shuffler(plan: ShufflePlan, partition: Partition) -> Uniform | MallowsShuffle | Robust:

@@ -8,6 +8,7 @@ The tests compare it with cbor2.
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rase.errors import Malformed, WrongSize
@@ -17,6 +18,8 @@ __all__ = ["MAX_DEPTH", "decode", "encode"]
 MAX_DEPTH: Final = 8
 
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
+# From here on an array is looked at as a whole before its items are.
+_MANY = 64
 _CONSTANTS = {20: False, 21: True, 22: None}
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 
@@ -77,8 +80,13 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts += (_head(_TEXT, len(text)), text)
     elif isinstance(value, list | tuple):
         parts.append(_head(_ARRAY, len(value)))
-        for item in value:
-            _write(item, parts)
+        size = _common_size(value)
+        if size is None:
+            for item in value:
+                _write(item, parts)
+        else:
+            head = _head(_BYTES, size)
+            parts += (head, head.join(value))
     elif isinstance(value, dict):
         parts.append(_head(_MAP, len(value)))
         for key, item in sorted((encode(_text_key(key)), item) for key, item in value.items()):
@@ -86,6 +94,17 @@ def _write(value: Any, parts: list[bytes]) -> None:
             _write(item, parts)
     else:
         raise TypeError(f"the protocol has no form for a {type(value).__name__}.")
+
+
+def _common_size(items: Sequence[Any]) -> int | None:
+    """Return the size of byte strings that are many and all of one size; None for all else.
+
+    A batch is an array of such, and they are written and read as one.
+    """
+    if len(items) < _MANY or set(map(type, items)) != {bytes}:
+        return None
+    sizes = set(map(len, items))
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _text_key(key: Any) -> str:
@@ -146,7 +165,8 @@ class _Reader:
     def _container(self, major: int, number: int, depth: int) -> Any:
         if major == _ARRAY:
             self._check_left(number)
-            return [self.read(depth) for _ in range(number)]
+            items = self._alike(number) if number >= _MANY else None
+            return [self.read(depth) for _ in range(number)] if items is None else items
         if major == _MAP:
             self._check_left(number)
             pairs: dict[str, Any] = {}
@@ -159,6 +179,25 @@ class _Reader:
                 pairs[key] = self.read(depth)
             return pairs
         raise Malformed("the message holds a CBOR tag; the protocol has none.")
+
+    def _alike(self, number: int) -> list[bytes] | None:
+        """Read an array of byte strings that all have the head of the first; None if not so."""
+        start = self._place
+        if self._data[start] >> 5 != _BYTES:
+            return None
+        size = len(self.read(MAX_DEPTH))
+        head = self._data[start : self._place - size]
+        step = len(head) + size
+        end = start + number * step
+        is_alike = end <= len(self._data) and all(
+            self._data[start + place : end : step] == head[place : place + 1] * number
+            for place in range(len(head))
+        )
+        if not is_alike:
+            self._place = start
+            return None
+        self._place = end
+        return [self._data[place + len(head) : place + step] for place in range(start, end, step)]
 
     def _simple(self, code: int) -> Any:
         if code in _CONSTANTS:

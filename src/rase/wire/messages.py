@@ -38,6 +38,7 @@ REPORT_SIZES: Final = {
 }
 _HEADER = struct.Struct(">BB8sI")
 _CONTENT = struct.Struct(">BBBqI17x")
+_PADDING = bytes(17)
 _COVER = 1
 _BATCH = "bad-batch"  # the problem of everything between the two servers
 _MAX_BATCH_BYTES = 1 << 30
@@ -131,7 +132,7 @@ class Content:
         version, flags, epsilon_class, place, round = _CONTENT.unpack(data)
         if version != VERSION:
             raise UnknownVersion(f"content version {version} is unknown; this release knows 1.")
-        if any(data[15:]):
+        if data[15:] != _PADDING:
             raise Malformed("the padding of a report must be zero; it is not.")
         if flags not in (0, _COVER):
             raise Malformed("a report has a flag that the protocol does not know.")

@@ -1,7 +1,7 @@
 """The shuffler's side: open the outer envelope. Only rase.shuffler may import this."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 
@@ -9,6 +9,11 @@ from rase.errors import NotOpened, UnknownKey, WrongCampaign, WrongSize
 from rase.wire.keys import OpeningKey, Role
 from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header, outer_info
 from rase.wire.suites import X25519, private_key, suite
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.hpke import Suite
+
+    from rase.wire.suites import Private
 
 __all__ = ["OpenedOuter", "OuterOpener"]
 
@@ -42,6 +47,7 @@ class OuterOpener:
             if key.role is not Role.SHUFFLER:
                 raise ValueError("keys must be keys of the shuffler.")
             self._keys[key.id] = (suite(key.kem, key.aead), private_key(key.kem, key.secret))
+        self._head = b""
 
     def open(self, report: bytes) -> OpenedOuter:
         """Return the inner envelope of a report.
@@ -55,18 +61,24 @@ class OuterOpener:
         """
         if len(report) != self._size:
             raise WrongSize(f"a report must have {self._size} bytes, got {len(report)}.")
+        # Nearly all reports of a round have the same header: it is read when it changes.
+        if report[:HEADER_SIZE] != self._head:
+            self._way = self._way_of(report)
+            self._head = report[:HEADER_SIZE]
+        round, hpke, key, info = self._way
+        try:
+            found = hpke.decrypt(report[HEADER_SIZE:], key, info)
+        except InvalidTag:
+            raise NotOpened(
+                "the outer envelope does not open: changed, or sealed for another key or campaign."
+            ) from None
+        return OpenedOuter(round, found[0], found[1:])
+
+    def _way_of(self, report: bytes) -> "tuple[int, Suite, Private, bytes]":
         header = Header.from_report(report)
         if header.campaign_tag != self._hash[:8]:
             raise WrongCampaign("the report belongs to another campaign or version of it.")
         if header.key_id not in self._keys:
             raise UnknownKey(f"the report was sealed for key {header.key_id}, not held here.")
         hpke, key = self._keys[header.key_id]
-        try:
-            found = hpke.decrypt(
-                report[HEADER_SIZE:], key, outer_info(self._hash, report[:HEADER_SIZE])
-            )
-        except InvalidTag:
-            raise NotOpened(
-                "the outer envelope does not open: changed, or sealed for another key or campaign."
-            ) from None
-        return OpenedOuter(header.round, found[0], found[1:])
+        return header.round, hpke, key, outer_info(self._hash, report[:HEADER_SIZE])

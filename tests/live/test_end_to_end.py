@@ -1,88 +1,17 @@
 """What ``rase init`` wrote, run by operating-system processes over real sockets."""
 
 import json
-import os
 import shutil
-import socket
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.live.running import Patience, answers, free_ports, program, rase
 
 from rase.cli import main
-from rase.clock import SystemClock
-from rase.service.doctor import fetch
 
 DEVICES = 3
-DEADLINE_S = 35.0
-
-
-@contextmanager
-def program(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``rase`` as a process of its own; it ends with the block."""
-    command = [sys.executable, "-m", "rase", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def free_ports() -> tuple[int, int]:
-    """Return two ports that nobody listens on."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as other,
-    ):
-        return one.getsockname()[1], other.getsockname()[1]
-
-
-class Patience:
-    """Ask again until something holds, at most until one deadline for all."""
-
-    def __init__(self) -> None:
-        self._clock = SystemClock()
-        self._end_s = self._clock.monotonic_s() + DEADLINE_S
-        self._never = threading.Event()
-
-    def until(self, is_so: Callable[[], bool], *, logs: Path) -> None:
-        """Return once it is so; fail with the programs' logs otherwise."""
-        while not is_so():
-            if self._clock.monotonic_s() > self._end_s:
-                texts = [f"{path.name}:\n{path.read_text()}" for path in logs.glob("*.log")]
-                pytest.fail("too late.\n" + "\n".join(texts))
-            self._never.wait(0.1)
-
-
-def answers(url: str) -> bool:
-    """Return whether a server is up."""
-    try:
-        return fetch(url, "/healthz").status == 200
-    except OSError:
-        return False
-
-
-def rase(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Run a command in this process that must succeed; return what it printed."""
-    capsys.readouterr()
-    code = main([str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    assert code == 0, printed
-    return printed.out
 
 
 def read_csv_of(device: Path) -> None:

@@ -1,0 +1,284 @@
+"""What ``rase init`` wrote, served by real processes that can be killed, and a fleet that sends.
+
+The fleet's reports are sealed here, so that every grid place is known; everything else is the
+programs as they are deployed.
+"""
+
+import base64
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from tests.live.running import Patience, answers, environment, free_ports, rase
+
+from rase.campaign import Campaign
+from rase.clock import SystemClock
+from rase.service.key_settings import read_signing_key
+from rase.storage.sqlite import SqliteDatabase
+from rase.wire.keys import Keyset, Role
+from rase.wire.messages import Content
+from rase.wire.problems import Problem
+from rase.wire.seal import seal_report
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_hash
+
+__all__ = ["Fleet", "Installed", "Report", "Server"]
+
+K_MIN: Final = 3
+_PARTS: Final = {
+    "intake": ("shuffler", "run", "--part", "intake"),
+    "closer": ("shuffler", "run", "--part", "closer"),
+    "fusion": ("fusion", "run"),
+}
+_ALREADY: Final = ("listening", "shuffler closing")
+
+
+class Server:
+    """One of the servers' processes, started again after each death.
+
+    Args:
+        part: "intake", "closer" or "fusion".
+        config: Its settings.
+        log: Where it tells what happens.
+    """
+
+    def __init__(self, part: str, config: Path, log: Path) -> None:
+        self.command = [sys.executable, "-m", "rase", *_PARTS[part], "--config", str(config)]
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        """Start it; it may take a moment until it works."""
+        self._told = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as file:
+            # The closer ends when this pipe does, as it would with its parent.
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment()
+            )
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is past its start."""
+        told = self._log.read_bytes()[self._told :].decode()
+        return self.process.poll() is None and any(words in told for words in _ALREADY)
+
+    def kill(self) -> None:
+        """End it without a chance to do anything; nothing happens if it has ended."""
+        self.process.send_signal(signal.SIGKILL)
+        self._ended()
+
+    def stop(self) -> int:
+        """End it in good order and return its exit code."""
+        self.process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
+        code = self.process.wait(30)
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return code
+
+
+class Installed:
+    """Both servers as ``rase init`` made them, running, with a published campaign.
+
+    Args:
+        folder: An empty folder.
+        capsys: Takes what commands print.
+        grace_s: How long a round waits for reports.
+    """
+
+    def __init__(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], *, grace_s: int = 4
+    ) -> None:
+        self.folder = folder
+        self._capsys = capsys
+        ports = free_ports()
+        self.shuffler_url, self.fusion_url = (f"http://127.0.0.1:{port}" for port in ports)
+        options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
+        options += ["--grace", f"{grace_s}s", "--k-min", K_MIN, "--window", 100]
+        options += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
+        rase(capsys, "init", folder / "installed", *options)
+        self.configs = {
+            role: folder / "installed" / role / "rase.toml" for role in (Role.SHUFFLER, Role.FUSION)
+        }
+        shuffler = self.configs[Role.SHUFFLER]
+        # A closer that was killed shall not keep its round for a minute.
+        shuffler.write_text(
+            shuffler.read_text().replace("[shuffler]", "[shuffler]\nlease_s = 1", 1)
+            + "\n[shuffler.limits]\nreports_per_minute = 100000\n"
+        )
+        self.servers = {part: self.served(part) for part in _PARTS}
+
+    def served(self, part: str) -> Server:
+        """Start one of the servers."""
+        config = self.configs[Role.FUSION if part == "fusion" else Role.SHUFFLER]
+        return Server(part, config, self.folder / f"{part}.log")
+
+    def publish(self, patience: Patience) -> None:
+        """Publish keys and campaign once both servers answer."""
+        urls = (self.shuffler_url, self.fusion_url)
+        patience.until(lambda: all(map(answers, urls)), logs=self.folder)
+        at_fusion = ("--config", self.configs[Role.FUSION])
+        folder = self.folder / "installed/fusion"
+        rase(self._capsys, "fusion", "publish-keys", folder / "keyset.json", *at_fusion)
+        rase(self._capsys, "campaign", "publish", folder / "campaign.toml", *at_fusion)
+
+    def enrolled(self, count: int) -> list[str]:
+        """Enrol devices and return their credentials."""
+        config = self.configs[Role.SHUFFLER]
+        tokens = rase(self._capsys, "shuffler", "enrol", "--config", config, "--count", count)
+        made = []
+        for number, token in enumerate(tokens.split()):
+            key = base64.urlsafe_b64encode(number.to_bytes(32, "big")).decode()
+            asked = {"token": token, "device_key": key}
+            answer = httpx.post(f"{self.shuffler_url}/v1/enrolments", json=asked)
+            made.append(str(answer.json()["credential"]))
+        return made
+
+    def database(self, role: Role) -> Path:
+        """Return the file of a server's state."""
+        return self.configs[role].parent / f"{role}.db"
+
+    def rows(self, role: Role, sql: str) -> list[tuple[Any, ...]]:
+        """Return what is in a server's database."""
+        database = SqliteDatabase(self.database(role))
+        try:
+            with database.snapshot() as transaction:
+                return transaction.execute(sql)
+        finally:
+            database.close()
+
+    def end(self) -> list[int]:
+        """End all servers in good order; return their exit codes."""
+        return [server.stop() for server in self.servers.values()]
+
+    def kill(self) -> None:
+        """End all servers, whatever they do."""
+        for server in self.servers.values():
+            server.kill()
+
+
+@dataclass(slots=True)
+class Report:
+    """One report of the fleet and what became of it.
+
+    Args:
+        round: Its round.
+        place: The grid place inside.
+        wire: Its bytes, the same at every attempt.
+        fate: "waiting", "acknowledged", "refused", or "unknown" if an attempt may have arrived
+            although no answer came back.
+    """
+
+    round: int
+    place: int
+    wire: bytes = field(repr=False)
+    fate: str = "waiting"
+    may_have_arrived: bool = False
+
+
+class Fleet:
+    """Devices in threads: each reports every round, and repeats the same bytes until answered.
+
+    Args:
+        installed: Where to.
+        devices: How many.
+    """
+
+    def __init__(self, installed: Installed, devices: int) -> None:
+        self._url = installed.shuffler_url
+        self._stop = threading.Event()
+        self._credentials = installed.enrolled(devices)
+        ((signed,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM campaign")
+        ((keyset,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM keyset")
+        pinned = _pinned(installed)
+        self.campaign: Campaign = SignedCampaign.from_bytes(bytes(signed), pinned).campaign
+        self._keyset: Keyset = SignedKeyset.from_bytes(bytes(keyset), pinned).keyset
+        self._failures: list[BaseException] = []
+        self.reports: list[Report] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(number,)) for number in range(devices)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let no device begin another round, and wait until all know what became of theirs."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _run(self, number: int) -> None:
+        try:
+            with httpx.Client(base_url=self._url, timeout=5.0) as client:
+                self._report(number, client)
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+    def _report(self, number: int, client: httpx.Client) -> None:
+        clock, pause = SystemClock(), threading.Event()
+        last, waiting = int(clock.now_s()) // self.campaign.round_s - 1, list[Report]()
+        newest: Report | None = None
+        while waiting or not self._stop.is_set():
+            ended = int(clock.now_s()) // self.campaign.round_s - 1
+            if ended > last and not self._stop.is_set():
+                last = ended
+                newest = self._sealed(ended, place=(997 * ended + 31 * number) % 4096)
+                waiting.append(newest)
+                self.reports.append(newest)
+            # The newest is sent even if it was acknowledged: an answer may always get lost.
+            for report in {id(report): report for report in (*waiting, newest) if report}.values():
+                _send(client, report, self._credentials[number])
+            waiting = [report for report in waiting if report.fate == "waiting"]
+            pause.wait(0.01)
+
+    def _sealed(self, round: int, *, place: int) -> Report:
+        now_s = SystemClock().now_s()
+        wire = seal_report(
+            Content(round, place),
+            campaign_hash=campaign_hash(self.campaign),
+            shuffler=self._keyset.active(Role.SHUFFLER, now_s=now_s),
+            fusion=self._keyset.active(Role.FUSION, now_s=now_s),
+        )
+        return Report(round, place, wire)
+
+
+def _send(client: httpx.Client, report: Report, credential: str) -> None:
+    headers = {
+        "Content-Type": "application/rase-report",
+        "Authorization": f"Bearer {credential}",
+    }
+    try:
+        answer = client.post("/v1/reports", content=report.wire, headers=headers)
+    except httpx.ConnectError:
+        return
+    except httpx.HTTPError:
+        report.may_have_arrived = True
+        return
+    if answer.status_code in (200, 201):
+        report.fate = "acknowledged"
+        return
+    if report.fate == "acknowledged":
+        return
+    problem = Problem.from_json(answer.content).type.name
+    if problem in ("round-closed", "outdated-config"):
+        report.fate = "unknown" if report.may_have_arrived else "refused"
+    else:
+        assert problem in ("unavailable", "round-not-open"), problem
+
+
+def _pinned(installed: Installed) -> PinnedKeys:
+    keys = {
+        role: read_signing_key(config.parent / "keys/signing.key", role=role).public_bytes()
+        for role, config in installed.configs.items()
+    }
+    return PinnedKeys(keys[Role.FUSION], keys[Role.SHUFFLER])

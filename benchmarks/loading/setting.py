@@ -25,6 +25,7 @@ from rase.shuffler.documents import Countersigner, Policy, load_documents
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import BatchSender
 from rase.shuffler.intake import check_report, store_reports
+from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
 from rase.storage.face import Database, Transaction
@@ -138,6 +139,7 @@ class Shuffler:
         self.clock = clock
         self.fleet = fleet
         key = fleet.signers[_SHUFFLER]
+        keep_own_keys(database, [fleet.openers[_SHUFFLER]])
         policy = Policy(max_epsilon=30, max_window_budget=1e9, min_k_min=2)
         countersigner = Countersigner(database, key=key, pinned=fleet.pinned, policy=policy)
         signer = fleet.signers[_FUSION]

@@ -124,6 +124,9 @@ class Installed:
         """Publish keys and campaign once both servers answer."""
         urls = (self.shuffler_url, self.fusion_url)
         patience.until(lambda: all(map(answers, urls)), logs=self.folder)
+        # The shuffler countersigns no keyset before its closer has told which keys it has.
+        told = "SELECT id FROM opening_key"
+        patience.until(lambda: bool(self.rows(Role.SHUFFLER, told)), logs=self.folder)
         at_fusion = ("--config", self.configs[Role.FUSION])
         folder = self.folder / "installed/fusion"
         rase(self._capsys, "fusion", "publish-keys", folder / "keyset.json", *at_fusion)

@@ -55,8 +55,8 @@ def centre_of(request: Request) -> FusionCentre:
     return centre
 
 
-def asker_of(request: Request, scope: str) -> Subscriber:
-    """Return who asks, if their token allows it.
+def asker_of(request: Request, scope: str | None) -> Subscriber:
+    """Return who asks, if their token allows it; without a scope, any valid token does.
 
     Raises:
         Refused: If it does not, or there is none.
@@ -64,7 +64,8 @@ def asker_of(request: Request, scope: str) -> Subscriber:
     """
     asker = _authenticated(request)
     request.app.state.limits.questions.check(asker.name)
-    logging_refusals(request, asker, lambda: asker.check_allows(scope))
+    if scope is not None:
+        logging_refusals(request, asker, lambda: asker.check_allows(scope))
     return asker
 
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from rase import __version__
 from rase.errors import Malformed, StorageError
-from rase.fusion import admin, routes
+from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
 from rase.fusion.centre import FusionCentre
 from rase.fusion.limits import limits_of
@@ -85,7 +85,7 @@ def fusion_app(centre: FusionCentre, *, tick_s: float = _TICK_S) -> FastAPI:
         return problem_response(error.problem, headers)
 
     app.add_exception_handler(Refused, refused)
-    for part in (router, routes.router, admin.router):
+    for part in (router, routes.router, overview.router, admin.router):
         app.include_router(part)
     return app
 

@@ -13,6 +13,7 @@ __all__ = [
     "FusionUnreachable",
     "Mean",
     "TooFew",
+    "document_of",
     "mean_of",
     "means_of",
     "refusal_of",
@@ -93,7 +94,7 @@ def mean_of(body: bytes | str) -> Mean:
     Raises:
         FusionUnreachable: If it is none.
     """
-    return _mean(_document(body))
+    return _mean(document_of(body))
 
 
 def means_of(body: bytes | str) -> list[Mean]:
@@ -102,7 +103,7 @@ def means_of(body: bytes | str) -> list[Mean]:
     Raises:
         FusionUnreachable: If it is none.
     """
-    document = _document(body)
+    document = document_of(body)
     if not isinstance(document, list):
         raise FusionUnreachable(_NO_ANSWER)
     return [_mean(item) for item in document]
@@ -126,7 +127,12 @@ _KNOWN = frozenset(item.name for item in fields(Mean))
 _REQUIRED = [item.name for item in fields(Mean) if item.default is MISSING]
 
 
-def _document(body: bytes | str) -> Any:
+def document_of(body: bytes | str) -> Any:
+    """Read any answer.
+
+    Raises:
+        FusionUnreachable: If it is no JSON.
+    """
     try:
         return json.loads(body)
     except ValueError:

@@ -1,0 +1,215 @@
+"""The dashboard's app: pages put together with their guards.
+
+A page is a module of this room that defines ``PAGE``, a `rase.dashboard.page.Page`, and stands in
+`rase.dashboard.registry.PAGES`. To add one:
+
+1. write ``async def shown(request: Request) -> Response`` and end it with
+   ``return render(request, "name.html", key=value)``;
+2. write ``templates/name.html``: ``{% extends "base.html" %}`` with the blocks ``title`` (text),
+   ``head`` (one-line explanation below the heading), ``content``, and ``scripts`` for
+   ``<script type="module" src="{{ '/static/name.js' }}">``. Inline scripts, inline styles and
+   other hosts are refused by the browser: everything comes from ``static/``;
+3. every POST form holds ``{{ macros.proof(proof) }}`` (``{% import "macros.html" as macros %}``);
+   the guard has checked it before the endpoint runs, and ``await request.form()`` gives the fields;
+4. ``PAGE = Page(name=…, title=…, group=…, views=(View("/name", shown),), is_open=True)``, or
+   ``scope=READ`` / ``scope=ADMIN`` for pages that need a token with that scope.
+
+`session_of` tells who is logged in, `client_of` asks the fusion centre with that person's token,
+``dashboard_of(request).clock`` tells the time. A refusal of the fusion centre, raised as
+`FusionRefused` or `FusionUnreachable`, becomes a page by itself; so does
+``HTTPException(status, "One sentence.")``. What must end with the server (worker processes, open
+streams) goes into ``Page.lifespan``.
+
+A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.html``) that
+``chart.js`` draws with uPlot when scripts run. CSS tokens and parts are listed at the top of
+``static/rase.css``.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from rase.clock import Clock
+from rase.dashboard import login
+from rase.dashboard.guard import Guard
+from rase.dashboard.page import (
+    SESSION_COOKIE,
+    Dashboard,
+    Endpoint,
+    Page,
+    dashboard_of,
+    login_address,
+    render,
+    session_of,
+    visitor_of,
+)
+from rase.dashboard.registry import load_pages
+from rase.dashboard.sessions import Sessions
+from rase.subscriber.answers import FusionRefused, FusionUnreachable
+from rase.subscriber.operator import AsyncOperator
+
+__all__ = ["dashboard_app"]
+
+_MAX_BODY = 1 << 16
+
+
+def dashboard_app(
+    connect: Callable[[str], AsyncOperator],
+    clock: Clock,
+    *,
+    pages: Sequence[Page] | None = None,
+    sessions: Sessions | None = None,
+) -> Starlette:
+    """Return the dashboard of a fusion centre.
+
+    Args:
+        connect: Makes a client of the fusion centre for a token.
+        clock: The time by which pages say what is late.
+        pages: Its pages; all that there are if None.
+        sessions: Who is logged in; nobody if None.
+    """
+    found = load_pages() if pages is None else tuple(pages)
+    who = Sessions(clock) if sessions is None else sessions
+    dashboard = Dashboard(connect=connect, clock=clock, sessions=who, pages=found)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for page in found:
+                if page.lifespan is not None:
+                    await stack.enter_async_context(page.lifespan())
+            yield
+
+    app = Starlette(
+        routes=_routes(found),
+        lifespan=lifespan,
+        middleware=[
+            Middleware(
+                Guard,
+                sessions=who,
+                limits={
+                    page.views[0].path: page.max_body_bytes
+                    for page in found
+                    if page.max_body_bytes != _MAX_BODY
+                },
+                max_body_bytes=_MAX_BODY,
+            )
+        ],
+        exception_handlers={
+            FusionRefused: _refused,
+            FusionUnreachable: _unreachable,
+            HTTPException: _http_problem,
+            Exception: _unexpected,
+        },
+    )
+    app.state.dashboard = dashboard
+    return app
+
+
+def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [
+        Mount("/static", StaticFiles(packages=[("rase.dashboard", "static")]), name="static"),
+        Route("/", _home),
+        Route("/login", login.shown),
+        Route("/login", _ours(login.tried), methods=["POST"]),
+        Route("/login/once/{code}", login.once),
+        Route("/logout", _ours(login.left), methods=["POST"]),
+        Route("/theme", _ours(login.themed), methods=["POST"]),
+    ]
+    for page in pages:
+        for view in page.views:
+            endpoint = _guarded(page, view.endpoint)
+            routes.append(Route(view.path, endpoint, methods=list(view.methods)))
+    return routes
+
+
+def _ours(endpoint: Endpoint) -> Endpoint:
+    """Refuse forms that do not hold the proof that we made them for this visitor."""
+
+    async def checked(request: Request) -> Response:
+        form = await request.form()
+        sessions = dashboard_of(request).sessions
+        if not sessions.is_proof(visitor_of(request), str(form.get("proof", ""))):
+            raise HTTPException(
+                403, "This form is too old or was not made here. Go back, reload and try again."
+            )
+        return await endpoint(request)
+
+    return checked
+
+
+def _guarded(page: Page, endpoint: Endpoint) -> Endpoint:
+    """Let only those see a page who may."""
+    checked = _ours(endpoint)
+
+    async def guarded(request: Request) -> Response:
+        request.scope["rase_page"] = page
+        session = session_of(request)
+        if not page.is_open and session is None:
+            if "text/event-stream" in request.headers.get("accept", ""):
+                raise HTTPException(401, "Log in first.")
+            return RedirectResponse(login_address(request), 303)
+        if not page.is_for(session):
+            raise HTTPException(403, f"This page needs a token with the scope {page.scope}.")
+        return await (checked if request.method == "POST" else endpoint)(request)
+
+    return guarded
+
+
+async def _home(request: Request) -> Response:
+    """Lead to the first page that somebody may see."""
+    session = session_of(request)
+    if session is None:
+        return RedirectResponse("/login", 303)
+    first = next((page for page in dashboard_of(request).pages if page.is_for(session)), None)
+    return RedirectResponse(first.views[0].path if first is not None else "/login", 303)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FusionRefused)  # noqa: S101 - what the handler is registered for
+    if error.status == 401:
+        # The token was revoked or has ended: so has the session.
+        dashboard_of(request).sessions.end(request.scope.get("rase_session_id"))
+        answer = RedirectResponse(f"{login_address(request)}&why=ended", 303)
+        answer.delete_cookie(SESSION_COOKIE)
+        return answer
+    status = error.status if 400 <= error.status < 500 else 502
+    return _problem(request, status, _sentence(str(error)))
+
+
+async def _unreachable(request: Request, error: Exception) -> Response:
+    return _problem(request, 502, _sentence(str(error)))
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - what the handler is registered for
+    if error.status_code == 404:
+        return _problem(request, 404, "There is no page at this address.")
+    return _problem(request, error.status_code, str(error.detail))
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return _problem(request, 500, "Something unexpected happened. Try again.")
+
+
+def _problem(request: Request, status: int, detail: str) -> Response:
+    title = {
+        403: "Not allowed",
+        404: "Not found",
+        405: "Not possible here",
+        429: "Too many attempts",
+        500: "Something went wrong",
+        502: "The fusion centre does not answer",
+    }.get(status, "This cannot be done")
+    return render(request, "problem.html", status=status, title=title, detail=detail)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

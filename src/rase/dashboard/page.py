@@ -1,0 +1,198 @@
+"""What a page is, who may see it, and how it becomes HTML: used by every page of the dashboard."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from rase import __version__
+from rase.clock import Clock
+from rase.dashboard.sessions import Session, Sessions
+from rase.dashboard.words import FILTERS
+from rase.subscriber.operator import AsyncOperator
+
+__all__ = [
+    "ADMIN",
+    "READ",
+    "SESSION_COOKIE",
+    "THEMES",
+    "THEME_COOKIE",
+    "VISIT_COOKIE",
+    "Dashboard",
+    "Endpoint",
+    "Page",
+    "View",
+    "client_of",
+    "dashboard_of",
+    "login_address",
+    "render",
+    "session_of",
+    "visitor_of",
+]
+
+READ: Final = "read:estimates"
+ADMIN: Final = "admin:campaign"
+SESSION_COOKIE: Final = "rase_session"
+VISIT_COOKIE: Final = "rase_visit"
+THEME_COOKIE: Final = "rase_theme"
+THEMES: Final = ("auto", "light", "dark")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Hold one address of a page.
+
+    Args:
+        path: The address, as Starlette writes it.
+        endpoint: What answers; it is called only for those who may see the page. The form of a
+            POST was checked to be ours, and ``await request.form()`` returns it again.
+        methods: Out of GET and POST.
+    """
+
+    path: str
+    endpoint: Endpoint
+    methods: tuple[str, ...] = ("GET",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Hold a page: its place in the navigation, who may see it, and what answers.
+
+    Args:
+        name: A word, which templates find as ``page.name``.
+        title: As the navigation calls it.
+        group: The heading in the navigation under which it stands.
+        views: Its addresses; the first is where the navigation leads.
+        is_open: Whether it needs no login.
+        scope: The scope that a token must have; None if any login will do.
+        max_body_bytes: The largest form or file that it takes.
+        lifespan: What runs beside it, from the server's start to its end.
+    """
+
+    name: str
+    title: str
+    group: str
+    views: tuple[View, ...]
+    is_open: bool = False
+    scope: str | None = None
+    max_body_bytes: int = 1 << 16
+    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
+
+    def is_for(self, session: Session | None) -> bool:
+        """Return whether somebody may see it."""
+        return self.is_open or (session is not None and session.allows(self.scope))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """Hold what all pages share; it is ``request.app.state.dashboard``.
+
+    Args:
+        connect: Makes a client of the fusion centre for a token.
+        clock: The time by which pages say what is late.
+        sessions: Who is logged in.
+        pages: All pages, in the order of the navigation.
+    """
+
+    connect: Callable[[str], AsyncOperator]
+    clock: Clock
+    sessions: Sessions
+    pages: tuple[Page, ...]
+    templates: Environment = field(
+        default_factory=lambda: Environment(
+            loader=PackageLoader("rase.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+    )
+
+    def __post_init__(self) -> None:
+        """Teach the templates to write numbers and times."""
+        self.templates.filters.update(FILTERS)
+
+
+def dashboard_of(request: Request) -> Dashboard:
+    """Return what all pages share."""
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard
+
+
+def session_of(request: Request) -> Session | None:
+    """Return the session of a request; None if nobody is logged in."""
+    session: Session | None = request.scope.get("rase_session")
+    return session
+
+
+def visitor_of(request: Request) -> str:
+    """Return what a visitor's forms are tied to: the session, or a random cookie before login."""
+    visitor: str = request.scope["rase_visitor"]
+    return visitor
+
+
+def client_of(request: Request) -> AsyncOperator:
+    """Return a client with the token of whoever is logged in: its scopes and log lines apply."""
+    session = session_of(request)
+    assert session is not None  # noqa: S101 - pages that are not open are only called with one
+    return dashboard_of(request).connect(session.token)
+
+
+def render(
+    request: Request, template: str, *, status: int = 200, page: Page | None = None, **context: Any
+) -> HTMLResponse:
+    """Return a page as HTML.
+
+    Templates extend ``base.html`` and find ``page``, ``session`` (None before login), ``proof``
+    (the value of the hidden field ``proof`` that every POST form must have), ``theme`` and
+    ``here`` (the address) beside ``context``; everything is escaped.
+
+    Args:
+        request: What is answered.
+        template: The file in ``templates/``.
+        status: The HTTP status.
+        page: The page; the one that answers if None.
+        **context: What the template shows.
+    """
+    dashboard = dashboard_of(request)
+    session = session_of(request)
+    theme = request.cookies.get(THEME_COOKIE, "auto")
+    shown = [one for one in dashboard.pages if one.is_for(session)]
+    text = dashboard.templates.get_template(template).render(
+        page=page or request.scope.get("rase_page"),
+        pages=shown,
+        groups=list(dict.fromkeys(one.group for one in shown)),
+        session=session,
+        proof=dashboard.sessions.proof(visitor_of(request)),
+        theme=theme if theme in THEMES else "auto",
+        next_theme=_next_theme(theme),
+        here=_here(request),
+        version=__version__,
+        **context,
+    )
+    return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def login_address(request: Request) -> str:
+    """Return where to log in and come back from."""
+    return f"/login?next={quote(_here(request), safe='')}"
+
+
+def _here(request: Request) -> str:
+    if request.method != "GET":
+        # After a POST one comes back to the page, not to what was done on it.
+        page: Page | None = request.scope.get("rase_page")
+        return page.views[0].path if page is not None else "/"
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _next_theme(theme: str) -> str:
+    place = THEMES.index(theme) if theme in THEMES else 0
+    return THEMES[(place + 1) % len(THEMES)]

@@ -1,0 +1,91 @@
+"""Numbers and times as people read them; the filters of all templates."""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+__all__ = ["FILTERS", "duration", "moment", "number", "size"]
+
+_UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with a few digits that count; a dash if there is none.
+
+    Example:
+        >>> number(187.23456), number(-0.0001234), number(12345678), number(None), number(3)
+        ('187.2', '−0.0001234', '12,350,000', '–', '3')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    text = f"{rounded:,.{min(max(places, 0), 12)}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.replace("-", "−")
+
+
+def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """Return a time with its zone; a dash if there is none.
+
+    Args:
+        value: Seconds since 1970, or RFC 3339.
+        form: As `datetime.strftime` has it.
+
+    Example:
+        >>> moment(1782000000), moment("2026-06-21T00:00:00Z", "%H:%M UTC")
+        ('2026-06-21 00:00:00 UTC', '00:00 UTC')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).astimezone(UTC).strftime(form)
+    return datetime.fromtimestamp(value, UTC).strftime(form)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the one or two largest units.
+
+    Example:
+        >>> duration(8), duration(3600), duration(5400), duration(2 * 86400 + 3600)
+        ('8 seconds', '1 hour', '1 hour 30 minutes', '2 days 1 hour')
+    """
+    rest = max(round(seconds), 0)
+    parts = []
+    for length, name in _UNITS:
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count:,} {name}{'s' if count > 1 else ''}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 seconds"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes.
+
+    Example:
+        >>> size(512), size(2048), size(5 * 2**30)
+        ('512 B', '2 KiB', '5 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "number": number,
+    "moment": moment,
+    "duration": duration,
+    "size": size,
+}

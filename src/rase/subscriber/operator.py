@@ -1,0 +1,160 @@
+"""The client of people who run a fusion centre: what the dashboard and scripts of operators ask."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
+from rase.subscriber.client import AsyncSubscriber, unreachable
+from rase.subscriber.questions import Moment, span
+
+__all__ = ["AsyncOperator", "Raw"]
+
+# The server says something at least every 15 seconds; a connection silent for longer is dead.
+_SILENCE_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Hold an answer as it came, to be handed on.
+
+    Args:
+        body: Its bytes.
+        media_type: What they are.
+    """
+
+    body: bytes
+    media_type: str
+
+
+class AsyncOperator(AsyncSubscriber):
+    """Ask a fusion centre from asyncio, also what only its operator may; see `AsyncSubscriber`.
+
+    Answers of these questions are plain values, as docs/reference/http-api.md describes them. All
+    raise `FusionRefused` if the fusion centre refuses, and `FusionUnreachable` if it does not
+    answer.
+    """
+
+    async def whoami(self) -> dict[str, Any]:
+        """Return whose token this is, its scopes and when it ends."""
+        return await self._document("GET", "/v1/token")
+
+    async def campaigns(self) -> list[dict[str, Any]]:
+        """Return the newest version of every campaign, with what its parameters mean in words."""
+        found = await self._document("GET", "/v1/campaigns")
+        return list(found["campaigns"])
+
+    async def trace(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        points: int | None = None,
+        method: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the rounds of a time, put together by minimum and maximum into few points."""
+        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        if points is not None:
+            query["points"] = str(points)
+        return await self._document("GET", "/v1/trace", query)
+
+    async def rounds(
+        self, *, before: int | None = None, limit: int = 100, method: str | None = None
+    ) -> dict[str, Any]:
+        """Return a page of rounds, newest first, also those that are still open."""
+        query = span(campaign=self._campaign, method=method)
+        query["limit"] = str(limit)
+        if before is not None:
+            query["before"] = str(before)
+        return await self._document("GET", "/v1/rounds", query)
+
+    async def raw(self, path: str, query: Mapping[str, str]) -> Raw:
+        """Return a table or document of a subscriber's route unread, e.g. to save it as CSV."""
+        answer = await self._send("GET", path, dict(query))
+        return Raw(answer.content, answer.headers.get("content-type", ""))
+
+    async def effect(self, campaign: str, **asked: float) -> dict[str, Any]:
+        """Return the expected error now and with other ``beta``, ``rho`` for ``n`` reports."""
+        query = {name: repr(value) for name, value in asked.items()}
+        return await self._document("GET", f"/v1/campaigns/{quote(campaign)}/effect", query)
+
+    async def publish(self, campaign: str, **changes: Any) -> dict[str, Any]:
+        """Publish a new version; ``not_before`` is its first round."""
+        return await self._document(
+            "POST", f"/v1/campaigns/{quote(campaign)}/versions", body=changes
+        )
+
+    async def subscribers(self) -> list[dict[str, Any]]:
+        """Return who may ask, and who no longer may."""
+        found = await self._document("GET", "/v1/subscribers")
+        return list(found["subscribers"])
+
+    async def add_subscriber(
+        self, name: str, *, scopes: list[str], valid_s: int | None = None
+    ) -> str:
+        """Make a subscriber and return the token, which is told this once."""
+        body = {"name": name, "scopes": scopes, "valid_s": valid_s}
+        found = await self._document("POST", "/v1/subscribers", body=body)
+        return str(found["token"])
+
+    async def revoke_subscriber(self, name: str) -> None:
+        """Take a token back."""
+        await self._send("DELETE", f"/v1/subscribers/{quote(name, safe='')}")
+
+    async def access_log(
+        self, *, subscriber: str | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return who asked what, newest last."""
+        query = {"limit": str(limit)}
+        if subscriber is not None:
+            query["subscriber"] = subscriber
+        found = document_of((await self._send("GET", "/v1/access-log", query)).content)
+        if not isinstance(found, list):
+            raise FusionUnreachable("the fusion centre answers with something else than a log.")
+        return found
+
+    async def health(self) -> dict[str, Any]:
+        """Return how the fusion centre does."""
+        return await self._document("GET", "/v1/health")
+
+    async def listen(self, *, last_id: str | None = None) -> AsyncIterator[bytes]:
+        """Yield the bytes of the live stream, for one connection, to be handed on."""
+        more = {"Accept": "text/event-stream"}
+        if last_id is not None:
+            more["Last-Event-ID"] = last_id
+        try:
+            async with self._http.stream(
+                "GET",
+                "/v1/stream",
+                params=span(campaign=self._campaign, method=None),
+                headers=more,
+                timeout=httpx.Timeout(30.0, read=_SILENCE_S),
+            ) as answer:
+                if answer.status_code != 200:
+                    raise refusal_of(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_raw():
+                    yield piece
+        except httpx.HTTPError as error:
+            raise unreachable(error) from None
+
+    async def _document(
+        self, method: str, path: str, query: dict[str, str] | None = None, *, body: Any = None
+    ) -> dict[str, Any]:
+        found = document_of((await self._send(method, path, query, body=body)).content)
+        if not isinstance(found, dict):
+            raise FusionUnreachable("the fusion centre answers with something else than asked for.")
+        return found
+
+    async def _send(
+        self, method: str, path: str, query: dict[str, str] | None = None, *, body: Any = None
+    ) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, params=query, json=body)
+        except httpx.HTTPError as error:
+            raise unreachable(error) from None
+        if not 200 <= answer.status_code < 300:
+            raise refusal_of(answer.status_code, answer.content)
+        return answer

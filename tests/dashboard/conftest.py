@@ -1,0 +1,97 @@
+"""A dashboard beside a fusion centre with rounds, and a browser without scripts."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, made_centre, parcel, reports
+
+from rase.dashboard.app import dashboard_app
+from rase.dashboard.beside import Beside
+from rase.dashboard.inside import InsideTransport
+from rase.dashboard.sessions import Sessions
+from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
+from rase.subscriber.operator import AsyncOperator
+
+
+class Desk:
+    """A visitor without scripts: follows links, sends forms, keeps cookies."""
+
+    def __init__(self, centre: Centre) -> None:
+        self.centre = centre
+        self.sessions = Sessions(centre.clock)
+        server = app_of(centre, publisher=centre.publisher)
+        inside = InsideTransport(server)
+        dashboard = dashboard_app(
+            lambda token: AsyncOperator("http://localhost", token, transport=inside),
+            centre.clock,
+            sessions=self.sessions,
+        )
+        self.app = Beside(server, dashboard)
+        self.cookies = httpx.Cookies()
+        self.reader = add_subscriber(centre.database, "reader")
+        self.operator = add_subscriber(
+            centre.database, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
+        )
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Send one request, with the cookies of all answers before."""
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://desk.test", cookies=self.cookies
+            ) as client:
+                answer = await client.request(method, path, **more)
+                self.cookies = client.cookies
+                return answer
+
+        return asyncio.run(send())
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        """Open an address."""
+        return self.ask("GET", path, **more)
+
+    def follow(self, answer: httpx.Response) -> httpx.Response:
+        """Go where an answer leads."""
+        assert answer.status_code == 303
+        return self.get(answer.headers["location"])
+
+    def send(self, page: str, action: str, **fields: str) -> httpx.Response:
+        """Open a page and send a form on it."""
+        proof = self.proof(self.get(page).text)
+        return self.ask("POST", action, data={"proof": proof, **fields})
+
+    def log_in(self, token: str) -> httpx.Response:
+        """Log in by the form."""
+        return self.send("/login", "/login", token=token, next="/")
+
+    @staticmethod
+    def proof(text: str) -> str:
+        """Return the proof in a page's forms."""
+        found = re.search(r'name="proof" value="([0-9a-f]+)"', text)
+        assert found is not None
+        return found.group(1)
+
+
+def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
+    """Let rounds become final with reports at these places; none withholds."""
+    for round, found in places.items():
+        centre.clock.jump(CAMPAIGN.closes_s(round) + 60 - centre.clock.now_s())
+        one = parcel(reports(found, round=round), round=round)
+        centre.intake.receive(one.id, one.payload)
+        centre.rounds.tick()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A visitor of a fusion centre with two estimates and a withheld round."""
+    with made_centre(tmp_path / "fusion.sqlite") as centre:
+        add_rounds(
+            centre, {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 3: [2000] * 9}
+        )
+        yield Desk(centre)

@@ -14,6 +14,8 @@ import click
 from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from rase.fusion.settings import FusionSettings
     from rase.storage.face import Database
     from rase.wire.keys import Keyset
@@ -55,15 +57,23 @@ def command() -> None:
 def run(config: Path, host: str | None, port: int | None) -> None:
     """Take batches in, estimate rounds and answer subscribers, until told to end."""
     settings = fusion_settings(config, host=host, port=port)
+    from rase.cli.pages import with_dashboard
     from rase.fusion.app import fusion_app
     from rase.fusion.settings import open_centre
     from rase.service.http import serve
 
     # uvicorn ends in good order and then sends itself the signal again; that one is for nobody.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    with open_centre(settings, SystemClock()) as centre:
+    clock = SystemClock()
+    with open_centre(settings, clock) as centre:
+        app: "ASGIApp" = fusion_app(centre)
+        if settings.dashboard:
+            try:
+                app, _ = with_dashboard(app, clock)
+            except ModuleNotFoundError as error:
+                centre.telemetry.event("dashboard_left_out", part=str(error.name))
         serve(
-            fusion_app(centre),
+            app,
             host=settings.host,
             port=settings.port,
             telemetry=centre.telemetry,
@@ -117,7 +127,13 @@ def add(name: str, config: Path, scopes: tuple[str, ...], valid: str | None) -> 
             expires_s = None
             if valid is not None:
                 expires_s = int(SystemClock().now_s()) + parse_duration_s(valid)
-            token = add_subscriber(database, name, scopes=scopes, expires_s=expires_s)
+            token = add_subscriber(
+                database,
+                name,
+                scopes=scopes,
+                expires_s=expires_s,
+                made_s=int(SystemClock().now_s()),
+            )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
     click.echo(token)

@@ -1,18 +1,127 @@
-"""Live: the newest estimates of the fleet as they come."""
+"""Live: the newest estimates of the fleet, their errors and the shuffler's word, as they come."""
 
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from rase.dashboard.page import READ, Page, View, client_of, render
+from rase.campaign import Campaign
+from rase.dashboard.alerts import alerts
+from rase.dashboard.fleet import Fleet, fleet_of
+from rase.dashboard.page import (
+    READ,
+    SESSION_COOKIE,
+    Page,
+    View,
+    client_of,
+    dashboard_of,
+    render,
+)
+from rase.dashboard.tables import csv_response
+from rase.subscriber.answers import FusionRefused, FusionUnreachable
+from rase.subscriber.operator import AsyncOperator
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "RANGES"]
+
+RANGES: Final = {
+    "5m": ("5 min", 300),
+    "1h": ("1 h", 3600),
+    "6h": ("6 h", 6 * 3600),
+    "1d": ("24 h", 86400),
+    "7d": ("7 days", 7 * 86400),
+    "25d": ("25 days", 25 * 86400),
+}
+_POINTS = 300
+_RECENT = 24
+# As many rounds as make a line; the first range that holds them is shown first.
+_ENOUGH = 24
 
 
 async def shown(request: Request) -> Response:
-    """Show the newest estimate."""
+    """Show everything; a script asks for the changing part alone."""
+    is_part = request.query_params.get("part") == "1"
     async with client_of(request) as client:
-        newest = await client.average()
-    return render(request, "live.html", newest=newest)
+        fleet = await fleet_of(request, client)
+        if fleet is None:
+            return render(request, "no_campaign.html")
+        view = await _view(request, client, fleet)
+    return render(request, "live_part.html" if is_part else "live.html", fleet=fleet, **view)
 
 
-PAGE = Page(name="live", title="Live", group="Fleet", scope=READ, views=(View("/live", shown),))
+async def table(request: Request) -> Response:
+    """Return what the chart shows as CSV."""
+    async with client_of(request) as client:
+        fleet = await fleet_of(request, client)
+        if fleet is None:
+            raise HTTPException(404, "There is no campaign yet.")
+        view = await _view(request, client, fleet)
+    return csv_response(view["trace"]["points"], f"{fleet.campaign.id}-{view['range']}.csv")
+
+
+async def events(request: Request) -> Response:
+    """Hand the live stream on, with the visitor's own token, until either side ends."""
+    client = client_of(request)
+    async with client:
+        fleet = await fleet_of(request, client)
+    if fleet is None:
+        raise HTTPException(404, "There is no campaign yet.")
+    return StreamingResponse(
+        _handed_on(request, fleet),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
+    sessions = dashboard_of(request).sessions
+    session_id = request.cookies.get(SESSION_COOKIE)
+    try:
+        async with client_of(request) as client:
+            client.about(fleet.campaign.id)
+            last_id = request.headers.get("last-event-id")
+            async for piece in client.listen(last_id=last_id):
+                # Listening does not keep a session alive, and ends with it.
+                if sessions.find(session_id, is_use=False) is None:
+                    return
+                yield piece
+    except (FusionRefused, FusionUnreachable):
+        return
+
+
+async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:
+    clock = dashboard_of(request).clock
+    chosen = request.query_params.get("range", "")
+    if chosen not in RANGES:
+        chosen = _usual(fleet.campaign)
+    now_s = clock.now_s()
+    start_ms = round(1000 * (now_s - RANGES[chosen][1]))
+    trace = await client.trace(start=max(start_ms, 0), points=_POINTS)
+    page = await client.rounds(limit=_RECENT)
+    done = [one for one in page["rounds"] if one["state"] != "open"]
+    told = next((one for one in done if one["status"] == "ok"), None)
+    return {
+        "range": chosen,
+        "ranges": RANGES,
+        "trace": trace,
+        "newest": done[0] if done else None,
+        "told": told,
+        "rounds": page["rounds"],
+        "alerts": alerts(fleet.campaign, page["rounds"], expected_n=fleet.expected_n, now_s=now_s),
+        "now_s": now_s,
+    }
+
+
+def _usual(campaign: Campaign) -> str:
+    wanted_s = _ENOUGH * campaign.round_s
+    return next((name for name, (_, length_s) in RANGES.items() if length_s >= wanted_s), "25d")
+
+
+PAGE = Page(
+    name="live",
+    title="Live",
+    group="Fleet",
+    scope=READ,
+    views=(View("/live", shown), View("/live.csv", table), View("/live/events", events)),
+)

@@ -1,4 +1,4 @@
-"""What operators do over HTTP: preview and publish a new version, read the access log."""
+"""What operators do over HTTP: publish new versions, say who may ask, read the access log."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -19,7 +19,13 @@ from rase.fusion.campaigns import next_version
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import NotCountersigned
 from rase.fusion.refusals import BAD_QUESTION, NOT_ALLOWED, NOT_SIGNED, Refused
-from rase.fusion.subscribers import ADMIN_CAMPAIGN, list_access
+from rase.fusion.subscribers import (
+    ADMIN_CAMPAIGN,
+    add_subscriber,
+    list_access,
+    list_subscribers,
+    revoke_subscriber,
+)
 from rase.wire.signed import SignedCampaign
 
 __all__ = ["router"]
@@ -87,6 +93,82 @@ def access_log(
     centre = centre_of(request)
     found = list_access(centre.database, subscriber=subscriber, limit=limit)
     return JSONResponse([asdict(line) for line in found])
+
+
+@router.get("/v1/subscribers", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
+def subscribers(request: Request) -> Response:
+    """Return who may ask, and who no longer may; tokens are not kept and so not told."""
+    asker_of(request, ADMIN_CAMPAIGN)
+    found = [asdict(one) for one in list_subscribers(centre_of(request).database)]
+    return JSONResponse({"subscribers": found})
+
+
+@router.post(
+    "/v1/subscribers", status_code=201, tags=["operator"], responses=PROBLEMS, dependencies=BEARER
+)
+def new_subscriber(
+    request: Request,
+    name: Annotated[str, Body()],
+    scopes: Annotated[list[str], Body()],
+    valid_s: Annotated[int | None, Body(ge=60, le=100 * 366 * 86400)] = None,
+) -> Response:
+    """Make a subscriber and return the token, once; it allows no more than its maker's."""
+    asker = asker_of(request, ADMIN_CAMPAIGN)
+    centre = centre_of(request)
+
+    def make() -> str:
+        _check_over_http(centre)
+        for scope in scopes:
+            asker.check_allows(scope)
+        now = int(centre.clock.now_s())
+        try:
+            return add_subscriber(
+                centre.database,
+                name,
+                scopes=tuple(dict.fromkeys(scopes)),
+                expires_s=None if valid_s is None else now + valid_s,
+                made_s=now,
+            )
+        except ValueError as error:
+            raise Refused(BAD_QUESTION, str(error)) from None
+
+    token = logging_refusals(request, asker, make)
+    log_answer(request, asker, f"201 {name}")
+    return JSONResponse(
+        {"name": name, "token": token}, status_code=201, headers={"Cache-Control": "no-store"}
+    )
+
+
+@router.delete(
+    "/v1/subscribers/{name}",
+    status_code=204,
+    tags=["operator"],
+    responses=PROBLEMS,
+    dependencies=BEARER,
+)
+def no_subscriber(request: Request, name: str) -> Response:
+    """Take a token back; from now on it opens nothing."""
+    asker = asker_of(request, ADMIN_CAMPAIGN)
+    centre = centre_of(request)
+
+    def revoke() -> None:
+        _check_over_http(centre)
+        try:
+            revoke_subscriber(centre.database, centre.clock, name=name)
+        except ValueError as error:
+            raise Refused(BAD_QUESTION, str(error)) from None
+
+    logging_refusals(request, asker, revoke)
+    log_answer(request, asker, "204 revoked")
+    return Response(status_code=204)
+
+
+def _check_over_http(centre: FusionCentre) -> None:
+    if centre.publisher is None:
+        raise Refused(
+            NOT_ALLOWED,
+            "This fusion centre is changed by its own command line only (admin_over_http).",
+        )
 
 
 def _publish(centre: FusionCentre, campaign_id: str, changes: dict[str, Any]) -> SignedCampaign:

@@ -30,6 +30,7 @@ class FusionCentre:
         policy: What the operator decided.
         telemetry: Counts and logs, without values.
         on_final: Called after rounds became final, e.g. to wake streams.
+        space: Tells the size of the database and the room on its disk; None if unknown.
     """
 
     database: Database
@@ -41,6 +42,7 @@ class FusionCentre:
     policy: FusionPolicy = field(default_factory=FusionPolicy)
     telemetry: Telemetry = field(default_factory=lambda: Telemetry("fusion"))
     on_final: list[Callable[[], None]] = field(default_factory=list)
+    space: Callable[[], dict[str, int]] | None = None
 
     def receive(self, batch_id: bytes, payload: bytes) -> Receipt:
         """Take a batch in, and count what was in it.

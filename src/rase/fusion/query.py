@@ -16,7 +16,15 @@ from rase.privacy import LocalDP
 from rase.storage.face import Database, Row, Transaction
 from rase.wire.problems import PROBLEM_TYPES
 
-__all__ = ["MAX_ROUNDS", "Event", "Questions", "parse_moment_s", "parse_rounds", "round_of"]
+__all__ = [
+    "MAX_ROUNDS",
+    "Event",
+    "Questions",
+    "check_method",
+    "parse_moment_s",
+    "parse_rounds",
+    "round_of",
+]
 
 MAX_ROUNDS: Final = 10_000
 _MAX_S = 253402300799  # the year 9999, where calendars end
@@ -78,7 +86,7 @@ class Questions:
         Raises:
             Refused: If the method is none of the campaign's, or there are too many rounds.
         """
-        _check_method(campaign, method)
+        check_method(campaign, method)
         return [told.answer for told in self._told(campaign, first, last, method)]
 
     def at(self, campaign: Campaign, round: int, *, method: str | None = None) -> Answer:
@@ -126,7 +134,7 @@ class Questions:
         Raises:
             Refused: If w is out of bounds, or there are too many rounds.
         """
-        _check_method(campaign, method)
+        check_method(campaign, method)
         if not 1 <= w <= MAX_ROUNDS or last - first + w > MAX_ROUNDS:
             raise Refused(BAD_QUESTION, f"Ask for windows over 1 to {MAX_ROUNDS} rounds in all.")
         begin = first - w + 1
@@ -145,7 +153,7 @@ class Questions:
         self, campaign: Campaign, sequence: int, *, method: str | None = None
     ) -> list[Event]:
         """Return the rounds that became final after an event, in that order; some at a time."""
-        _check_method(campaign, method)
+        check_method(campaign, method)
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
                 "SELECT round, version, state, shuffle, sequence FROM rounds WHERE campaign = ? "
@@ -367,7 +375,12 @@ def _window_epsilon(campaign: Campaign, w: int, epsilons: list[float]) -> float:
     return min(w * per_report, math.ceil(w / campaign.window) * campaign.window_budget)
 
 
-def _check_method(campaign: Campaign, method: str | None) -> None:
+def check_method(campaign: Campaign, method: str | None) -> None:
+    """Refuse an estimator that there is not.
+
+    Raises:
+        Refused: Naming those that there are.
+    """
     if method not in (None, "all", *ESTIMATORS):
         raise Refused(
             BAD_QUESTION, f"method must be one of {', '.join(campaign.estimators)}, or all."

@@ -30,14 +30,14 @@ from rase.fusion.stream import EventStream, events, parse_last_id
 from rase.fusion.subscribers import READ_ESTIMATES, Subscriber
 from rase.wire.signed import campaign_hash
 
-__all__ = ["router"]
+__all__ = ["From", "Named", "To", "router", "span_of"]
 
-_From = Annotated[
+From = Annotated[
     str | None, Query(alias="from", description="Milliseconds since 1970 or RFC 3339.")
 ]
-_To = Annotated[str | None, Query(description="Milliseconds since 1970 or RFC 3339; included.")]
+To = Annotated[str | None, Query(description="Milliseconds since 1970 or RFC 3339; included.")]
 _At = Annotated[str | None, Query(description="One moment instead of from and to.")]
-_Named = Annotated[str | None, Query(description="The campaign; may be left out if there is one.")]
+Named = Annotated[str | None, Query(description="The campaign; may be left out if there is one.")]
 _Method = Annotated[str | None, Query(description="The estimator, or `all`.")]
 _Format = Annotated[str | None, Query(description="`json`, `csv` or `influx`.")]
 
@@ -61,10 +61,10 @@ router = APIRouter()
 def estimates(
     request: Request,
     *,
-    start: _From = None,
-    to: _To = None,
+    start: From = None,
+    to: To = None,
     at: _At = None,
-    campaign: _Named = None,
+    campaign: Named = None,
     method: _Method = None,
     format: _Format = None,  # noqa: A002 - the word in addresses
 ) -> Response:
@@ -73,7 +73,7 @@ def estimates(
 
     def ask(centre: FusionCentre) -> list[Answer]:
         found = centre.questions.campaign(campaign)
-        first, last = _span(found, start, to, at)
+        first, last = span_of(found, start, to, at)
         if at is not None:
             return [centre.questions.at(found, first, method=method)]
         return centre.questions.between(found, first, last, method=method)
@@ -90,7 +90,7 @@ def estimates(
 )
 def latest(
     request: Request,
-    campaign: _Named = None,
+    campaign: Named = None,
     method: _Method = None,
     format: _Format = None,  # noqa: A002
 ) -> Response:
@@ -114,10 +114,10 @@ def windows(
     request: Request,
     *,
     w: Annotated[str, Query(description="Rounds, or a duration such as 24h.")],
-    start: _From = None,
-    to: _To = None,
+    start: From = None,
+    to: To = None,
     at: _At = None,
-    campaign: _Named = None,
+    campaign: Named = None,
     method: _Method = None,
     format: _Format = None,  # noqa: A002
 ) -> Response:
@@ -130,7 +130,7 @@ def windows(
         if start is None and to is None and at is None:
             first = last = centre.questions.last_round(found)
         else:
-            first, last = _span(found, start, to, at)
+            first, last = span_of(found, start, to, at)
             if at is None and to is None:
                 # Up to now: no round after the newest has a window yet.
                 last = max(first, centre.questions.last_round(found))
@@ -154,7 +154,7 @@ def windows(
 )
 async def stream(
     request: Request,
-    campaign: _Named = None,
+    campaign: Named = None,
     method: _Method = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> Response:
@@ -250,7 +250,9 @@ def _form(request: Request, name: str | None) -> str:
     return accepted if accepted in (CSV, INFLUX) else JSON
 
 
-def _span(campaign: Campaign, start: str | None, to: str | None, at: str | None) -> tuple[int, int]:
+def span_of(
+    campaign: Campaign, start: str | None, to: str | None, at: str | None
+) -> tuple[int, int]:
     """Return the first and last round that were asked for."""
     if at is not None:
         if start is not None or to is not None:

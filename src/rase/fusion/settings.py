@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from pydantic import Field
 
@@ -10,6 +11,7 @@ from rase.errors import ConfigurationError
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import HttpCountersigner
+from rase.fusion.health import space_of
 from rase.fusion.intake import MAX_BATCH_BYTES, FusionPolicy, Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
@@ -50,7 +52,9 @@ class FusionSettings(Settings):
         streams_per_token: How many streams one token may have open.
         max_streams: How many streams may be open in all.
         batches_at_once: How many batches may be on their way at once.
-        admin_over_http: Whether tokens with the scope admin:campaign may publish new versions.
+        admin_over_http: Whether tokens with the scope admin:campaign may publish new versions,
+            and make and revoke tokens.
+        dashboard: Whether its pages are served too.
     """
 
     host: str = "127.0.0.1"
@@ -70,6 +74,7 @@ class FusionSettings(Settings):
     max_streams: int = Field(default=256, ge=1)
     batches_at_once: int = Field(default=4, ge=1)
     admin_over_http: bool = False
+    dashboard: bool = True
 
     def policy(self) -> FusionPolicy:
         """Return what the operator decided as a value."""
@@ -115,6 +120,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                 publisher=publisher if settings.admin_over_http else None,
                 policy=policy,
                 telemetry=Telemetry("fusion"),
+                space=partial(space_of, settings.database),
             )
     finally:
         database.close()

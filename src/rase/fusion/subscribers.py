@@ -43,12 +43,14 @@ class Subscriber:
         scopes: What the token allows.
         expires_s: The second from which it no longer does; None for never.
         revoked_s: When the operator took it back; None if not.
+        made_s: When it was made; None if that was not written down.
     """
 
     name: str
     scopes: tuple[str, ...]
     expires_s: int | None = None
     revoked_s: int | None = None
+    made_s: int | None = None
 
     def check_allows(self, scope: str) -> None:
         """Refuse what the token does not allow.
@@ -83,6 +85,7 @@ def add_subscriber(
     *,
     scopes: tuple[str, ...] = (READ_ESTIMATES,),
     expires_s: int | None = None,
+    made_s: int | None = None,
 ) -> str:
     """Make a subscriber and return the token, which is shown this once and never stored.
 
@@ -91,6 +94,7 @@ def add_subscriber(
         name: A name that no other subscriber has or had.
         scopes: What the token allows, out of `SCOPES`.
         expires_s: The second from which it no longer does; None for never.
+        made_s: The present second, to be told later; None if nobody needs to know.
 
     Raises:
         ValueError: If the name is taken or cannot be one, or a scope is unknown.
@@ -105,9 +109,9 @@ def add_subscriber(
         if transaction.execute("SELECT 1 FROM subscribers WHERE subscriber = ?", (name,)):
             raise ValueError(f"name must be a new one: {name!r} is or was a subscriber.")
         transaction.execute(
-            "INSERT INTO subscribers (subscriber, handle, token_hash, scopes, expires_s) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (name, handle, _hashed(secret), " ".join(scopes), expires_s),
+            "INSERT INTO subscribers (subscriber, handle, token_hash, scopes, expires_s, made_s) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (name, handle, _hashed(secret), " ".join(scopes), expires_s, made_s),
         )
     return f"rase_{handle}_{secret}"
 
@@ -116,7 +120,8 @@ def list_subscribers(database: Database) -> list[Subscriber]:
     """Return all subscribers, also those whose token was taken back."""
     with database.snapshot() as transaction:
         rows = transaction.execute(
-            "SELECT subscriber, scopes, expires_s, revoked_s FROM subscribers ORDER BY subscriber"
+            "SELECT subscriber, scopes, expires_s, revoked_s, made_s FROM subscribers "
+            "ORDER BY subscriber"
         )
     return [Subscriber(name, tuple(scopes.split()), *times) for name, scopes, *times in rows]
 

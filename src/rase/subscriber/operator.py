@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 
-from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
+from rase.subscriber.answers import FusionUnreachable, Mean, document_of, means_of, refusal_of
 from rase.subscriber.client import AsyncSubscriber, unreachable
 from rase.subscriber.questions import Moment, span
 
@@ -37,6 +37,10 @@ class AsyncOperator(AsyncSubscriber):
     raise `FusionRefused` if the fusion centre refuses, and `FusionUnreachable` if it does not
     answer.
     """
+
+    def about(self, campaign: str) -> None:
+        """Ask about this campaign from now on."""
+        self._campaign = campaign
 
     async def whoami(self) -> dict[str, Any]:
         """Return whose token this is, its scopes and when it ends."""
@@ -70,6 +74,18 @@ class AsyncOperator(AsyncSubscriber):
         if before is not None:
             query["before"] = str(before)
         return await self._document("GET", "/v1/rounds", query)
+
+    async def windows(
+        self,
+        w: int | str,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        method: str | None = None,
+    ) -> list[Mean]:
+        """Return Win(t, w) for each round t that began in a time."""
+        query = span(campaign=self._campaign, method=method, w=w, start=start, end=end)
+        return means_of((await self._send("GET", "/v1/windows", query)).content)
 
     async def raw(self, path: str, query: Mapping[str, str]) -> Raw:
         """Return a table or document of a subscriber's route unread, e.g. to save it as CSV."""

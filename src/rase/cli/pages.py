@@ -1,0 +1,39 @@
+"""The dashboard beside a fusion centre's app: where `rase fusion run` and the demo put it."""
+
+from typing import TYPE_CHECKING
+
+from rase.clock import Clock
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from rase.dashboard.sessions import Sessions
+
+__all__ = ["with_dashboard"]
+
+# The pages ask in the same process; no address is ever looked up for this name.
+_INSIDE = "http://localhost"
+
+
+def with_dashboard(server: "ASGIApp", clock: Clock) -> "tuple[ASGIApp, Sessions]":
+    """Return an app that serves the dashboard's pages too, and its sessions.
+
+    Args:
+        server: The fusion centre's app; pages ask it with the token of whoever is logged in.
+        clock: The fusion centre's time.
+
+    Raises:
+        ModuleNotFoundError: If the templates' library is not installed.
+    """
+    from rase.dashboard.app import dashboard_app
+    from rase.dashboard.beside import Beside
+    from rase.dashboard.inside import InsideTransport
+    from rase.dashboard.sessions import Sessions
+    from rase.subscriber.operator import AsyncOperator
+
+    inside = InsideTransport(server)
+    sessions = Sessions(clock)
+    pages = dashboard_app(
+        lambda token: AsyncOperator(_INSIDE, token, transport=inside), clock, sessions=sessions
+    )
+    return Beside(server, pages), sessions

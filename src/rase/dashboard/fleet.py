@@ -1,0 +1,109 @@
+"""The campaign that a page is about, with what it promises and means in words."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from starlette.requests import Request
+
+from rase.campaign import Campaign
+from rase.dashboard.words import duration, number
+from rase.privacy import LocalDP
+from rase.subscriber.operator import AsyncOperator
+
+__all__ = ["Fleet", "epsilon_of_rounds", "fleet_of", "promises"]
+
+_DAY_S = 86400
+_NAMES = tuple(item.name for item in fields(Campaign))
+_SHUFFLES = {
+    "uniform": "uniformly: every order of the reports is as likely as any other",
+    "mallows": "by Mallows: orders near the public one are likelier",
+    "robust": "robustly: by Mallows where that protects the groups, uniformly elsewhere",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Hold a campaign with what the fusion centre tells about it.
+
+    Args:
+        campaign: Its newest version.
+        hash: The hash of that version, which both servers signed.
+        expected_n: How many reports a round of late had on average.
+        kept_s: How long noisy reports are kept after their round is final.
+        names: All campaigns of the fusion centre.
+    """
+
+    campaign: Campaign
+    hash: str
+    expected_n: int
+    kept_s: int
+    names: tuple[str, ...]
+
+    @property
+    def query(self) -> str:
+        """What an address needs to stay with this campaign: nothing while there is only one."""
+        return f"campaign={self.campaign.id}" if len(self.names) > 1 else ""
+
+    @property
+    def rounds_per_day(self) -> float:
+        """How many rounds begin in a day."""
+        return _DAY_S / self.campaign.round_s
+
+    @property
+    def epsilon_per_day(self) -> float:
+        """The most that a device spends in a day."""
+        return epsilon_of_rounds(self.campaign, math.ceil(self.rounds_per_day))
+
+
+async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
+    """Return the campaign that an address names, or the first; None if none is published.
+
+    The client asks about it from then on.
+    """
+    found = await client.campaigns()
+    if not found:
+        return None
+    names = tuple(str(one["id"]) for one in found)
+    asked = request.query_params.get("campaign", "")
+    document: dict[str, Any] = found[names.index(asked) if asked in names else 0]
+    client.about(str(document["id"]))
+    return Fleet(
+        campaign=Campaign.from_fields({name: document[name] for name in _NAMES}),
+        hash=str(document["hash"]),
+        expected_n=int(document["expected_n"]),
+        kept_s=int(document["noisy_values_kept_s"]),
+        names=names,
+    )
+
+
+def promises(fleet: Fleet) -> list[str]:
+    """Return what a campaign promises to the owners of devices, one sentence each."""
+    one = fleet.campaign
+    window_s = one.window * one.round_s
+    window = LocalDP(one.window_budget)
+    return [
+        str(LocalDP(one.epsilon[-1])),
+        (
+            f"In any {number(one.window)} rounds ({duration(window_s)}) a device spends at most "
+            f"epsilon {one.window_budget:g}, by its own ledger: {window.odds}."
+        ),
+        (
+            f"Fewer than {number(one.k_min)} reports are never released together; such a round is "
+            "withheld."
+        ),
+        f"The shuffler permutes the reports of a round {_SHUFFLES[one.shuffle.method]}.",
+        "Noisy reports are deleted in the moment in which their round becomes final."
+        if fleet.kept_s == 0
+        else f"Noisy reports are kept for {duration(fleet.kept_s)} after their round is final.",
+        (
+            "All this holds against each server alone. Both together could join sender and noisy "
+            "report; then only the epsilon of the reports protects."
+        ),
+    ]
+
+
+def epsilon_of_rounds(campaign: Campaign, rounds: int) -> float:
+    """Return the most a device spends in some rounds: reports add up, its ledger sets a limit."""
+    windows = math.ceil(rounds / campaign.window)
+    return min(rounds * campaign.epsilon[-1], windows * campaign.window_budget)

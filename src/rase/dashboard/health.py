@@ -1,0 +1,46 @@
+"""Health: whether the fusion centre keeps up, what it took in, and how much room it has."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rase.dashboard.page import ADMIN, Page, View, client_of, render
+
+__all__ = ["PAGE"]
+
+_LITTLE_ROOM: Final = 1 << 30
+_MANY_BEHIND: Final = 3
+
+
+async def shown(request: Request) -> Response:
+    """Show how the fusion centre does."""
+    async with client_of(request) as client:
+        found = await client.health()
+    return render(request, "health.html", found=found, concerns=_concerns(found))
+
+
+def _concerns(found: dict[str, Any]) -> list[str]:
+    concerns = [
+        f"{one['campaign']} is {one['rounds_behind']} rounds behind: the shuffler has not sent "
+        "them, or they are not estimated yet."
+        for one in found["campaigns"]
+        if one["rounds_behind"] >= _MANY_BEHIND
+    ]
+    concerns += [
+        f"{one['rounds_due']} rounds of {one['campaign']} wait to be estimated."
+        for one in found["campaigns"]
+        if one["rounds_due"] >= _MANY_BEHIND
+    ]
+    storage = found["storage"]
+    if storage is not None and storage["disk_free_bytes"] < _LITTLE_ROOM:
+        concerns.append("The disk is nearly full; a round that cannot be written is not final.")
+    failed = found["counters"].get("rase_fusion_ticks_failed_total", 0)
+    if failed:
+        concerns.append(f"Estimating failed {failed} times since the start; the log says why.")
+    return concerns
+
+
+PAGE = Page(
+    name="health", title="Health", group="Operate", scope=ADMIN, views=(View("/health", shown),)
+)

@@ -1,0 +1,106 @@
+"""The same question elsewhere: as curl, Python, Grafana and Home Assistant; never with a token."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+__all__ = ["Question", "snippets"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Hold a question about one moment.
+
+    Args:
+        base: The address of the fusion centre.
+        campaign: The campaign's id.
+        quantity: What it measures, in words.
+        unit: The unit; may be empty.
+        round_s: The length of a round.
+        w: The window as typed; empty for avg(t).
+        at: The moment as RFC 3339; empty for the newest.
+        method: The estimator; empty for the campaign's first.
+    """
+
+    base: str
+    campaign: str
+    quantity: str
+    unit: str
+    round_s: int
+    w: str = ""
+    at: str = ""
+    method: str = ""
+
+    def query(self, **more: str) -> dict[str, str]:
+        """Return the parameters of the route that answers it."""
+        asked = {"campaign": self.campaign, "w": self.w, "at": self.at, "method": self.method}
+        return {name: value for name, value in {**asked, **more}.items() if value}
+
+    @property
+    def path(self) -> str:
+        """The route that answers it."""
+        if self.w:
+            return "/v1/windows"
+        return "/v1/estimates" if self.at else "/v1/estimates/latest"
+
+    @property
+    def address(self) -> str:
+        """The whole address."""
+        return f"{self.base}{self.path}?{urlencode(self.query())}"
+
+
+def snippets(question: Question) -> list[tuple[str, str, str]]:
+    """Return label, text and a short name for each place where the question can be asked."""
+    return [
+        ("curl", _curl(question), "curl"),
+        ("Python", _python(question), "python"),
+        ("Grafana (Infinity data source)", _grafana(question), "grafana"),
+        ("Home Assistant (configuration.yaml)", _home_assistant(question), "ha"),
+    ]
+
+
+def _curl(question: Question) -> str:
+    return f'curl -H "Authorization: Bearer $RASE_TOKEN" \\\n  "{question.address}"'
+
+
+def _python(question: Question) -> str:
+    arguments = [repr(question.w)] if question.w else []
+    if question.at:
+        arguments.append(f"at={question.at!r}")
+    if question.method:
+        arguments.append(f"method={question.method!r}")
+    call = f"{'window' if question.w else 'average'}({', '.join(arguments)})"
+    return (
+        "import os\n\nfrom rase.subscriber.client import Subscriber\n\n"
+        f'with Subscriber("{question.base}", os.environ["RASE_TOKEN"],\n'
+        f'                campaign="{question.campaign}") as centre:\n'
+        f"    print(centre.{call})"
+    )
+
+
+def _grafana(question: Question) -> str:
+    route = "/v1/windows" if question.w else "/v1/estimates"
+    query = {"campaign": question.campaign, "w": question.w, "method": question.method}
+    asked = urlencode({name: value for name, value in query.items() if value})
+    return (
+        "Type: JSON   Parser: Backend   Method: GET\n"
+        f"URL: {question.base}{route}?{asked}&from=${{__from}}&to=${{__to}}\n"
+        "Columns: time (Time), mean (Number), ci_low (Number), ci_high (Number), n (Number)\n"
+        "Data source, custom header: Authorization = Bearer YOUR_TOKEN"
+    )
+
+
+def _home_assistant(question: Question) -> str:
+    route = "/v1/windows" if question.w else "/v1/estimates/latest"
+    query = {"campaign": question.campaign, "w": question.w, "method": question.method}
+    asked = urlencode({name: value for name, value in query.items() if value})
+    first = "[0]" if question.w else ""
+    unit = f'\n    unit_of_measurement: "{question.unit}"' if question.unit else ""
+    return (
+        "sensor:\n  - platform: rest\n"
+        f'    name: "RASE {question.campaign}"\n'
+        f'    resource: "{question.base}{route}?{asked}"\n'
+        "    headers:\n      Authorization: !secret rase_bearer  # Bearer YOUR_TOKEN\n"
+        f'    value_template: "{{{{ value_json{first}.mean }}}}"\n'
+        f"    availability: \"{{{{ value_json{first}.status == 'ok' }}}}\""
+        f"{unit}\n    state_class: measurement\n    scan_interval: {max(question.round_s, 5)}"
+    )

@@ -1,0 +1,182 @@
+// Draws the table of every <figure data-chart> with uPlot; without scripts the table is there.
+//
+// The head of the table says what each column is: data-role="x" (one), "line" (any number, each
+// with data-color="1" to "4"), "low" and "high" (a band behind the line before them), "note"
+// (shown under the pointer only). Cells carry the exact number in data-v; an empty one is a gap.
+// The figure has data-x="time" (RFC 3339) or "number", data-unit, data-log="x y", and
+// data-mark="1.5" with data-mark-label="ε*" for an upright line. Rows with data-withheld above 0
+// get a small mark at the bottom.
+// drawAll(root) draws what was added later.
+
+const plots = new WeakMap();
+
+export function drawAll(root = document) {
+  for (const figure of root.querySelectorAll("figure[data-chart]")) draw(figure);
+}
+
+export function draw(figure) {
+  const place = figure.querySelector(".plot");
+  const table = figure.querySelector("table");
+  if (!place || !table || !window.uPlot) return;
+  plots.get(figure)?.destroy();
+  const found = read(figure, table);
+  if (!found.x.length) return;
+  const plot = new window.uPlot(options(figure, place, found), found.data, place);
+  plots.set(figure, plot);
+  if (!figure.dataset.watched) {
+    figure.dataset.watched = "1";
+    new ResizeObserver(() => resize(figure)).observe(place);
+  }
+}
+
+function read(figure, table) {
+  const heads = [...table.tHead.rows[0].cells];
+  const rows = [...table.tBodies[0].rows];
+  const isTime = figure.dataset.x === "time";
+  const column = (place) => rows.map((row) => numeric(row.cells[place].dataset.v, isTime && heads[place].dataset.role === "x"));
+  const xPlace = heads.findIndex((head) => head.dataset.role === "x");
+  const x = column(xPlace);
+  const series = [];
+  const bands = [];
+  let color = 0;
+  heads.forEach((head, place) => {
+    const role = head.dataset.role;
+    if (!["line", "low", "high"].includes(role)) return;
+    if (role === "line") color = Number(head.dataset.color ?? color + 1);
+    series.push({ role, color, label: head.textContent.trim(), values: column(place) });
+    const last = series.length;
+    if (role === "high" && series[last - 2]?.role === "low") bands.push([last, last - 1, color]);
+  });
+  return { x, series, bands, rows, heads, isTime, data: [x, ...series.map((one) => one.values)] };
+}
+
+function numeric(text, isTime) {
+  if (text === undefined || text === "") return null;
+  return isTime ? Date.parse(text) / 1000 : Number(text);
+}
+
+function options(figure, place, found) {
+  const style = getComputedStyle(figure);
+  const token = (name) => resolved(figure, style.getPropertyValue(name));
+  const ink = token("--ink-soft");
+  const line = token("--line");
+  const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const log = (figure.dataset.log ?? "").split(" ");
+  const isSparse = found.x.length < 60;
+  const axis = { stroke: ink, font, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  return {
+    width: place.clientWidth,
+    height: place.clientHeight,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    scales: {
+      x: { time: found.isTime, distr: log.includes("x") ? 3 : 1 },
+      y: { distr: log.includes("y") ? 3 : 1, range: log.includes("y") ? undefined : (_, low, high) => padded(low, high) },
+    },
+    axes: [
+      { ...axis, space: 70, ...(found.isTime ? { values: times } : {}) },
+      { ...axis, size: (self, values) => 14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => value.length)), values: (self, splits) => splits.map((value) => (value === null ? "" : shortNumber(value))) },
+    ],
+    series: [
+      {},
+      ...found.series.map((one) => ({
+        label: one.label,
+        stroke: one.role === "line" ? token(`--series-${one.color}`) : "transparent",
+        width: one.role === "line" ? 2 : 0,
+        points: { show: one.role === "line" && isSparse, size: 5, fill: token(`--series-${one.color}`) },
+        spanGaps: false,
+      })),
+    ],
+    bands: found.bands.map(([high, low, color]) => ({ series: [high, low], fill: faded(token(`--series-${color}`)) })),
+    hooks: {
+      setCursor: [(self) => tell(figure, found, self.cursor.idx)],
+      drawAxes: [(self) => marks(self, figure, found, token)],
+    },
+  };
+}
+
+const utc = (form) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...form });
+const clockForm = utc({ hour: "2-digit", minute: "2-digit" });
+const secondForm = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dayForm = utc({ day: "numeric", month: "short" });
+
+function times(self, splits, axis, space, step) {
+  return splits.map((value, place) => {
+    const date = new Date(value * 1000);
+    if (step >= 86400 || (value % 86400 === 0)) return dayForm.format(date);
+    return (step < 60 ? secondForm : clockForm).format(date);
+  });
+}
+
+function padded(low, high) {
+  if (low === null || high === null) return [0, 1];
+  const room = high - low || Math.abs(high) || 1;
+  return [low - 0.06 * room, high + 0.06 * room];
+}
+
+function shortNumber(value) {
+  if (Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3)) return value.toExponential(1).replace("-", "−");
+  return value.toLocaleString("en-US", { maximumFractionDigits: 3 }).replace("-", "−");
+}
+
+function marks(self, figure, found, token) {
+  const { ctx, bbox } = self;
+  ctx.save();
+  ctx.fillStyle = token("--warn");
+  ctx.globalAlpha = 0.6;
+  found.rows.forEach((row, place) => {
+    if (Number(row.dataset.withheld ?? 0) === 0) return;
+    const x = self.valToPos(found.x[place], "x", true);
+    const width = 3 * devicePixelRatio;
+    if (x >= bbox.left && x <= bbox.left + bbox.width) ctx.fillRect(x - width / 2, bbox.top + bbox.height - 10 * devicePixelRatio, width, 10 * devicePixelRatio);
+  });
+  if (figure.dataset.mark) {
+    const x = self.valToPos(Number(figure.dataset.mark), "x", true);
+    if (x >= bbox.left && x <= bbox.left + bbox.width) {
+      ctx.globalAlpha = 1;
+      ctx.strokeStyle = ctx.fillStyle = token("--ink-soft");
+      ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+      ctx.fillText(figure.dataset.markLabel ?? "", x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    }
+  }
+  ctx.restore();
+}
+
+function tell(figure, found, place) {
+  const readout = figure.querySelector(".readout");
+  if (!readout) return;
+  const row = place === null || place === undefined ? null : found.rows[place];
+  readout.textContent = row
+    ? [...row.cells].map((cell, column) => (cell.textContent.trim() === "–" ? "" : `${column ? found.heads[column].textContent.trim() + " " : ""}${cell.textContent.trim()}`)).filter(Boolean).join(" · ")
+    : "";
+}
+
+function resize(figure) {
+  const place = figure.querySelector(".plot");
+  const plot = plots.get(figure);
+  if (plot && place.clientWidth && place.clientWidth !== plot.width) plot.setSize({ width: place.clientWidth, height: place.clientHeight });
+}
+
+// A colour token may be light-dark(…): only the browser can say what it is now.
+function resolved(figure, text) {
+  const probe = figure.appendChild(document.createElement("i"));
+  probe.style.color = text;
+  const color = getComputedStyle(probe).color;
+  probe.remove();
+  return color;
+}
+
+function faded(color) {
+  const [r, g, b] = color.match(/[\d.]+/g);
+  return `rgba(${r}, ${g}, ${b}, 0.18)`;
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
+// uPlot is a deferred classic script before this module: it is there by now.
+drawAll();

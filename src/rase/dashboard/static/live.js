@@ -1,0 +1,129 @@
+// Keeps the Live page new: listens to the stream, then asks for the changed part; can be paused.
+import { drawAll } from "/static/chart.js";
+
+const box = document.getElementById("live");
+const words = document.getElementById("connection-words");
+const dot = document.getElementById("dot");
+const pause = document.getElementById("pause");
+const spoken = document.getElementById("spoken");
+const QUIET_MS = 1000;
+const SPOKEN_MS = 20000;
+const LONGEST_MS = 30000;
+
+let source = null;
+let isPaused = false;
+let wait = null;
+let retryMs = 1000;
+let spokenAt = 0;
+let isFirst = true;
+
+function say(text, kind) {
+  words.textContent = text;
+  dot.className = `live-dot ${kind}`;
+  box.dataset.state = kind || "paused";
+}
+
+function listen() {
+  clearTimeout(wait);
+  source?.close();
+  if (isPaused) return;
+  source = new EventSource(box.dataset.events);
+  source.onopen = () => {
+    // What happened while the connection was lost is asked for at once.
+    if (!isFirst) refresh();
+    isFirst = false;
+    retryMs = 1000;
+    say("Live", "on");
+  };
+  source.addEventListener("estimate", later);
+  source.onerror = () => {
+    // A server that answers but refuses: the session may be over, which the page's answer tells.
+    if (source.readyState === EventSource.CLOSED) refresh();
+    source.close();
+    say("Connection lost, trying again", "lost");
+    wait = setTimeout(listen, retryMs);
+    retryMs = Math.min(2 * retryMs, LONGEST_MS);
+  };
+}
+
+let due = null;
+function later() {
+  if (due === null) due = setTimeout(refresh, QUIET_MS);
+}
+
+async function refresh() {
+  clearTimeout(due);
+  due = null;
+  const address = new URL(location.href);
+  address.searchParams.set("part", "1");
+  let answer;
+  try {
+    answer = await fetch(address, { headers: { Accept: "text/html" } });
+  } catch {
+    return;
+  }
+  if (answer.redirected) {
+    ended();
+    return;
+  }
+  if (!answer.ok || isPaused) return;
+  show(new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("part"));
+}
+
+function show(part) {
+  if (!part) return;
+  const old = document.getElementById("part");
+  const isOpen = old.querySelector("details")?.open ?? false;
+  const scrolled = old.querySelector(".tall")?.scrollTop ?? 0;
+  const focused = old.contains(document.activeElement) ? pathOf(old, document.activeElement) : null;
+  old.replaceWith(part);
+  const details = part.querySelector("details");
+  if (details) details.open = isOpen;
+  const tall = part.querySelector(".tall");
+  if (tall) tall.scrollTop = scrolled;
+  if (focused) focused.reduce((node, place) => node?.children[place], part)?.focus({ preventScroll: true });
+  drawAll(part);
+  const now = Date.now();
+  if (now - spokenAt >= SPOKEN_MS) {
+    spokenAt = now;
+    spoken.textContent = part.dataset.spoken;
+  }
+}
+
+function pathOf(root, node) {
+  const path = [];
+  for (; node !== root; node = node.parentElement) path.unshift([...node.parentElement.children].indexOf(node));
+  return path;
+}
+
+function ended() {
+  isPaused = true;
+  source?.close();
+  clearTimeout(wait);
+  say("Session ended", "lost");
+  spoken.textContent = "Your session has ended. Reload the page to log in again.";
+  pause.hidden = true;
+}
+
+pause.addEventListener("click", () => {
+  isPaused = !isPaused;
+  pause.setAttribute("aria-pressed", String(isPaused));
+  pause.textContent = isPaused ? "Resume" : "Pause";
+  if (isPaused) {
+    source?.close();
+    clearTimeout(wait);
+    say("Paused", "");
+  } else {
+    say("Connecting", "");
+    refresh();
+    listen();
+  }
+});
+
+document.getElementById("connection").hidden = false;
+document.getElementById("reload").hidden = true;
+pause.hidden = false;
+listen();
+// The browser cuts the stream when the page is left; that is no lost connection.
+addEventListener("pagehide", () => source?.close());
+addEventListener("pageshow", (event) => event.persisted && listen());

@@ -1,0 +1,199 @@
+"""Many rounds at a glance: put together by minimum and maximum, or page by page."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.campaign import Campaign
+from rase.clock import round_start_s
+from rase.estimate.estimate import student_quantile
+from rase.fusion.answers import known, time_in_words
+from rase.fusion.query import Questions
+from rase.fusion.refusals import BAD_QUESTION, Refused
+from rase.storage.face import Database, Row
+
+__all__ = ["MAX_POINTS", "MAX_TRACED", "Point", "page_of_rounds", "trace"]
+
+MAX_POINTS: Final = 2000
+# 25 days of rounds of 8 seconds are 270,000.
+MAX_TRACED: Final = 400_000
+_LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Hold some rounds that follow each other, put together.
+
+    Args:
+        time: When the first of them began: RFC 3339, UTC.
+        round: The first round.
+        rounds: How many rounds it stands for.
+        status: "ok" if any was estimated, "too_few" if all that are there were withheld, "gap" if
+            none is there.
+        withheld: How many were withheld.
+        mean: The mean of their estimates; None unless the status is "ok".
+        mean_low: The smallest of them.
+        mean_high: The largest of them.
+        ci_low: The lowest end of their 95 % intervals; None if unknown.
+        ci_high: The highest end.
+        n_low: The fewest reports of a round; 0 where there is no estimate.
+        n_high: The most.
+    """
+
+    time: str
+    round: int
+    rounds: int
+    status: str
+    withheld: int = 0
+    mean: float | None = None
+    mean_low: float | None = None
+    mean_high: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    n_low: int = 0
+    n_high: int = 0
+
+
+def trace(
+    database: Database, campaign: Campaign, *, first: int, last: int, points: int, method: str
+) -> tuple[int, list[Point]]:
+    """Return how many rounds a point stands for, and the points, oldest first.
+
+    Nothing that stands out is lost: a point tells the smallest and largest of what it stands for.
+
+    Args:
+        database: The fusion centre's; it is only read.
+        campaign: The campaign.
+        first: The first round.
+        last: The last round, included.
+        points: How many points at most; one more if the raster cuts the first.
+        method: The estimator.
+
+    Raises:
+        Refused: If there are too many rounds or points.
+    """
+    if not 1 <= points <= MAX_POINTS:
+        raise Refused(BAD_QUESTION, f"points must be from 1 to {MAX_POINTS}.")
+    with database.snapshot() as transaction:
+        ((low, high),) = transaction.execute(
+            "SELECT MIN(round), MAX(round) FROM rounds WHERE campaign = ? AND round >= ? "
+            "AND round <= ? AND state <> 'open'",
+            (campaign.id, first, last),
+        )
+        if low is None:
+            return 1, []
+        rows = transaction.execute(
+            "SELECT r.round, e.mean, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
+            "LEFT JOIN estimates e ON e.campaign = r.campaign AND e.round = r.round "
+            "AND e.method = ? WHERE r.campaign = ? AND r.round >= ? AND r.round <= ? "
+            "AND (r.state = 'withheld' OR e.mean IS NOT NULL) ORDER BY r.round LIMIT ?",
+            (method, campaign.id, low, high, MAX_TRACED + 1),
+        )
+    if len(rows) > MAX_TRACED:
+        raise Refused(BAD_QUESTION, f"Ask for at most {MAX_TRACED} rounds at once.")
+    if not rows:
+        return 1, []
+    width = math.ceil((high - low + 1) / points)
+    # Points stay where they are while rounds come in.
+    return width, _points(campaign, rows, low - low % width, width)
+
+
+def page_of_rounds(
+    database: Database,
+    questions: Questions,
+    campaign: Campaign,
+    *,
+    before: int | None,
+    limit: int,
+    method: str | None,
+) -> dict[str, Any]:
+    """Return some rounds, newest first, also those still open, and where the next page begins."""
+    with database.snapshot() as transaction:
+        rows = transaction.execute(
+            "SELECT round, version, state, batches FROM rounds WHERE campaign = ? AND round < ? "
+            "ORDER BY round DESC LIMIT ?",
+            (campaign.id, 2**32 if before is None else before, limit + 1),
+        )
+        counts = transaction.execute(
+            "SELECT state, COUNT(*) FROM rounds WHERE campaign = ? GROUP BY state", (campaign.id,)
+        )
+    more, rows = len(rows) > limit, rows[:limit]
+    told: dict[int, dict[str, Any]] = {}
+    if rows:
+        answers = questions.between(campaign, rows[-1][0], rows[0][0], method=method)
+        told = {one.round: one.as_fields() for one in answers}
+    return {
+        "campaign": campaign.id,
+        "rounds": [_round(campaign, row, told.get(row[0])) for row in rows],
+        "counts": dict(sorted(counts)),
+        "next": rows[-1][0] if more else None,
+    }
+
+
+def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[str, Any]:
+    round, version, state, batches = row
+    time = time_in_words(round_start_s(round, campaign.round_s))
+    more = {"version": version, "state": state, "batches": batches}
+    if told is not None:
+        return {**told, **more}
+    return {"time": time, "round": round, "status": "open", "mean": None, "n": 0, **more}
+
+
+def _points(campaign: Campaign, rows: list[Row], begin: int, width: int) -> list[Point]:
+    place = np.array([row[0] for row in rows], np.int64)
+    is_ok = np.array([row[1] is not None for row in rows], np.bool_)
+    mean = _floats([row[1] for row in rows])
+    error = _floats([row[2] for row in rows])
+    reach = np.array(
+        [student_quantile(_LEVEL, math.inf if row[3] is None else row[3]) for row in rows]
+    )
+    n = np.array([row[4] or 0 for row in rows], np.int64)
+    bucket = (place - begin) // width
+    starts = np.flatnonzero(np.diff(bucket, prepend=bucket[0] - 1))
+    ends = np.append(starts[1:], len(rows))
+    found: list[Point] = []
+    previous: int | None = None
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        number = int(bucket[start])
+        if previous is not None and number > previous + 1:
+            # Rounds that never came are told once, however many they are.
+            missing = begin + (previous + 1) * width
+            found.append(_bare(campaign, missing, (number - previous - 1) * width, "gap", 0))
+        previous = number
+        good = np.flatnonzero(is_ok[start:end]) + start
+        withheld = end - start - len(good)
+        first = begin + number * width
+        if not len(good):
+            found.append(_bare(campaign, first, width, "too_few", withheld))
+            continue
+        ends_low = mean[good] - reach[good] * error[good]
+        ends_high = mean[good] + reach[good] * error[good]
+        found.append(
+            Point(
+                time=time_in_words(round_start_s(first, campaign.round_s)),
+                round=first,
+                rounds=width,
+                status="ok",
+                withheld=withheld,
+                mean=float(mean[good].mean()),
+                mean_low=float(mean[good].min()),
+                mean_high=float(mean[good].max()),
+                ci_low=known(float(ends_low.min())),
+                ci_high=known(float(ends_high.max())),
+                n_low=int(n[good].min()),
+                n_high=int(n[good].max()),
+            )
+        )
+    return found
+
+
+def _bare(campaign: Campaign, round: int, rounds: int, status: str, withheld: int) -> Point:
+    time = time_in_words(round_start_s(round, campaign.round_s))
+    return Point(time=time, round=round, rounds=rounds, status=status, withheld=withheld)
+
+
+def _floats(values: list[float | None]) -> NDArray[np.float64]:
+    return np.array([math.nan if value is None else value for value in values])

@@ -1,0 +1,177 @@
+"""A fusion centre with made-up rounds and its dashboard, as a process that a test can kill.
+
+Started as ``python serving.py FOLDER PORT``. It prints its address, then obeys lines on stdin:
+``round`` lets the next round become final with an estimate, ``withheld`` without one.
+"""
+
+import io
+import math
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from rase.campaign import Campaign
+from rase.cli.pages import with_dashboard
+from rase.clock import FakeClock
+from rase.fusion.app import fusion_app
+from rase.fusion.campaigns import Publisher
+from rase.fusion.centre import FusionCentre
+from rase.fusion.health import space_of
+from rase.fusion.intake import Intake
+from rase.fusion.opening import BatchOpener
+from rase.fusion.query import Questions
+from rase.fusion.rounds import Rounds
+from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
+from rase.service.telemetry import Telemetry
+from rase.storage.face import Database
+from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.signed import PinnedKeys, signature_of
+
+__all__ = ["CAMPAIGN", "LONG_NAME", "add_rounds", "make"]
+
+FUSION = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
+SHUFFLER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
+LONG_NAME = "a-subscriber-with-a-name-that-is-as-long-as-any-name-may-ever-b"
+CAMPAIGN = Campaign(
+    id="street-power",
+    version=1,
+    quantity="mean power of an appliance in a quarter of an hour",
+    unit="W",
+    low=0,
+    high=3000,
+    epsilon=(1,),
+    window=96,
+    window_budget=48,
+    round_s=900,
+    upload_s=120,
+    grace_s=240,
+    k_min=20,
+    estimators=("unbiased_mean", "sample_mean"),
+    not_before=1_980_000,
+    not_after=2_100_000,
+)
+_WORDS = "uniform shuffle by shuffler-1: the order says nothing about the senders"
+_WITHHELD = "withheld by shuffler-1: fewer than 20 reports"
+
+
+class Signs:
+    """A shuffler that signs whatever it is asked to."""
+
+    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
+        """Sign a campaign."""
+        return signature_of(campaign, SHUFFLER)
+
+    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
+        """Sign a keyset."""
+        return signature_of(keyset, SHUFFLER)
+
+
+def make(path: Path, *, campaign: Campaign | None = CAMPAIGN) -> tuple[FusionCentre, FakeClock]:
+    """Open a fusion centre; a campaign is published if it is not yet."""
+    database = open_sqlite(path, migrations="fusion")
+    clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    publisher = Publisher(database, clock, key=FUSION, pinned=pinned, countersigner=Signs())
+    if campaign is not None:
+        publisher.publish(campaign)
+    centre = FusionCentre(
+        database=database,
+        clock=clock,
+        intake=Intake(database, clock, pinned=pinned, opener=BatchOpener([], processes=0)),
+        rounds=Rounds(database, clock),
+        questions=Questions(database),
+        publisher=publisher,
+        telemetry=Telemetry("fusion", stream=io.StringIO()),
+        space=lambda: space_of(path),
+    )
+    return centre, clock
+
+
+def add_rounds(
+    database: Database, count: int, *, withheld: frozenset[int] = frozenset(), scale: float = 1.0
+) -> None:
+    """Write rounds that are final, after those that are there; their numbers follow a curve."""
+    with database.transaction() as transaction:
+        ((last, sequence),) = transaction.execute(
+            "SELECT MAX(round), COALESCE(MAX(sequence), 0) FROM rounds"
+        )
+        first = CAMPAIGN.not_before if last is None else last + 1
+        rounds: list[list[Any]] = []
+        estimates: list[list[Any]] = []
+        for place in range(count):
+            round = first + place
+            state = "withheld" if place in withheld else "final"
+            words = _WITHHELD if place in withheld else _WORDS
+            rounds.append(
+                [CAMPAIGN.id, round, 1, state, 1, 0, sequence + 1 + place, words],
+            )
+            if state == "final":
+                day = 2 * math.pi * (round % 96) / 96
+                mean = scale * (180 - 130 * math.cos(day) + 40 * math.sin(7.3 * round))
+                n = 64 - round % 5
+                for method in CAMPAIGN.estimators:
+                    estimates.append(
+                        [CAMPAIGN.id, round, method, "mean of the fleet", mean, 60.0, None, n]
+                    )
+        transaction.execute_many(
+            "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, sequence, "
+            "shuffle) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rounds,
+        )
+        transaction.execute_many(
+            "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
+            "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            estimates,
+        )
+
+
+def set_clock(database: Database, clock: FakeClock) -> None:
+    """Set a clock some seconds after the newest round became final."""
+    with database.snapshot() as transaction:
+        ((last,),) = transaction.execute("SELECT MAX(round) FROM rounds")
+    round = CAMPAIGN.not_before if last is None else last
+    clock.jump(CAMPAIGN.closes_s(round) + 30 - clock.now_s())
+
+
+def _obey(centre: FusionCentre, clock: FakeClock) -> None:
+    for line in sys.stdin:
+        add_rounds(
+            centre.database, 1, withheld=frozenset({0} if line.strip() == "withheld" else ())
+        )
+        set_clock(centre.database, clock)
+        for wake in tuple(centre.on_final):
+            wake()
+
+
+def main() -> None:
+    """Serve until killed."""
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    centre, clock = make(folder / "fusion.sqlite")
+    set_clock(centre.database, clock)
+    app, _ = with_dashboard(fusion_app(centre, tick_s=0.2), clock)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_config=None, log_level="error", access_log=False
+    )
+    threading.Thread(target=_obey, args=(centre, clock), daemon=True).start()
+    uvicorn.Server(config).run()
+
+
+def tokens(database: Database) -> tuple[str, str]:
+    """Make a reader with a long name and an operator; return their tokens."""
+    reader = add_subscriber(database, LONG_NAME)
+    scopes = (READ_ESTIMATES, ADMIN_CAMPAIGN)
+    return reader, add_subscriber(database, "operator", scopes=scopes)
+
+
+def other_campaign(name: str) -> Campaign:
+    """Return the campaign under another name."""
+    return replace(CAMPAIGN, id=name)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import httpx
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, made_centre, parcel, reports
 
+from rase.clock import FakeClock
 from rase.dashboard.app import dashboard_app
 from rase.dashboard.beside import Beside
 from rase.dashboard.inside import InsideTransport
 from rase.dashboard.sessions import Sessions
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
+from rase.storage.sqlite import open_sqlite
 from rase.subscriber.operator import AsyncOperator
 
 
@@ -95,3 +98,35 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
             centre, {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 3: [2000] * 9}
         )
         yield Desk(centre)
+
+
+@pytest.fixture
+def empty_desk(tmp_path: Path) -> Iterator[Desk]:
+    """A visitor of a fusion centre whose campaign has no round yet."""
+    with made_centre(tmp_path / "fusion.sqlite") as centre:
+        yield Desk(centre)
+
+
+@pytest.fixture
+def bare_desk(tmp_path: Path) -> Iterator[Desk]:
+    """A visitor of a fusion centre without a campaign."""
+    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    try:
+        yield Desk(Centre(database, FakeClock(1_782_000_000)))
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def hostile_desk(tmp_path: Path) -> Iterator[Desk]:
+    """A visitor of a fusion centre whose texts are markup."""
+    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
+    centre = Centre(database, clock)
+    centre.publisher.publish(
+        replace(CAMPAIGN, unit="<img src=x>", quantity="<script>alert(1)</script>")
+    )
+    try:
+        yield Desk(centre)
+    finally:
+        database.close()

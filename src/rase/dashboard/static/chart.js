@@ -75,7 +75,7 @@ function options(figure, place, found) {
       y: { distr: log.includes("y") ? 3 : 1, range: log.includes("y") ? undefined : (_, low, high) => padded(low, high) },
     },
     axes: [
-      { ...axis, space: 70, ...(found.isTime ? { values: times } : {}) },
+      { ...axis, space: 70, size: 32, ...(found.isTime ? { values: times } : {}) },
       { ...axis, size: (self, values) => 14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => value.length)), values: (self, splits) => splits.map((value) => (value === null ? "" : shortNumber(value))) },
     ],
     series: [

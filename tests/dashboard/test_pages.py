@@ -1,0 +1,399 @@
+"""Every page without scripts: what it shows, to whom, and that nothing in it is unescaped."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from tests.dashboard.conftest import Desk, add_rounds
+from tests.fusion.conftest import CAMPAIGN, ROUND
+
+import rase.dashboard
+from rase.dashboard.guard import HEADERS
+from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access
+
+PAGES = ("/live", "/rounds", "/campaign", "/ask", "/subscribers", "/health")
+STATIC = Path(rase.dashboard.__file__).parent / "static"
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/login", "/nowhere", "/static/rase.css"])
+def test_headers_bind_the_browser(desk: Desk, path: str) -> None:
+    """Every answer forbids inline scripts, other hosts and frames."""
+    for answer in (desk.get(path), desk.ask("POST", path)):
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+    assert "script-src 'self';" in HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_have_no_inline_code_and_no_other_host(desk: Desk, path: str) -> None:
+    """What the policy forbids is not there, and pages are not kept by caches."""
+    desk.log_in(desk.operator)
+    answer = desk.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son[a-z]+=", answer.text)
+    assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", answer.text)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_scopes_decide(desk: Desk, path: str) -> None:
+    """A reader sees neither subscribers nor health, nor links to them."""
+    desk.log_in(desk.reader)
+    answer = desk.get(path)
+    is_operators = path in ("/subscribers", "/health")
+    assert answer.status_code == (403 if is_operators else 200)
+    assert 'href="/health"' not in answer.text
+    if is_operators:
+        assert "admin:campaign" in answer.text
+
+
+def test_an_operator_without_estimates_sees_no_estimate(desk: Desk) -> None:
+    """The scope admin:campaign alone opens the campaign, subscribers and health."""
+    token = add_subscriber(desk.centre.database, "admin only", scopes=(ADMIN_CAMPAIGN,))
+    desk.log_in(token)
+    assert desk.get("/").headers["location"] == "/campaign"
+    assert [desk.get(path).status_code for path in PAGES] == [403, 403, 200, 403, 200, 200]
+
+
+def test_live_shows_the_newest_round(desk: Desk) -> None:
+    """Estimate, interval, reports, budgets, the shuffler's word and the table of the chart."""
+    desk.log_in(desk.reader)
+    text = desk.get("/live?range=1d").text
+    assert "9 of 7" in text
+    assert "at most 24 a day" in text
+    assert "uniform shuffle by shuffler-1" in text
+    assert text.count('data-status="ok"') == 3
+    assert text.count('data-status="too_few"') == 1
+    assert "Noise" not in text
+    part = desk.get("/live?range=1d&part=1").text
+    assert part.lstrip().startswith('<div id="part"')
+    assert part.strip() in text
+
+
+def test_the_charts_table_is_what_the_interface_tells(desk: Desk) -> None:
+    """Each point of the trace is a row, to the last digit; so is the CSV."""
+    desk.log_in(desk.reader)
+    headers = {"Authorization": f"Bearer {desk.reader}"}
+    told = desk.get("/v1/trace?points=300", headers=headers).json()["points"]
+    text = desk.get("/live?range=1d").text
+    cells = re.findall(r'data-v="([^"]*)"', text)
+    rows = [cells[place : place + 5] for place in range(0, len(cells), 5)]
+    names = ("time", "mean", "ci_low", "ci_high", "n_low")
+    assert rows == [["" if one[k] is None else str(one[k]) for k in names] for one in told]
+    saved = list(csv.DictReader(io.StringIO(desk.get("/live.csv?range=1d").text)))
+    assert [row["mean"] for row in saved] == [row[1] for row in rows]
+
+
+def test_live_says_what_is_wrong(desk: Desk) -> None:
+    """No round for long, and an end of the campaign."""
+    desk.log_in(desk.reader)
+    assert "Look.</strong> 1 of the last 4 rounds were withheld" in desk.get("/live").text
+    desk.centre.clock.advance(5 * 3600)
+    desk.log_in(desk.reader)
+    assert "No round became final for" in desk.get("/live").text
+    text = desk.get("/live?range=5m").text
+    assert "No round in the last 5 min" in text
+    desk.centre.clock.jump(10_000 * 3600)
+    assert "The campaign has ended" in desk.get("/live").text
+
+
+def test_live_tells_a_withheld_newest_round_and_few_reports(desk: Desk) -> None:
+    """Both are alerts."""
+    add_rounds(desk.centre, {ROUND + 4: [2000] * 60})
+    add_rounds(desk.centre, {ROUND + 5: [2000] * 5})
+    desk.log_in(desk.reader)
+    assert "Few reports: 5 in the newest round, about" in desk.get("/live").text
+    add_rounds(desk.centre, {ROUND + 6: []})
+    assert "The newest round was withheld" in desk.get("/live").text
+
+
+def test_a_fusion_centre_before_its_first_round(empty_desk: Desk) -> None:
+    """Pages say what will be there, and none fails."""
+    empty_desk.log_in(empty_desk.operator)
+    expected = {
+        "/live": "No round is final yet",
+        "/rounds": "No round yet",
+        "/campaign": "street-power",
+        "/ask": "avg(t)",
+        "/subscribers": "operator",
+        "/health": "none yet",
+    }
+    for path, words in expected.items():
+        answer = empty_desk.get(path)
+        assert answer.status_code == 200
+        assert words[1:] in answer.text
+    answer = empty_desk.get("/ask?kind=avg")
+    assert answer.status_code == 400
+    assert "No round of the campaign is final yet" in answer.text
+
+
+def test_a_fusion_centre_before_its_first_campaign(bare_desk: Desk) -> None:
+    """Pages say how to publish one."""
+    bare_desk.log_in(bare_desk.operator)
+    for path in ("/live", "/rounds", "/campaign", "/ask"):
+        assert "rase campaign publish" in bare_desk.get(path).text
+    for path in ("/live.csv", "/rounds.csv", "/ask.csv", "/live/events"):
+        assert bare_desk.get(path).status_code == 404
+    assert bare_desk.get("/health").status_code == 200
+
+
+def test_rounds_are_paged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newest first; each page leads to the older one, and the CSV has all."""
+    monkeypatch.setattr("rase.dashboard.rounds._SHOWN", 3)
+    desk.log_in(desk.reader)
+    first = desk.get("/rounds").text
+    assert "3 estimated, 1 withheld, 0 open" in first
+    assert "under 4" in first
+    older = re.search(r'href="(/rounds\?[^"]*before=\d+[^"]*)">Older', first)
+    assert older is not None
+    second = desk.get(older.group(1).replace("&amp;", "&")).text
+    assert f"{ROUND:,}" in second
+    assert "Older" not in second
+    assert "No earlier round" in desk.get("/rounds?before=1").text
+    saved = desk.get("/rounds.csv")
+    assert saved.headers["content-disposition"] == 'attachment; filename="street-power-rounds.csv"'
+    rows = list(csv.DictReader(io.StringIO(saved.text)))
+    assert [row["state"] for row in rows] == ["final", "withheld", "final", "final"]
+
+
+def test_an_estimator_can_be_chosen(desk: Desk) -> None:
+    """Those that the campaign does not have are not asked for."""
+    desk.log_in(desk.reader)
+    assert "<td>median</td>" in desk.get("/rounds?method=median").text
+    assert "<td>unbiased_mean</td>" in desk.get("/rounds?method=nonsense").text
+
+
+def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:
+    """avg(t) at a time, with the files and the same question elsewhere, without a token."""
+    desk.log_in(desk.reader)
+    text = desk.get("/ask?kind=avg&at=2026-06-21T02:00").text
+    assert "avg(t) at 2026-06-21 02:00:00 UTC" in text
+    assert "1-LDP per report: an observer who was 50 % sure" in text
+    assert "standard error" in text
+    assert "at=2026-06-21T02%3A00%3A00Z" in text
+    assert desk.reader not in text
+    assert "$RASE_TOKEN" in text
+    for path in ("/ask.csv", "/ask.json"):
+        answer = desk.get(f"{path}?kind=avg&at=2026-06-21T02:00")
+        assert "attachment" in answer.headers["content-disposition"]
+    assert [row["status"] for row in answer.json()] == ["ok", "ok"]
+
+
+def test_ask_answers_windows(desk: Desk) -> None:
+    """A window with a withheld round tells nothing; one before it does."""
+    desk.log_in(desk.reader)
+    text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
+    assert "Win(t, 2) at 2026-06-21 02:00:00 UTC" in text
+    assert "2-LDP for all reports of a device in 2 rounds" in text
+    assert "Too few devices reported in a round of this window" in desk.get(
+        "/ask?kind=win&w=2"
+    ).text
+    text = desk.get("/ask?kind=avg&at=2026-06-21T09:00").text
+    assert "There is no estimate of this time" in text
+    rows = desk.get("/ask.json?kind=win&w=2h&at=2026-06-21T02:00").json()
+    assert [row["status"] for row in rows][-1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("kind=win", "Give the length of the window"),
+        ("kind=win&w=7min", "whole rounds of 3600 s"),
+        ("kind=win&w=abc", "duration must look like"),
+        ("kind=win&w=99999", "1 to 10000 whole rounds"),
+        ("kind=avg&at=yesterday", "The time must be a date"),
+        ("kind=avg&at=0001-01-01T00:00", "must be milliseconds"),
+    ],
+)
+def test_ask_explains_mistakes(desk: Desk, query: str, words: str) -> None:
+    """The form comes back with what was typed and what is wrong."""
+    desk.log_in(desk.reader)
+    answer = desk.get(f"/ask?{query}")
+    assert answer.status_code == 400
+    assert words in answer.text
+    assert desk.get(f"/ask.csv?{query}").status_code == 400
+
+
+def test_a_new_version_is_shown_before_it_is_published(desk: Desk) -> None:
+    """Preview, confirmation, publication; the access log names who did it."""
+    desk.log_in(desk.operator)
+    page = desk.get("/campaign?beta=0.3&rho=0.5&n=100")
+    assert "Effect with 100 reports in a round" in page.text
+    first = re.search(r'name="not_before"[^>]*value="(\d+)"', page.text)
+    assert first is not None
+    fields = {"beta": "0.3", "rho": "0.5", "not_before": first.group(1), "version": "1"}
+    answer = desk.send("/campaign", "/campaign", **fields)
+    assert answer.status_code == 400
+    assert "tick the box" in answer.text
+    stale = desk.send("/campaign", "/campaign", confirmed="yes", **{**fields, "version": "7"})
+    assert "published meanwhile" in stale.text
+    answer = desk.send("/campaign", "/campaign", confirmed="yes", **fields)
+    assert "Version 2 is published" in desk.follow(answer).text
+    assert "beta 0.3, rho 0.5" in desk.get("/campaign").text
+    lines = [(one.subscriber, one.answer) for one in list_access(desk.centre.database)]
+    assert ("operator", "201 version 2") in lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"beta": "2"}, "beta must be a number from 0 to 1"),
+        ({"rho": "x"}, "rho must be a number from 0 to 1"),
+        ({"n": "0"}, "Reports in a round must be a whole number"),
+        ({"not_before": "1"}, "not_before must be at least"),
+        ({"not_before": ""}, "The first round must be a whole number"),
+    ],
+)
+def test_mistakes_in_a_new_version_are_told(
+    desk: Desk, fields: dict[str, str], words: str
+) -> None:
+    """Nothing is published, and the form says why."""
+    desk.log_in(desk.operator)
+    typed = {"beta": "0.3", "rho": "0.5", "not_before": "495100", "version": "1", **fields}
+    answer = desk.send("/campaign", "/campaign", confirmed="yes", **typed)
+    if "n" not in fields:
+        assert words[1:] in answer.text
+        assert answer.status_code == 400
+    if "not_before" not in fields:
+        shown = desk.get("/campaign?" + "&".join(f"{k}={v}" for k, v in typed.items()))
+        assert words[1:] in shown.text
+
+
+def test_a_reader_cannot_publish(desk: Desk) -> None:
+    """The fusion centre itself refuses what the page does not offer."""
+    desk.log_in(desk.reader)
+    assert "A new (beta, rho)" not in desk.get("/campaign").text
+    fields = {"beta": "0.3", "rho": "0.5", "not_before": "495100", "version": "1"}
+    answer = desk.send("/campaign", "/campaign", confirmed="yes", **fields)
+    assert answer.status_code == 400
+    assert desk.centre.questions.campaign(None).version == 1
+
+
+def test_tokens_are_made_shown_once_and_revoked(desk: Desk) -> None:
+    """The new token works, is on no other page, and works no more once it is taken back."""
+    desk.log_in(desk.operator)
+    answer = desk.send(
+        "/subscribers", "/subscribers", name="new one", scope="read:estimates", valid="30"
+    )
+    found = re.search(r"rase_[0-9a-f]{16}_[A-Za-z0-9_-]{43}", answer.text)
+    assert found is not None
+    token = found.group(0)
+    headers = {"Authorization": f"Bearer {token}"}
+    assert desk.get("/v1/token", headers=headers).json()["name"] == "new one"
+    page = desk.get("/subscribers").text
+    assert token not in page
+    assert "new one" in page
+    assert "tick the box" in desk.send("/subscribers", "/subscribers/revoke", name="new one").text
+    done = desk.send("/subscribers", "/subscribers/revoke", name="new one", confirmed="yes")
+    assert "opens nothing any more" in desk.follow(done).text
+    assert desk.get("/v1/token", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "reader"}, "name must be a new one"),
+        ({"name": "<b>"}, "name must be 1 to 63 letters"),
+        ({"scope": ""}, "scope"),
+        ({"valid": "7000"}, "Choose how long"),
+    ],
+)
+def test_mistakes_in_a_new_token_are_told(desk: Desk, fields: dict[str, str], words: str) -> None:
+    """No token is made, and what was typed is still there, escaped."""
+    desk.log_in(desk.operator)
+    typed = {"name": "x", "scope": "read:estimates", "valid": "", **fields}
+    answer = desk.send("/subscribers", "/subscribers", **typed)
+    assert answer.status_code == 400
+    assert words in answer.text
+    assert "<b>" not in answer.text
+    gone = desk.send("/subscribers", "/subscribers/revoke", name="nobody", confirmed="yes")
+    assert "must be that of a subscriber" in gone.text
+
+
+def test_the_access_log_can_be_read_and_saved(desk: Desk) -> None:
+    """By all and by one; it names the questions of pages too."""
+    desk.log_in(desk.operator)
+    desk.get("/rounds")
+    text = desk.get("/subscribers?subscriber=operator").text
+    assert "GET /v1/rounds?campaign=street-power" in text
+    assert "Access log of operator" in text
+    rows = list(csv.DictReader(io.StringIO(desk.get("/subscribers/log.csv").text)))
+    assert {row["subscriber"] for row in rows} == {"operator"}
+    assert desk.get("/subscribers/log.csv?subscriber=nobody").text == ""
+
+
+def test_what_others_wrote_is_escaped(hostile_desk: Desk) -> None:
+    """A unit, a quantity and an access-log line with markup in them stay text."""
+    hostile_desk.log_in(hostile_desk.operator)
+    hostile_desk.get("/v1/estimates?campaign=%3Cscript%3Ealert(1)%3C/script%3E")
+    for path in (*PAGES, "/ask?kind=avg", "/ask?kind=avg&at=<script>alert(1)</script>"):
+        text = hostile_desk.get(path).text
+        assert "<script>alert" not in text
+        assert "<img" not in text.replace('<img src="/static/icon.svg"', "")
+    assert "&lt;img src=x&gt;" in hostile_desk.get("/live").text
+
+
+def test_several_campaigns_can_be_chosen(desk: Desk) -> None:
+    """Pages lead to each; addresses stay with the one that was chosen."""
+    desk.centre.publisher.publish(replace(CAMPAIGN, id="another", not_before=495020))
+    desk.log_in(desk.operator)
+    text = desk.get("/live").text
+    assert 'href="/live?campaign=street-power"' in text
+    assert "campaign another, version 1" in text
+    text = desk.get("/live?campaign=street-power").text
+    assert "/live?range=1d&amp;campaign=street-power" in text
+    for path in ("/rounds", "/ask?kind=avg", "/campaign", "/live.csv"):
+        join = "&" if "?" in path else "?"
+        answer = desk.get(f"{path}{join}campaign=street-power")
+        assert answer.status_code == 200
+
+
+def test_problems_are_pages(desk: Desk) -> None:
+    """Unknown addresses, wrong methods and too large forms say so in words."""
+    desk.log_in(desk.operator)
+    assert "There is no page at this address" in desk.get("/nowhere").text
+    assert desk.ask("POST", "/live").status_code == 405
+    answer = desk.ask("POST", "/subscribers", content=b"x" * 70_000)
+    assert answer.status_code == 413
+
+
+def test_a_broken_fusion_centre_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says that it does not answer, not what went wrong inside."""
+    desk.log_in(desk.operator)
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(desk.centre.questions, "campaign", fails)
+    answer = desk.get("/live")
+    assert answer.status_code == 502
+    assert "does not answer" in answer.text
+    assert "secret" not in answer.text
+    monkeypatch.setattr("rase.dashboard.health._concerns", fails)
+    answer = desk.get("/health")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+def test_what_is_vendored_is_what_was_published() -> None:
+    """uPlot's files have the sums that stand beside them, and its licence is there."""
+    folder = STATIC / "vendor/uplot"
+    sums = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert set(sums) == {"LICENSE", "uPlot.iife.min.js", "uPlot.min.css"}
+    for name, digest in sums.items():
+        assert sha256((folder / name).read_bytes()).hexdigest() == digest
+    assert "MIT License" in (folder / "LICENSE").read_text()
+
+
+def test_health_tells_what_concerns(desk: Desk) -> None:
+    """Rounds behind and failures are told in words."""
+    desk.log_in(desk.operator)
+    assert "All well" in desk.get("/health").text
+    desk.centre.clock.advance(6 * 3600)
+    desk.log_in(desk.operator)
+    assert "street-power is 6 rounds behind" in desk.get("/health").text

@@ -1,0 +1,127 @@
+"""The live stream through the dashboard: handed on, ended with the session, for many at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.dashboard.conftest import Desk, add_rounds
+from tests.fusion.conftest import ROUND, served
+
+from rase.dashboard.inside import InsideTransport
+
+CLIENTS = 200
+PATIENCE_S = 60
+
+
+async def logged_in(desk: Desk, client: httpx.AsyncClient) -> None:
+    """Log a client in by the form."""
+    proof = Desk.proof((await client.get("/login")).text)
+    data = {"proof": proof, "token": desk.reader, "next": "/"}
+    assert (await client.post("/login", data=data)).status_code == 303
+
+
+async def until(lines: AsyncIterator[str], text: str) -> str:
+    """Read a stream until a line holds a text."""
+    async for line in lines:
+        if text in line:
+            return line
+    return ""
+
+
+def test_events_are_handed_on_and_resumed(desk: Desk) -> None:
+    """A stream begins with the newest round, or after the event that was seen last."""
+
+    async def follow(address: str) -> None:
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+            assert (await client.get("/live/events")).status_code == 303
+            events = {"Accept": "text/event-stream"}
+            assert (await client.get("/live/events", headers=events)).status_code == 401
+            await logged_in(desk, client)
+            async with client.stream("GET", "/live/events", headers=events) as answer:
+                assert answer.headers["content-type"].startswith("text/event-stream")
+                assert str(ROUND + 3) in await until(answer.aiter_lines(), "data:")
+            more = {**events, "Last-Event-ID": "1"}
+            async with client.stream("GET", "/live/events", headers=more) as answer:
+                assert str(ROUND + 1) in await until(answer.aiter_lines(), "data:")
+            bad = {**events, "Last-Event-ID": "x"}
+            assert (await client.get("/live/events", headers=bad)).text == ""
+
+    with served(desk.app) as address:  # type: ignore[arg-type]
+        asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
+
+
+def test_a_stream_ends_with_its_session(desk: Desk) -> None:
+    """Who is logged out is told nothing more, even by a stream that was open."""
+
+    async def follow(address: str) -> None:
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+            await logged_in(desk, client)
+            async with client.stream("GET", "/live/events") as answer:
+                lines = answer.aiter_lines()
+                assert await until(lines, "data:")
+                desk.sessions.end(client.cookies.get("rase_session"))
+                await asyncio.to_thread(add_rounds, desk.centre, {ROUND + 4: [5] * 5})
+                assert await until(lines, "data:") == ""
+
+    with served(desk.app) as address:  # type: ignore[arg-type]
+        asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
+
+
+def test_two_hundred_clients_see_a_round(desk: Desk) -> None:
+    """Each of two hundred open streams tells the next round."""
+
+    async def follow(address: str) -> list[str]:
+        limits = httpx.Limits(max_connections=CLIENTS + 10)
+        async with httpx.AsyncClient(
+            base_url=address, trust_env=False, timeout=PATIENCE_S, limits=limits
+        ) as client:
+            await logged_in(desk, client)
+            ready: asyncio.Queue[None] = asyncio.Queue()
+
+            async def one() -> str:
+                async with client.stream("GET", "/live/events") as answer:
+                    lines = answer.aiter_lines()
+                    await until(lines, f'"round": {ROUND + 3}')
+                    ready.put_nowait(None)
+                    return await until(lines, f'"round": {ROUND + 4}')
+
+            tasks = [asyncio.create_task(one()) for _ in range(CLIENTS)]
+            for _ in tasks:
+                await ready.get()
+            await asyncio.to_thread(add_rounds, desk.centre, {ROUND + 4: [5] * 5})
+            return await asyncio.gather(*tasks)
+
+    with served(desk.app) as address:  # type: ignore[arg-type]
+        seen = asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
+    assert len(seen) == CLIENTS
+    assert all(seen)
+
+
+def test_an_app_inside_is_asked_without_a_network() -> None:
+    """Answers stream, an app that fails before or within its answer is told as an error."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        if scope["path"] == "/broken":
+            raise RuntimeError("secret")
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        if scope["path"] == "/half":
+            raise RuntimeError("secret")
+        assert (await receive())["type"] == "http.disconnect"
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(
+            transport=InsideTransport(app), base_url="http://localhost"
+        ) as client:
+            async with client.stream("POST", "/", content=b"x") as answer:
+                assert answer.headers["a"] == "b"
+                assert await anext(answer.aiter_raw()) == b"x"
+            with pytest.raises(httpx.ReadError):
+                await client.post("/half", content=b"x")
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get("/broken")
+
+    asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))

@@ -1,14 +1,14 @@
 """A fusion centre with made-up rounds and its dashboard, as a process that a test can kill.
 
-Started as ``python serving.py FOLDER PORT``. It prints its address, then obeys lines on stdin:
+Started as ``python serving.py FOLDER PORT``. It prints a line when it listens, and obeys lines on stdin:
 ``round`` lets the next round become final with an estimate, ``withheld`` without one.
 """
 
 import io
 import math
+import socket
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.signed import PinnedKeys, signature_of
 
-__all__ = ["CAMPAIGN", "LONG_NAME", "add_rounds", "make"]
+__all__ = ["CAMPAIGN", "LATER_S", "LONG_NAME", "add_rounds", "make", "tokens"]
 
 FUSION = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
 SHUFFLER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
@@ -55,6 +55,8 @@ CAMPAIGN = Campaign(
     not_before=1_980_000,
     not_after=2_100_000,
 )
+# How long after its newest round was closed a site is visited.
+LATER_S = 30
 _WORDS = "uniform shuffle by shuffler-1: the order says nothing about the senders"
 _WITHHELD = "withheld by shuffler-1: fewer than 20 reports"
 
@@ -112,7 +114,7 @@ def add_rounds(
             )
             if state == "final":
                 day = 2 * math.pi * (round % 96) / 96
-                mean = scale * (180 - 130 * math.cos(day) + 40 * math.sin(7.3 * round))
+                mean = scale * (120 - 130 * math.cos(day) + 40 * math.sin(7.3 * round))
                 n = 64 - round % 5
                 for method in CAMPAIGN.estimators:
                     estimates.append(
@@ -135,7 +137,7 @@ def set_clock(database: Database, clock: FakeClock) -> None:
     with database.snapshot() as transaction:
         ((last,),) = transaction.execute("SELECT MAX(round) FROM rounds")
     round = CAMPAIGN.not_before if last is None else last
-    clock.jump(CAMPAIGN.closes_s(round) + 30 - clock.now_s())
+    clock.jump(CAMPAIGN.closes_s(round) + LATER_S - clock.now_s())
 
 
 def _obey(centre: FusionCentre, clock: FakeClock) -> None:
@@ -154,11 +156,12 @@ def main() -> None:
     centre, clock = make(folder / "fusion.sqlite")
     set_clock(centre.database, clock)
     app, _ = with_dashboard(fusion_app(centre, tick_s=0.2), clock)
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_config=None, log_level="error", access_log=False
-    )
+    config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False)
     threading.Thread(target=_obey, args=(centre, clock), daemon=True).start()
-    uvicorn.Server(config).run()
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        # From here on requests wait until they are answered.
+        print("listening", flush=True)  # noqa: T201 - read by the test
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def tokens(database: Database) -> tuple[str, str]:
@@ -166,11 +169,6 @@ def tokens(database: Database) -> tuple[str, str]:
     reader = add_subscriber(database, LONG_NAME)
     scopes = (READ_ESTIMATES, ADMIN_CAMPAIGN)
     return reader, add_subscriber(database, "operator", scopes=scopes)
-
-
-def other_campaign(name: str) -> Campaign:
-    """Return the campaign under another name."""
-    return replace(CAMPAIGN, id=name)
 
 
 if __name__ == "__main__":

@@ -190,9 +190,9 @@ def test_ask_answers_windows(desk: Desk) -> None:
     text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
     assert "Win(t, 2) at 2026-06-21 02:00:00 UTC" in text
     assert "2-LDP for all reports of a device in 2 rounds" in text
-    assert "Too few devices reported in a round of this window" in desk.get(
-        "/ask?kind=win&w=2"
-    ).text
+    assert (
+        "Too few devices reported in a round of this window" in desk.get("/ask?kind=win&w=2").text
+    )
     text = desk.get("/ask?kind=avg&at=2026-06-21T09:00").text
     assert "There is no estimate of this time" in text
     rows = desk.get("/ask.json?kind=win&w=2h&at=2026-06-21T02:00").json()
@@ -249,9 +249,7 @@ def test_a_new_version_is_shown_before_it_is_published(desk: Desk) -> None:
         ({"not_before": ""}, "The first round must be a whole number"),
     ],
 )
-def test_mistakes_in_a_new_version_are_told(
-    desk: Desk, fields: dict[str, str], words: str
-) -> None:
+def test_mistakes_in_a_new_version_are_told(desk: Desk, fields: dict[str, str], words: str) -> None:
     """Nothing is published, and the form says why."""
     desk.log_in(desk.operator)
     typed = {"beta": "0.3", "rho": "0.5", "not_before": "495100", "version": "1", **fields}
@@ -381,7 +379,7 @@ def test_a_broken_fusion_centre_is_told(desk: Desk, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_vendored_is_what_was_published() -> None:
-    """uPlot's files have the sums that stand beside them, and its licence is there."""
+    """UPlot's files have the sums that stand beside them, and its licence is there."""
     folder = STATIC / "vendor/uplot"
     sums = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert set(sums) == {"LICENSE", "uPlot.iife.min.js", "uPlot.min.css"}

@@ -66,7 +66,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     clock = SystemClock()
     with open_centre(settings, clock) as centre:
-        app: "ASGIApp" = fusion_app(centre)
+        app: ASGIApp = fusion_app(centre)
         if settings.dashboard:
             try:
                 app, _ = with_dashboard(app, clock)

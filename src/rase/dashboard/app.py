@@ -31,6 +31,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -91,6 +92,9 @@ def dashboard_app(
         routes=_routes(found),
         lifespan=lifespan,
         middleware=[
+            # Guessing secrets by sizes needs requests that other sites make with our cookies; those
+            # are SameSite=Strict. Streams are left as they are.
+            Middleware(GZipMiddleware, minimum_size=1024),
             Middleware(
                 Guard,
                 sessions=who,
@@ -100,7 +104,7 @@ def dashboard_app(
                     if page.max_body_bytes != _MAX_BODY
                 },
                 max_body_bytes=_MAX_BODY,
-            )
+            ),
         ],
         exception_handlers={
             FusionRefused: _refused,

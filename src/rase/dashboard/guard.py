@@ -69,7 +69,10 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                if is_new and is_page:
+                if not is_page:
+                    # Asked for again each time, and answered without a body while it is the same.
+                    headers["Cache-Control"] = "no-cache"
+                elif is_new:
                     set_cookie(headers, request, name=VISIT_COOKIE, value=visit, max_age=_VISIT_S)
             await send(message)
 

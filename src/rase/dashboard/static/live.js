@@ -47,7 +47,9 @@ function listen() {
 }
 
 let due = null;
-function later() {
+function later(event) {
+  // A stream begins with the newest round, which may be on the page already.
+  if (String(JSON.parse(event.data).round) === document.getElementById("part").dataset.newest) return;
   if (due === null) due = setTimeout(refresh, QUIET_MS);
 }
 
@@ -100,7 +102,10 @@ function ended() {
   isPaused = true;
   source?.close();
   clearTimeout(wait);
-  say("Session ended", "lost");
+  say("", "lost");
+  const again = words.appendChild(document.createElement("a"));
+  again.href = `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+  again.textContent = "Session ended: log in again";
   spoken.textContent = "Your session has ended. Reload the page to log in again.";
   pause.hidden = true;
 }

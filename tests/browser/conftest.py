@@ -1,0 +1,249 @@
+"""A real browser, and fusion centres with dashboards that it visits."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from tests.browser import serving
+
+HERE = Path(__file__).parent
+AXE = HERE / "node_modules/axe-core/axe.min.js"
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_S = 30
+ROUNDS = 10_000
+
+
+@dataclass
+class Site:
+    """A fusion centre with a dashboard, in a process of its own."""
+
+    folder: Path
+    port: int
+    reader: str
+    operator: str
+    process: "subprocess.Popen[str] | None" = None
+
+    @property
+    def address(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.process = subprocess.Popen(
+            [sys.executable, HERE / "serving.py", self.folder, str(self.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "listening\n"
+
+    def kill(self) -> None:
+        """Kill it, as a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.communicate()
+
+    def say(self, word: str) -> None:
+        """Let the next round become final: ``round`` or ``withheld``."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+
+def made(folder: Path, rounds: int) -> Site:
+    """Make a site with some rounds, among them withheld ones."""
+    centre, _ = serving.make(folder / "fusion.sqlite")
+    if rounds:
+        withheld = frozenset({*range(20, rounds, 37), rounds - 9, rounds - 8})
+        serving.add_rounds(centre.database, rounds, withheld=withheld)
+    reader, operator = serving.tokens(centre.database)
+    centre.database.close()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return Site(folder, port, reader, operator)
+
+
+@contextlib.contextmanager
+def running(folder: Path, rounds: int) -> Iterator[Site]:
+    """Run a site until the block ends."""
+    site = made(folder, rounds)
+    site.start()
+    try:
+        yield site
+    finally:
+        site.kill()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site with ten thousand rounds, which tests only read."""
+    with running(tmp_path_factory.mktemp("site"), ROUNDS) as one:
+        yield one
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """A site with thirty rounds that a test may change and kill."""
+    with running(tmp_path, 30) as one:
+        yield one
+
+
+@pytest.fixture
+def new_site(tmp_path: Path) -> Iterator[Site]:
+    """A site without any round."""
+    with running(tmp_path, 0) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of a worker."""
+    if not Path(CHROMIUM).exists() or not AXE.exists():
+        pytest.skip("chromium or axe is missing: run .ci/setup")
+    # What the browser is told to do without.
+    os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@dataclass
+class Seen:
+    """What a browser said and asked for while a test ran."""
+
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        """Write down what a page says and asks for."""
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                self.errors.append(message.text)
+
+        page.on("console", said)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def elsewhere(self, site: Site) -> list[str]:
+        """Return requests to other places than a site."""
+        ours = (f"{site.address}/", "data:")
+        return [url for url in self.requests if not url.startswith(ours)]
+
+
+Opens = Callable[..., Page]
+
+
+@pytest.fixture
+def seen() -> Seen:
+    """What the browser of this test says and asks for."""
+    return Seen()
+
+
+@pytest.fixture
+def opened(browser: Browser, seen: Seen) -> Iterator[Opens]:
+    """Open a site in a browser without any past, logged in if a token is given."""
+    contexts: list[BrowserContext] = []
+
+    def open_(
+        site: Site, token: str = "", *, scheme: str = "light", width: int = 1280, **more: object
+    ) -> Page:
+        context = browser.new_context(
+            color_scheme=scheme,  # type: ignore[arg-type]
+            viewport={"width": width, "height": 900},
+            base_url=str(more.get("address", site.address)),
+            java_script_enabled=bool(more.get("scripts", True)),
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(1000 * PATIENCE_S)
+        contexts.append(context)
+        page = context.new_page()
+        seen.watch(page)
+        if token:
+            page.goto("/login")
+            page.fill("#token", token)
+            page.press("#token", "Enter")
+            page.wait_for_url("**/live")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+class Relay:
+    """A line to a site that can be cut and mended, at an address of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._pairs: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break all connections and refuse new ones."""
+        self.is_cut = True
+        for one in self._pairs:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        self.is_cut = False
+
+    def close(self) -> None:
+        """End."""
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self._to))
+            self._pairs += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def relay(own_site: Site) -> Iterator[Relay]:
+    """A line to the site that a test may cut."""
+    made = Relay(own_site.port)
+    yield made
+    made.close()

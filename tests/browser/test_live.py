@@ -1,0 +1,88 @@
+"""The Live page as time goes on: new rounds, pauses, cut lines, killed servers, ended sessions."""
+
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Opens, Relay, Seen, Site
+from tests.browser.serving import CAMPAIGN
+
+BEGAN = "section:has(#last-title) dd >> nth=0"
+
+
+def newest(page: Page) -> int:
+    """Return the number of the newest round shown."""
+    return int(page.locator(BEGAN).inner_text().split("round ")[1].strip(")").replace(",", ""))
+
+
+def is_live(page: Page) -> None:
+    """Wait until the page listens."""
+    expect(page.locator("#live")).to_have_attribute("data-state", "on")
+
+
+def shows(page: Page, round: int) -> None:
+    """Wait until a round is the newest."""
+    expect(page.locator(BEGAN)).to_contain_text(f"round {round:,}")
+
+
+def test_rounds_appear_as_they_come(own_site: Site, opened: Opens, seen: Seen) -> None:
+    """With their words for screen readers; the open table stays open, and pausing pauses."""
+    page = opened(own_site, own_site.reader)
+    is_live(page)
+    page.get_by_text("Show as a table").click()
+    first = newest(page)
+    own_site.say("round")
+    shows(page, first + 1)
+    assert page.locator("figure tbody tr").first.is_visible()
+    expect(page.locator("#spoken")).to_contain_text("reports.")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#connection-words")).to_have_text("Paused")
+    own_site.say("withheld")
+    resume = page.get_by_role("button", name="Resume")
+    expect(resume).to_have_attribute("aria-pressed", "true")
+    assert newest(page) == first + 1
+    resume.click()
+    shows(page, first + 2)
+    expect(page.get_by_text("The newest round was withheld")).to_be_visible()
+    is_live(page)
+    assert seen.errors == []
+
+
+def test_a_cut_line_is_mended_by_the_page_itself(
+    own_site: Site, opened: Opens, relay: Relay
+) -> None:
+    """The page says that the connection is lost, and shows what it missed once it is back."""
+    page = opened(own_site, own_site.reader, address=relay.address)
+    is_live(page)
+    first = newest(page)
+    relay.cut()
+    expect(page.locator("#connection-words")).to_contain_text("Connection lost")
+    own_site.say("round")
+    relay.mend()
+    shows(page, first + 1)
+    is_live(page)
+
+
+def test_after_a_killed_server_one_logs_in_and_goes_on(own_site: Site, opened: Opens) -> None:
+    """The page notices, offers the login when the server is back, and returns to where one was."""
+    page = opened(own_site, own_site.reader)
+    page.goto("/live?range=1d")
+    is_live(page)
+    first = newest(page)
+    own_site.kill()
+    expect(page.locator("#connection-words")).to_contain_text("Connection lost")
+    own_site.start()
+    page.get_by_role("link", name="log in again").click()
+    page.fill("#token", own_site.reader)
+    page.press("#token", "Enter")
+    page.wait_for_url("**/live?range=1d")
+    is_live(page)
+    own_site.say("round")
+    shows(page, first + 1)
+
+
+def test_negative_estimates_and_units_are_readable(site: Site, opened: Opens) -> None:
+    """A mean below zero has a real minus sign and its unit."""
+    page = opened(site, site.reader)
+    page.goto("/live?range=1d")
+    page.get_by_text("Show as a table").click()
+    table = page.locator("figure table")
+    assert CAMPAIGN.unit in table.locator("thead").inner_text()
+    assert "−" in table.locator("tbody").inner_text()

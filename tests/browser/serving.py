@@ -1,7 +1,7 @@
 """A fusion centre with made-up rounds and its dashboard, as a process that a test can kill.
 
-Started as ``python serving.py FOLDER PORT``. It prints a line when it listens, and obeys lines on stdin:
-``round`` lets the next round become final with an estimate, ``withheld`` without one.
+Started as ``python serving.py FOLDER PORT``. It prints a line when it listens, and obeys lines on
+stdin: ``round`` lets the next round become final with an estimate, ``withheld`` without one.
 """
 
 import io
@@ -116,10 +116,10 @@ def add_rounds(
                 day = 2 * math.pi * (round % 96) / 96
                 mean = scale * (120 - 130 * math.cos(day) + 40 * math.sin(7.3 * round))
                 n = 64 - round % 5
-                for method in CAMPAIGN.estimators:
-                    estimates.append(
-                        [CAMPAIGN.id, round, method, "mean of the fleet", mean, 60.0, None, n]
-                    )
+                estimates += [
+                    [CAMPAIGN.id, round, method, "mean of the fleet", mean, 60.0, None, n]
+                    for method in CAMPAIGN.estimators
+                ]
         transaction.execute_many(
             "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, sequence, "
             "shuffle) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

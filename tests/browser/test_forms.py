@@ -6,15 +6,18 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Opens, Seen, Site
 
 # All that one can come to by the keyboard, in the order of the page.
-_STOPS = """[...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+_KINDS = "a[href], button, input, select, summary, [tabindex='0']"
+_STOPS = f"""[...document.querySelectorAll("{_KINDS}")]
   .filter((node) => node.checkVisibility() && !node.disabled && node.type !== "hidden")
   .filter((node) => node.type !== "radio" || node.checked)"""
 _FORMS = ("/campaign?beta=0.3&rho=0.5&n=", "/ask?kind=avg", "/subscribers")
 
 
 def walked(page: Page) -> tuple[list[int], int, int]:
-    """Press Tab through a page; return the stops in order, how many there are, and how many
-    of those that were reached had no visible focus.
+    """Press Tab through a page.
+
+    Returns:
+        The stops in order, how many there are, and how many showed no focus.
     """
     count = page.evaluate(f"(window.stops = {_STOPS}).length")
     seen: list[int] = []

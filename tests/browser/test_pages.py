@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from tests.browser.conftest import AXE, ROUNDS, Opens, Seen, Site
 from tests.browser.serving import CAMPAIGN, LATER_S
 
@@ -64,8 +64,9 @@ def test_a_site_without_rounds_is_for_everybody(
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    for _ in range(2 if scheme == "light" else 1):
+    for theme in ("light", "dark") if scheme == "light" else ("light",):
         page.get_by_role("button", name="Colours").click()
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
     assert violations(page) == []
     assert seen.errors == []

@@ -1,5 +1,6 @@
 """``rase demo`` with its live part: how it ends, what it prints, and that it stays at home."""
 
+import contextlib
 import json
 import os
 import pty
@@ -16,6 +17,8 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
+
+import httpx
 
 from rase.cli import main
 
@@ -87,6 +90,7 @@ def test_on_a_terminal_it_runs_through_all_days(
 ) -> None:
     """On a terminal all days are lived through, with the mishaps once a day."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("rase.cli.demo._keep_serving", lambda demo: None)
     assert main(["demo", *SMALL]) == 0
     shown = capsys.readouterr()
     assert shown.out.count("2014-06-08") == 24
@@ -137,6 +141,46 @@ def test_a_real_interrupt_on_a_terminal(folder: Path) -> None:
     assert "who saw what" in talk
     assert "Traceback" not in talk
     assert list(folder.iterdir()) == []
+
+
+def test_the_dashboard_is_served_until_the_end(folder: Path) -> None:
+    """On a terminal the pages stay after the last line; Ctrl-C then ends with 0."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rase", "demo", *SMALL, "--rounds", "2"],
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(slave)
+    # What is not read would block the process once the line is full.
+    threading.Thread(target=drained, args=(master,), daemon=True).start()
+    try:
+        assert process.stderr is not None
+        talk = iter(process.stderr.readline, "")
+        first = next(line for line in talk if line.startswith("dashboard "))
+        last = next(line for line in talk if "is still served" in line)
+        with httpx.Client(trust_env=False) as visitor:
+            for line in (first, last):
+                answer = visitor.get(line.split()[1])
+                assert answer.status_code == 303
+                address = str(answer.url.join("/live"))
+                assert "demo-power" in visitor.get(address).text
+                assert visitor.get(line.split()[1]).headers["location"] == "/login?why=once"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(master)
+
+
+def drained(master: int) -> None:
+    """Read a terminal until it is closed."""
+    with contextlib.suppress(OSError):
+        while os.read(master, 4096):
+            continue
 
 
 def test_a_second_interrupt_comes_at_once() -> None:

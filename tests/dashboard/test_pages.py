@@ -381,7 +381,8 @@ def test_a_broken_fusion_centre_is_told(desk: Desk, monkeypatch: pytest.MonkeyPa
 def test_what_is_vendored_is_what_was_published() -> None:
     """UPlot's files have the sums that stand beside them, and its licence is there."""
     folder = STATIC / "vendor/uplot"
-    sums = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in (line.split() for line in lines)}
     assert set(sums) == {"LICENSE", "uPlot.iife.min.js", "uPlot.min.css"}
     for name, digest in sums.items():
         assert sha256((folder / name).read_bytes()).hexdigest() == digest

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -90,25 +90,35 @@ def command(
         pipeline = Pipeline(randomizer, estimator=tuple(ESTIMATORS))
         if not out.parent.is_dir() or out.is_dir():
             raise click.BadParameter(f"--out must be a file in a folder that exists, got {out}.")
-    live = _live(fleet, epsilon, rounds=rounds, seed=seed, as_json=as_json)
-    study = _studied(fleet, pipeline, seed)
-    picture = _drawn(study, out, title=_title(fleet, epsilon))
-    if as_json:
-        click.echo(json.dumps({**_document(study, fleet, picture), "live": live}, indent=2))
-    else:
-        widths = {"estimator": 14, "hour": 8, "day": 8, f"{days} days": 8, "bias": 8}
-        sink = TextSink(sys.stdout, {**widths, "predicted": 20}, decimals=1)
-        for row in _table(study, days):
-            sink.add(row)
-        sink.finish({})
-    for line in _words(study, fleet, picture=picture, is_seeded=seed is not None):
-        click.echo(line, err=True)
+    with ExitStack() as running:
+        demo = _live_demo(running, fleet, epsilon, rounds=rounds, seed=seed, as_json=as_json)
+        live = None if demo is None else _lived(demo, as_json=as_json)
+        study = _studied(fleet, pipeline, seed)
+        picture = _drawn(study, out, title=_title(fleet, epsilon))
+        if as_json:
+            click.echo(json.dumps({**_document(study, fleet, picture), "live": live}, indent=2))
+        else:
+            widths = {"estimator": 14, "hour": 8, "day": 8, f"{days} days": 8, "bias": 8}
+            sink = TextSink(sys.stdout, {**widths, "predicted": 20}, decimals=1)
+            for row in _table(study, days):
+                sink.add(row)
+            sink.finish({})
+        for line in _words(study, fleet, picture=picture, is_seeded=seed is not None):
+            click.echo(line, err=True)
+        if demo is not None and sys.stdout.isatty() and not as_json:
+            _keep_serving(demo)
 
 
-def _live(
-    fleet: SyntheticFleet, epsilon: float, *, rounds: int | None, seed: int | None, as_json: bool
-) -> dict[str, Any] | None:
-    """Run the live part and return it as plain values; None if there is none."""
+def _live_demo(
+    running: ExitStack,
+    fleet: SyntheticFleet,
+    epsilon: float,
+    *,
+    rounds: int | None,
+    seed: int | None,
+    as_json: bool,
+) -> "LiveDemo | None":
+    """Start the live part, which runs until the stack is closed; None if there is none."""
     all_rounds = _HOURS * fleet.days
     if rounds is None:
         rounds = all_rounds if sys.stdout.isatty() and not as_json else _LIVE_ROUNDS
@@ -124,11 +134,34 @@ def _live(
         )
         return None
     shown = SyntheticFleet(devices=min(fleet.devices, _LIVE_DEVICES), days=fleet.days)
-    with (
-        _gentle_interrupts() as is_interrupted,
-        LiveDemo(shown, epsilon=epsilon, value_range=_POWER_W, rounds=rounds, seed=seed) as demo,
-    ):
-        return _watched(demo, is_interrupted, devices=shown.devices, rounds=rounds, as_json=as_json)
+    with _gentle_interrupts() as is_interrupted:
+        demo = running.enter_context(
+            LiveDemo(shown, epsilon=epsilon, value_range=_POWER_W, rounds=rounds, seed=seed)
+        )
+        if is_interrupted():
+            raise KeyboardInterrupt
+    return demo
+
+
+def _lived(demo: "LiveDemo", *, as_json: bool) -> dict[str, Any]:
+    """Watch the live part and return it as plain values."""
+    with _gentle_interrupts() as is_interrupted:
+        return _watched(demo, is_interrupted, as_json=as_json)
+
+
+def _keep_serving(demo: "LiveDemo") -> None:
+    """Leave the pages open until somebody has seen enough."""
+    if demo.servers.login_url is None:
+        return
+    click.echo(
+        f"dashboard {demo.servers.login_url()} is still served, on this machine alone; "
+        "Ctrl-C ends it.",
+        err=True,
+    )
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        click.echo("", err=True)
 
 
 @contextmanager
@@ -158,17 +191,17 @@ def _watched(
     demo: "LiveDemo",
     is_interrupted: Callable[[], bool],
     *,
-    devices: int,
-    rounds: int,
     as_json: bool,
 ) -> dict[str, Any]:
     seen: list[LiveRound] = []
     for line in opening_words(
         demo.campaign,
-        devices=devices,
-        rounds=rounds,
+        devices=len(demo.fleet.devices),
+        rounds=demo.rounds,
         shuffler_url=demo.servers.shuffler_url,
         fusion_url=demo.servers.fusion_url,
+        login_url=None if demo.servers.login_url is None else demo.servers.login_url(),
+        token=demo.servers.operator,
     ):
         click.echo(line, err=True)
     try:

@@ -131,7 +131,7 @@ class LiveDemo:
         folder: Path | None = None,
     ) -> None:
         self._readings = fleet
-        self._rounds = rounds
+        self.rounds = rounds
         self._seed = seed
         self._folder = folder
         self._stack = ExitStack()
@@ -177,7 +177,7 @@ class LiveDemo:
                     shuffler_url=self._servers.shuffler_url,
                     pinned=self._servers.pinned,
                     tokens=self._servers.tokens,
-                    total_epsilon=self._rounds * self.campaign.epsilon[0],
+                    total_epsilon=self.rounds * self.campaign.epsilon[0],
                     seed=self._seed,
                 )
             )
@@ -209,7 +209,7 @@ class LiveDemo:
         Yields:
             Each as soon as a subscriber can ask for it.
         """
-        for place, readings in zip(range(self._rounds), self._hours(), strict=False):
+        for place, readings in zip(range(self.rounds), self._hours(), strict=False):
             mishap = self._disturb(place)
             round = self.campaign.not_before + place
             self._fleet.live_through(round, readings.tolist())

@@ -6,7 +6,7 @@ as separate as they are in life, and all that passes between them passes as HTTP
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rase.campaign import Campaign
+from rase.cli.pages import with_dashboard
 from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
@@ -26,7 +27,7 @@ from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
-from rase.fusion.subscribers import add_subscriber
+from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -65,6 +66,8 @@ class Servers:
         fusion: The fusion centre's counters.
         has_final: Set whenever a round became final.
         databases: The state of each, to see what is left in it.
+        operator: A token that opens every page of the dashboard.
+        login_url: Makes an address that logs in with it, once; None without a dashboard.
     """
 
     shuffler_url: str
@@ -77,6 +80,8 @@ class Servers:
     fusion: Telemetry
     has_final: threading.Event
     databases: dict[Role, Database]
+    operator: str = field(repr=False)
+    login_url: Callable[[], str] | None
 
 
 @contextmanager
@@ -142,7 +147,11 @@ def running_servers(
             telemetry=telemetry[Role.FUSION],
             on_final=[has_final.set],
         )
-        fusion_url = stack.enter_context(_served(fusion_app(centre)))
+        operator = add_subscriber(
+            databases[Role.FUSION], "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
+        )
+        app, offer = _with_pages(fusion_app(centre), clock, operator)
+        fusion_url = stack.enter_context(_served(app))
         _publish(
             Publisher(
                 databases[Role.FUSION],
@@ -187,7 +196,20 @@ def running_servers(
             fusion=telemetry[Role.FUSION],
             has_final=has_final,
             databases=databases,
+            operator=operator,
+            login_url=None if offer is None else lambda: f"{fusion_url}/login/once/{offer()}",
         )
+
+
+def _with_pages(
+    app: ASGIApp, clock: FakeClock, token: str
+) -> tuple[ASGIApp, Callable[[], str] | None]:
+    """Return the app with the dashboard beside it, and what makes codes to log in once."""
+    try:
+        both, sessions = with_dashboard(app, clock)
+    except ModuleNotFoundError:
+        return app, None
+    return both, lambda: sessions.offer_once(token)
 
 
 def _publish(

@@ -19,7 +19,14 @@ _SEEN: Final = "          {:<16}  {:<10}  {:<32}  {}"
 
 
 def opening_words(
-    campaign: "Campaign", *, devices: int, rounds: int, shuffler_url: str, fusion_url: str
+    campaign: "Campaign",
+    *,
+    devices: int,
+    rounds: int,
+    shuffler_url: str,
+    fusion_url: str,
+    login_url: str | None = None,
+    token: str = "",
 ) -> Iterator[str]:
     """Yield what there is to know before the first round."""
     low, high = f"{campaign.low:g}", f"{campaign.high:g}"
@@ -36,6 +43,8 @@ def opening_words(
         f"clock     made up: {rounds} hourly rounds, each over as soon as all devices have sent; "
         "Ctrl-C ends it."
     )
+    if login_url is not None:
+        yield f"dashboard {login_url} opens once; afterwards log in at {fusion_url} with {token}"
     yield "truth     known only because the fleet is synthetic; nobody in the system ever sees it."
     yield ""
 

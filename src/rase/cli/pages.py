@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rase.clock import Clock
+from rase.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -32,7 +32,8 @@ def with_dashboard(server: "ASGIApp", clock: Clock) -> "tuple[ASGIApp, Sessions]
     from rase.subscriber.operator import AsyncOperator
 
     inside = InsideTransport(server)
-    sessions = Sessions(clock)
+    # Whoever moves the fusion centre's time in a demonstration does not log people out.
+    sessions = Sessions(SystemClock())
     pages = dashboard_app(
         lambda token: AsyncOperator(_INSIDE, token, transport=inside), clock, sessions=sessions
     )

@@ -520,6 +520,6 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("batch", "manifest", "opened", "covers", "replayed", "refused"),
         *("tags", "places", "classes"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
-        *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s"),
+        *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role"),
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FILTERS", "duration", "moment", "number", "size"]
+__all__ = ["FILTERS", "duration", "moment", "near", "number", "size"]
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -15,7 +15,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
     Example:
         >>> number(187.23456), number(-0.0001234), number(12345678), number(None), number(3)
-        ('187.2', '−0.0001234', '12,350,000', '–', '3')
+        ('187.2', '−0.0001234', '12,345,678', '–', '3')
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -29,6 +29,25 @@ def number(value: float | None, digits: int = 4) -> str:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return text.replace("-", "−")
+
+
+def near(value: float | None, low: float | None, high: float | None) -> str:
+    """Return an estimate with as many digits as its interval is worth, so that columns line up.
+
+    Example:
+        >>> near(-8.2531, -125.9, 109.3), near(0.28431, 0.27, 0.3), near(5.0, None, None)
+        ('−8.3', '0.28431', '5')
+        >>> near(-0.01, -100.0, 100.0)
+        '0.0'
+    """
+    if value is None or low is None or high is None or not high > low:
+        return number(value)
+    # A quarter of the interval is about one standard error; three of its digits are kept.
+    places = 2 - math.floor(math.log10((high - low) / 4))
+    if places > 12:
+        return number(value)
+    rounded = round(value, places) + 0.0
+    return f"{rounded or 0.0:,.{max(places, 0)}f}".replace("-", "−")
 
 
 def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
@@ -84,6 +103,7 @@ def size(count: float) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "near": near,
     "number": number,
     "moment": moment,
     "duration": duration,

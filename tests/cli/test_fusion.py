@@ -315,6 +315,26 @@ def test_keys_of_the_wrong_role_are_named(config: Path, capsys: pytest.CaptureFi
     assert "signing_key_file" in said
 
 
+def test_pages_are_served_unless_switched_off_or_missing(
+    published: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default pages are beside the interface; without jinja2 a line says what is left out."""
+    served: list[Any] = []
+    monkeypatch.setattr("rase.service.http.serve", lambda app, **_: served.append(app))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    ran("fusion", "run", "--config", published, capsys=capsys)
+    monkeypatch.setenv("RASE_FUSION__DASHBOARD", "false")
+    ran("fusion", "run", "--config", published, capsys=capsys)
+    monkeypatch.delenv("RASE_FUSION__DASHBOARD")
+    for name in list(sys.modules):
+        if name.startswith("rase.dashboard"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["fusion", "run", "--config", str(published)]) == 0
+    assert "dashboard_left_out part=jinja2" in capsys.readouterr().err
+    assert [type(app).__name__ for app in served] == ["Beside", "FastAPI", "FastAPI"]
+
+
 def test_the_server_runs_and_ends_in_good_order(
     published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,6 +354,7 @@ def test_the_server_runs_and_ends_in_good_order(
         url = f"http://127.0.0.1:{line.strip().rpartition('=')[2]}"
         assert httpx.get(f"{url}/readyz").status_code == 200
         assert httpx.get(f"{url}/v1/campaigns/street-power").json()["k_min"] == 4
+        assert "Log in" in httpx.get(f"{url}/login").text
         token = ran("fusion", "subscribers", "add", "a", "--config", published, capsys=capsys)
         header = {"Authorization": f"Bearer {token.strip()}"}
         with httpx.stream("GET", f"{url}/v1/stream", headers=header) as stream:

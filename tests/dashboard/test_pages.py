@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,14 @@ from tests.fusion.conftest import CAMPAIGN, ROUND
 
 import rase.dashboard
 from rase.dashboard.guard import HEADERS
-from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access
+from rase.dashboard.health import health_concerns
+from rase.dashboard.tables import csv_response
+from rase.fusion.subscribers import (
+    ADMIN_CAMPAIGN,
+    add_subscriber,
+    list_access,
+    list_subscribers,
+)
 
 PAGES = ("/live", "/rounds", "/campaign", "/ask", "/subscribers", "/health")
 STATIC = Path(rase.dashboard.__file__).parent / "static"
@@ -360,6 +368,39 @@ def test_problems_are_pages(desk: Desk) -> None:
     assert answer.status_code == 413
 
 
+def test_a_form_longer_than_it_says_is_cut_off(desk: Desk) -> None:
+    """Whoever lies about the length, or tells none, gets no further than the limit."""
+    desk.log_in(desk.operator)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"proof=" + b"x" * 8000
+
+    answer = desk.ask("POST", "/subscribers", content=pieces())
+    assert answer.status_code >= 400
+    assert len(list_subscribers(desk.centre.database)) == 2
+
+
+def test_saved_texts_are_no_formulas() -> None:
+    """A spreadsheet shows what begins like a formula, and does not run it."""
+    rows = [{"who": "=1+1", "n": -3}, {"who": "@x", "n": None}]
+    assert csv_response(rows, "x.csv").body == b"who,n\n'=1+1,-3\n'@x,\n"
+
+
+def test_concerns_are_told_in_words() -> None:
+    """A full disk, failed estimates and rounds that wait."""
+    campaign = {"campaign": "c", "rounds_behind": 0, "rounds_due": 4}
+    found = {
+        "campaigns": [campaign],
+        "storage": {"disk_free_bytes": 1000},
+        "counters": {"rase_fusion_ticks_failed_total": 2},
+    }
+    words = " ".join(health_concerns(found))
+    assert "4 rounds of c wait" in words
+    assert "nearly full" in words
+    assert "failed 2 times" in words
+
+
 def test_a_broken_fusion_centre_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says that it does not answer, not what went wrong inside."""
     desk.log_in(desk.operator)
@@ -372,7 +413,7 @@ def test_a_broken_fusion_centre_is_told(desk: Desk, monkeypatch: pytest.MonkeyPa
     assert answer.status_code == 502
     assert "does not answer" in answer.text
     assert "secret" not in answer.text
-    monkeypatch.setattr("rase.dashboard.health._concerns", fails)
+    monkeypatch.setattr("rase.dashboard.health.health_concerns", fails)
     answer = desk.get("/health")
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from rase.dashboard.page import ADMIN, Page, View, client_of, render
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "health_concerns"]
 
 _LITTLE_ROOM: Final = 1 << 30
 _MANY_BEHIND: Final = 3
@@ -17,10 +17,11 @@ async def shown(request: Request) -> Response:
     """Show how the fusion centre does."""
     async with client_of(request) as client:
         found = await client.health()
-    return render(request, "health.html", found=found, concerns=_concerns(found))
+    return render(request, "health.html", found=found, concerns=health_concerns(found))
 
 
-def _concerns(found: dict[str, Any]) -> list[str]:
+def health_concerns(found: dict[str, Any]) -> list[str]:
+    """Return what deserves a look, one sentence each."""
     concerns = [
         f"{one['campaign']} is {one['rounds_behind']} rounds behind: the shuffler has not sent "
         "them, or they are not estimated yet."

@@ -6,7 +6,6 @@ const words = document.getElementById("connection-words");
 const dot = document.getElementById("dot");
 const pause = document.getElementById("pause");
 const spoken = document.getElementById("spoken");
-const QUIET_MS = 1000;
 const SPOKEN_MS = 20000;
 const LONGEST_MS = 30000;
 
@@ -49,8 +48,10 @@ function listen() {
 let due = null;
 function later(event) {
   // A stream begins with the newest round, which may be on the page already.
-  if (String(JSON.parse(event.data).round) === document.getElementById("part").dataset.newest) return;
-  if (due === null) due = setTimeout(refresh, QUIET_MS);
+  const { newest, quiet } = document.getElementById("part").dataset;
+  if (String(JSON.parse(event.data).round) === newest) return;
+  // A chart of very many rounds changes little with one more, and costs the server more.
+  if (due === null) due = setTimeout(refresh, Number(quiet));
 }
 
 async function refresh() {

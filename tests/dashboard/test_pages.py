@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.dashboard.conftest import Desk, add_rounds
@@ -383,7 +384,7 @@ def test_a_form_longer_than_it_says_is_cut_off(desk: Desk) -> None:
 
 def test_saved_texts_are_no_formulas() -> None:
     """A spreadsheet shows what begins like a formula, and does not run it."""
-    rows = [{"who": "=1+1", "n": -3}, {"who": "@x", "n": None}]
+    rows: list[dict[str, Any]] = [{"who": "=1+1", "n": -3}, {"who": "@x", "n": None}]
     assert csv_response(rows, "x.csv").body == b"who,n\n'=1+1,-3\n'@x,\n"
 
 

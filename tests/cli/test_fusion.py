@@ -216,7 +216,7 @@ def test_subscribers_come_and_go(published: Path, capsys: pytest.CaptureFixture[
     assert lines[2].startswith("old  read:estimates  revoked 2")
     document = json.loads(ran(*group, "list", "--json", *where, capsys=capsys))
     assert [one["name"] for one in document["subscribers"]] == ["boss", "grid", "old"]
-    assert token.split("_")[2] not in json.dumps(document)
+    assert token.split("_", 2)[2] not in json.dumps(document)
     for more, words in (
         (("add", "grid"), "must be a new one"),
         (("add", "x", "--valid", "soon"), "a duration must"),
@@ -318,7 +318,7 @@ def test_keys_of_the_wrong_role_are_named(config: Path, capsys: pytest.CaptureFi
 def test_pages_are_served_unless_switched_off_or_missing(
     published: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default pages are beside the interface; without their packages a line says what is left out."""
+    """By default pages are beside the interface; if packages are missing, a line says so."""
     served: list[Any] = []
     monkeypatch.setattr("rase.service.http.serve", lambda app, **_: served.append(app))
     monkeypatch.setattr("signal.signal", lambda *_: None)

@@ -9,7 +9,10 @@ import pytest
 from tests.dashboard.conftest import Desk, add_rounds
 from tests.fusion.conftest import ROUND, served
 
+from rase.dashboard.hub import Hub
 from rase.dashboard.inside import InsideTransport
+from rase.fusion.subscribers import list_access
+from rase.subscriber.answers import FusionUnreachable
 
 CLIENTS = 200
 PATIENCE_S = 60
@@ -30,8 +33,8 @@ async def until(lines: AsyncIterator[str], text: str) -> str:
     return ""
 
 
-def test_events_are_handed_on_and_resumed(desk: Desk) -> None:
-    """A stream begins with the newest round, or after the event that was seen last."""
+def test_events_are_handed_on(desk: Desk) -> None:
+    """A stream begins with the newest round, for those who come later too."""
 
     async def follow(address: str) -> None:
         async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
@@ -42,11 +45,12 @@ def test_events_are_handed_on_and_resumed(desk: Desk) -> None:
             async with client.stream("GET", "/live/events", headers=events) as answer:
                 assert answer.headers["content-type"].startswith("text/event-stream")
                 assert str(ROUND + 3) in await until(answer.aiter_lines(), "data:")
-            more = {**events, "Last-Event-ID": "1"}
-            async with client.stream("GET", "/live/events", headers=more) as answer:
-                assert str(ROUND + 1) in await until(answer.aiter_lines(), "data:")
-            bad = {**events, "Last-Event-ID": "x"}
-            assert (await client.get("/live/events", headers=bad)).text == ""
+                async with client.stream("GET", "/live/events", headers=events) as other:
+                    assert str(ROUND + 3) in await until(other.aiter_lines(), "data:")
+            lines = [one.answer for one in list_access(desk.centre.database)]
+            assert lines.count("200 stream") == 1
+            async with client.stream("GET", "/live/events", headers=events) as answer:
+                assert str(ROUND + 3) in await until(answer.aiter_lines(), "data:")
 
     with served(desk.app) as address:  # type: ignore[arg-type]
         asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
@@ -97,6 +101,35 @@ def test_two_hundred_clients_see_a_round(desk: Desk) -> None:
         seen = asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
     assert len(seen) == CLIENTS
     assert all(seen)
+
+
+def test_a_hub_hands_whole_events_to_all() -> None:
+    """Pieces are put together, slow readers skip, and a stream that breaks ends for all."""
+    opened: list[int] = []
+
+    async def source() -> AsyncIterator[bytes]:
+        opened.append(1)
+        for piece in (b"retry: 1\n", b"\nid: 1\nda", b"ta: x\n\n", b"id: 2\ndata: y\n\n: half"):
+            yield piece
+            await asyncio.sleep(0)
+        for number in range(40):
+            yield b"id: %d\ndata: z\n\n" % number
+        raise FusionUnreachable("gone")
+
+    async def read(hub: Hub) -> list[bytes]:
+        return [event async for event in hub.listen("k", source)]
+
+    async def all_() -> None:
+        hub = Hub()
+        seen = await asyncio.gather(read(hub), read(hub))
+        assert seen[0] == seen[1]
+        assert seen[0][:3] == [b"retry: 1\n\n", b"id: 1\ndata: x\n\n", b"id: 2\ndata: y\n\n"]
+        assert len(seen[0]) < 30
+        assert len(opened) == 1
+        assert len(await read(hub)) == len(seen[0])
+        assert len(opened) == 2
+
+    asyncio.run(asyncio.wait_for(all_(), PATIENCE_S))
 
 
 def test_an_app_inside_is_asked_without_a_network() -> None:

@@ -1,6 +1,7 @@
 """Live: the newest estimates of the fleet, their errors and the shuffler's word, as they come."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -18,9 +19,9 @@ from rase.dashboard.page import (
     client_of,
     dashboard_of,
     render,
+    session_of,
 )
 from rase.dashboard.tables import csv_response
-from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 
 __all__ = ["PAGE", "RANGES"]
@@ -62,8 +63,7 @@ async def table(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     """Hand the live stream on, with the visitor's own token, until either side ends."""
-    client = client_of(request)
-    async with client:
+    async with client_of(request) as client:
         fleet = await fleet_of(request, client)
     if fleet is None:
         raise HTTPException(404, "There is no campaign yet.")
@@ -75,19 +75,25 @@ async def events(request: Request) -> Response:
 
 
 async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
-    sessions = dashboard_of(request).sessions
+    dashboard = dashboard_of(request)
+    session = session_of(request)
+    assert session is not None  # noqa: S101 - the page is only called with one
     session_id = request.cookies.get(SESSION_COOKIE)
-    try:
-        async with client_of(request) as client:
+
+    async def opened() -> AsyncIterator[bytes]:
+        async with dashboard.connect(session.token) as client:
             client.about(fleet.campaign.id)
-            last_id = request.headers.get("last-event-id")
-            async for piece in client.listen(last_id=last_id):
-                # Listening does not keep a session alive, and ends with it.
-                if sessions.find(session_id, is_use=False) is None:
-                    return
+            async for piece in client.listen():
                 yield piece
-    except (FusionRefused, FusionUnreachable):
-        return
+
+    async with aclosing(
+        dashboard.hub.listen(f"{fleet.campaign.id} {session.token}", opened)
+    ) as events:
+        async for event in events:
+            # Listening does not keep a session alive, and ends with it.
+            if dashboard.sessions.find(session_id, is_use=False) is None:
+                return
+            yield event
 
 
 async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:

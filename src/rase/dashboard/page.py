@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from rase import __version__
 from rase.clock import Clock
+from rase.dashboard.hub import Hub
 from rase.dashboard.sessions import Session, Sessions
 from rase.dashboard.words import FILTERS
 from rase.subscriber.operator import AsyncOperator
@@ -99,12 +100,14 @@ class Dashboard:
         clock: The time by which pages say what is late.
         sessions: Who is logged in.
         pages: All pages, in the order of the navigation.
+        hub: The live streams that pages share.
     """
 
     connect: Callable[[str], AsyncOperator]
     clock: Clock
     sessions: Sessions
     pages: tuple[Page, ...]
+    hub: Hub = field(default_factory=Hub)
     templates: Environment = field(
         default_factory=lambda: Environment(
             loader=PackageLoader("rase.dashboard"),

@@ -136,17 +136,14 @@ class AsyncOperator(AsyncSubscriber):
         """Return how the fusion centre does."""
         return await self._document("GET", "/v1/health")
 
-    async def listen(self, *, last_id: str | None = None) -> AsyncIterator[bytes]:
+    async def listen(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the live stream, for one connection, to be handed on."""
-        more = {"Accept": "text/event-stream"}
-        if last_id is not None:
-            more["Last-Event-ID"] = last_id
         try:
             async with self._http.stream(
                 "GET",
                 "/v1/stream",
                 params=span(campaign=self._campaign, method=None),
-                headers=more,
+                headers={"Accept": "text/event-stream"},
                 timeout=httpx.Timeout(30.0, read=_SILENCE_S),
             ) as answer:
                 if answer.status_code != 200:

@@ -114,9 +114,12 @@ def new_site(tmp_path: Path) -> Iterator[Site]:
         yield one
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a worker."""
+    """One Chromium for the tests of a file.
+
+    Not for longer: while it runs, tests of other files could not run loops of their own.
+    """
     if not Path(CHROMIUM).exists() or not AXE.exists():
         pytest.skip("chromium or axe is missing: run .ci/setup")
     # What the browser is told to do without.

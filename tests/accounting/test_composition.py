@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rase import Duchi, LocalDP, PermutationPrivacy, PrivacyRefused, ValueRange
+from rase import Duchi, Hybrid, LocalDP, PermutationPrivacy, PrivacyRefused, ValueRange
 from rase.accounting.amplification import LOCAL_THEOREM, amplify
 from rase.accounting.composition import (
     COMPOSED_THEOREM,
     ComposedClones,
+    _losses,
+    compose_live,
     compose_local,
     compose_permutation,
     compose_shuffled,
@@ -163,3 +165,25 @@ def clone_pair(epsilon_local: float, n: int) -> tuple[np.ndarray[Any, Any], np.n
             first.append(weight * (lean * with_it + (1 - lean) * without))
             second.append(weight * ((1 - lean) * with_it + lean * without))
     return np.array(first), np.array(second)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 7.0])
+@pytest.mark.parametrize("n", [50, 3000, 50_000])
+def test_live_bounds_are_never_below_the_full_ones(epsilon: float, n: int) -> None:
+    """What a slider shows is a guarantee: at least the full bound, less a rounding of searches."""
+    mechanism = Hybrid(epsilon, ValueRange(0, 1))
+    for rounds in (1, 30):
+        live = compose_live(mechanism, n, rounds=rounds, delta=1e-6)
+        full = compose_shuffled(mechanism, n, rounds=rounds, delta=1e-6)
+        assert live.epsilon >= full.epsilon * (1 - 1e-5)
+        assert live.lower_bound <= full.lower_bound * (1 + 1e-5)
+        is_same = rounds > 1 or (n <= 20_000 and epsilon <= 6)
+        assert live.epsilon == pytest.approx(full.epsilon, rel=1e-5 if is_same else 1.0)
+
+
+def test_a_day_and_a_month_share_their_losses() -> None:
+    """The law of one round's loss is computed once for all periods."""
+    _losses.cache_clear()
+    for rounds in (1, 24, 168, 720):
+        ComposedClones(0.7, 500, rounds=rounds, delta=1e-6)
+    assert _losses.cache_info().misses == 1

@@ -342,7 +342,7 @@ def test_plans_hold_no_reading() -> None:
         ({"attacker_cap": 0.5}, "attacker_cap must be at least 1"),
         ({"readings": []}, "readings must hold at least one"),
         ({"curve": [0.0]}, "epsilon must be greater than 0"),
-        ({"detail": "slow"}, "detail must be full or quick"),
+        ({"detail": "slow"}, "detail must be full, quick or live"),
     ],
 )
 def test_bad_numbers(asked: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ from rase.shuffle.mallows import Mallows
 
 
 @pytest.mark.parametrize("theta", [0.0, 1e-9, 0.03, 0.7, 5.0, 60.0])
-@pytest.mark.parametrize("n", [1, 2, 7, 100])
+@pytest.mark.parametrize("n", [1, 2, 7, 100, 300])
 def test_small_rounds_are_exact(n: int, theta: float) -> None:
     """Up to n = 512 the numbers are those of the marginals, the first slot the most exposed."""
     marginals = Mallows(n, theta).marginals()

@@ -58,6 +58,13 @@ def test_unnamed_groups_count_as_one_group_of_all() -> None:
     assert "Nobody named the real groups" in manifest.reason
 
 
+@pytest.mark.parametrize(("n", "groups"), [(2, 1), (7, 3), (64, 5), (64, 64), (65, 2), (10, 99)])
+def test_planning_for_no_arrival_in_particular_is_planning_for_one(n: int, groups: int) -> None:
+    """Blocks measured by their size alone have the sensitivity of blocks looked at in order."""
+    robust = Robust(alpha=0.5, group_count=groups)
+    assert robust.plan(n) == robust.plan(n, arrival=range(n))
+
+
 def test_real_groups_can_be_kept() -> None:
     """Without refinement alpha is the loss for the real groups, at the places where they stand."""
     partition = Partition([0, 0, 1, 1, 0])

@@ -8,6 +8,7 @@ smaller epsilon. Each number names its theorem and stands beside a proven lower 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeGuard
 
 from rase.accounting.blanket import BLANKET_MAX_EPSILON, Blanket, Covered, channel_of
@@ -196,6 +197,7 @@ def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | f
     ]
 
 
+@lru_cache(maxsize=64)
 def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float) -> float:
     """Return an epsilon that the release really has at least, at this delta.
 
@@ -235,12 +237,23 @@ def class_bound(
     *,
     rounds: int,
     delta: float,
+    observed: int | None = None,
 ) -> Amplification:
-    """Return the amplification of contributors with one budget, from an upper bound on epsilon."""
+    """Return the amplification of contributors with one budget, from an upper bound on epsilon.
+
+    Args:
+        mechanism: What they share.
+        n: How many they are.
+        epsilon: The upper bound.
+        theorem: Where it comes from.
+        rounds: Over how many rounds.
+        delta: The delta allowed.
+        observed: In how many of the rounds the lower bound's observer looks; all unless given.
+    """
     local = epsilon_of(mechanism)
     if epsilon > (1 - _WORTH_A_DELTA) * rounds * local:
         epsilon, theorem = rounds * local, LOCAL_THEOREM
-    lower = lower_bound(mechanism, n, rounds=rounds, delta=delta)
+    lower = lower_bound(mechanism, n, rounds=observed or rounds, delta=delta)
     return Amplification(epsilon, delta, n, local, theorem, lower, rounds)
 
 
@@ -263,12 +276,19 @@ def _upper_bounds(
         closed = closed_form(local, n, delta=delta)
         yield (local if closed is None else closed), CLOSED_FORM_THEOREM
         return
+    highest = local
     if method in ("auto", "clone"):
         pair = ClonePair(local, n, negligible=negligible)
-        yield crossing(pair.delta, delta, highest=local)[1], CLONE_THEOREM
+        highest = crossing(pair.delta, delta, highest=local)[1]
+        yield highest, CLONE_THEOREM
     if method in ("auto", "blanket") and _has_blanket(mechanism):
         blanket = Blanket(channel_of(mechanism), n, negligible=negligible)
-        yield crossing(blanket.delta, delta, highest=local)[1], BLANKET_THEOREM
+        worth = (1 - _WORTH_A_DELTA) * local
+        if highest > worth and blanket.delta(worth) > delta:
+            yield local, LOCAL_THEOREM
+        else:
+            # Where the clones are as good, the search ends at their bound, and theirs it is.
+            yield crossing(blanket.delta, delta, highest=highest)[1], BLANKET_THEOREM
     elif method == "blanket":
         raise ValueError(
             "source must be a randomizer of this package with an epsilon of at most "

@@ -7,9 +7,11 @@ exact but for a rounding on the safe side.
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rase.accounting.amplification import (
     CLONE_THEOREM,
@@ -22,6 +24,7 @@ from rase.accounting.amplification import (
     worst_of,
 )
 from rase.accounting.binomial import Floats, probabilities
+from rase.accounting.blanket import Covered
 from rase.accounting.checks import checked_delta, checked_n, checked_rounds
 from rase.accounting.clones import ClonePair
 from rase.accounting.curve import crossing
@@ -33,6 +36,7 @@ from rase.shuffle.release import Manifest
 __all__ = [
     "COMPOSED_THEOREM",
     "ComposedClones",
+    "compose_live",
     "compose_local",
     "compose_permutation",
     "compose_shuffled",
@@ -51,6 +55,11 @@ _FEWEST, _MOST = 2**14, 2**18
 _REACH = 12.0
 _NEARLY = 1.05
 _LARGEST_EXPONENT = 700.0
+# Places of the lattice of one loss within a standard deviation.
+_FINE = 1024
+# Above, the blanket of a round takes more than some tens of milliseconds.
+_LIVE_UP_TO = 20_000
+_LIVE_EPSILON = 6.0
 
 
 def compose_local(guarantee: LocalDP, rounds: int) -> LocalDP:
@@ -136,6 +145,36 @@ def compose_shuffled(
     return worst_of(parts, n)
 
 
+def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Amplification:
+    """Return what `compose_shuffled` returns, or for many devices a bound, within milliseconds.
+
+    For sliders that move. Up to 20,000 reports of an epsilon up to 6 a single round is that of
+    `amplify`; above, it has the clone pair's bound, whatever the mechanism, which is larger, and
+    so still a guarantee. The lower bound is what an observer of one round achieves.
+
+    Guarantee: as for `compose_shuffled`.
+
+    Args:
+        source: A randomizer with one budget.
+        n: As for `compose_shuffled`.
+        rounds: As for `compose_shuffled`.
+        delta: As for `compose_shuffled`.
+
+    Example:
+        >>> from rase.randomize.bounded import Duchi
+        >>> from rase.stream import ValueRange
+        >>> day = compose_live(Duchi(0.5, ValueRange(0, 1)), 1000, rounds=24, delta=1e-6)
+        >>> round(day.epsilon, 3)
+        0.386
+    """
+    local = epsilon_of(source)
+    if rounds == 1 and n <= _LIVE_UP_TO and local <= _LIVE_EPSILON:
+        return amplify(source, n, delta=delta)
+    epsilon = _composed_epsilon(local, n, rounds=rounds, delta=delta)
+    theorem = CLONE_THEOREM if rounds == 1 else COMPOSED_THEOREM
+    return class_bound(source, n, epsilon, theorem, rounds=rounds, delta=delta, observed=1)
+
+
 class ComposedClones:
     """Hold the privacy loss of many clone pairs and tell its delta, never too small.
 
@@ -153,9 +192,9 @@ class ComposedClones:
 
     def __init__(self, epsilon_local: float, n: int, *, rounds: int, delta: float) -> None:
         """Compute the law of the summed loss, tilted to where delta is decided."""
-        negligible = _NEGLIGIBLE * delta / rounds
-        pair = ClonePair(epsilon_local, n, negligible=negligible)
-        losses, masses = _losses(pair, negligible=negligible)
+        # Rounded to millions of rounds, so that a window, a day and a month share their losses.
+        millions = 1e6 ** max(1, math.ceil(math.log10(rounds) / 6))
+        losses, masses, lost = _losses(epsilon_local, n, _NEGLIGIBLE * delta / millions)
         deviation = math.sqrt(float((masses * np.square(losses)).sum()))
         cycle = 4 * _REACH * math.sqrt(rounds) * deviation + 2 * epsilon_local
         wished = _PER_DEVIATION * cycle / deviation
@@ -172,7 +211,7 @@ class ComposedClones:
         exponent = np.minimum(log_factor - tilt * self._sums, _LARGEST_EXPONENT)
         self._masses = tilted[places % size] * np.exp(exponent)
         beyond = math.exp(law.log_tail(rounds, float(self._sums[-1])))
-        self._lost = beyond + rounds * (pair.lost + negligible)
+        self._lost = beyond + rounds * lost
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence of the composed pairs at epsilon, rounded up."""
@@ -188,27 +227,48 @@ def _composed_epsilon(epsilon_local: float, n: int, *, rounds: int, delta: float
     return crossing(losses.delta, delta, highest=rounds * epsilon_local)[1]
 
 
-def _losses(pair: ClonePair, *, negligible: float) -> tuple[Floats, Floats]:
-    """Return the losses ln P/Q of a clone pair and their masses under P.
+@lru_cache(maxsize=16)
+def _losses(epsilon_local: float, n: int, negligible: float) -> tuple[Floats, Floats, float]:
+    """Return the losses ln P/Q of a clone pair, their masses under P, and what mass is left out.
 
-    At most ``negligible`` is left out. Fewer clones are a pair that is easier to tell apart, so
-    numbers of clones that differ little are counted as the smallest of them.
+    Fewer clones are a pair that is easier to tell apart, so numbers of clones that differ little
+    are counted as the smallest of them. Many losses are moved to a fine lattice. Kept between
+    calls: a day and a month ask the same.
     """
-    width = max(1, int(_CLONE_SHARE * pair.clones[0]))
-    contrast = math.tanh(pair.epsilon_local / 2)
-    losses, masses = [], []
-    for first in range(0, pair.clones.size, width):
-        reports = pair.clones[first] + 1
-        # Hoeffding: of the reports, all but 4 exp(-2 h^2 / m) lie within h of the middle.
-        half = math.sqrt(reports * math.log(4 / negligible) / 2)
-        low, high = max(0.0, reports / 2 - half), min(reports, reports / 2 + half)
-        likes = np.arange(math.floor(low), math.ceil(high) + 1)
-        # Of m reports k look like the first candidate: P/Q = (1 + t x) / (1 - t x), x = 2k/m - 1.
-        lean = contrast * (2 * likes / reports - 1)
-        losses.append(2 * np.arctanh(lean))
-        weight = float(pair.weights[first : first + width].sum())
-        masses.append(weight * probabilities(likes, reports, 0.5) * (1 + lean))
-    return np.concatenate(losses), np.concatenate(masses)
+    pair = ClonePair(epsilon_local, n, negligible=negligible)
+    starts = _classes(pair)
+    weights = np.add.reduceat(pair.weights, starts)
+    reports = pair.clones[starts] + 1
+    # Hoeffding: of the reports, all but 4 exp(-2 h^2 / m) lie within h of the middle. The laws are
+    # symmetric about it, so the upper half tells the lower one.
+    half = np.sqrt(reports * (math.log(4 / negligible) / 2))
+    first = np.ceil(reports / 2)
+    counts = (np.ceil(np.minimum(reports, reports / 2 + half)) - first + 1).astype(np.int64)
+    offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    total = np.repeat(reports, counts)
+    likes = np.repeat(first, counts) + offsets
+    # Of m reports k look like the first candidate: P/Q = (1 + t x) / (1 - t x), x = 2k/m - 1.
+    lean = math.tanh(epsilon_local / 2) * (2 * likes / total - 1)
+    upper = 2 * np.arctanh(lean)
+    common = np.repeat(weights, counts) * probabilities(likes, total, 0.5)
+    # Half of the reports is its own mirror image and counts once.
+    mirrored = np.where(2 * likes == total, 0.0, common * (1 - lean))
+    losses = np.concatenate((upper, -upper))
+    masses = np.concatenate((common * (1 + lean), mirrored))
+    step = math.sqrt(float((masses * np.square(losses)).sum())) / _FINE
+    if 2 * float(upper.max()) < step * losses.size:
+        fine = split(losses, masses, step, upper_share=lambda gone: _share(gone, step))
+        losses, masses = fine.values, fine.masses
+    return losses, masses, pair.lost + negligible
+
+
+def _classes(pair: ClonePair) -> NDArray[np.int64]:
+    """Return where each class of numbers of clones begins: narrow where most of the mass lies."""
+    mean = float(pair.weights @ pair.clones)
+    deviation = math.sqrt(float(pair.weights @ np.square(pair.clones - mean))) + 1
+    width = _CLONE_SHARE * pair.clones[0] * (1 + np.square((pair.clones - mean) / deviation) / 4)
+    label = np.floor(np.cumsum(1 / np.maximum(width, 1.0)))
+    return np.flatnonzero(np.diff(label, prepend=-1.0))
 
 
 def _share(gone: Floats, step: float) -> Floats:

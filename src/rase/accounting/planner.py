@@ -18,7 +18,7 @@ from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, Mechanism, best_mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
-from rase.accounting.composition import compose_local, compose_shuffled
+from rase.accounting.composition import compose_live, compose_local, compose_shuffled
 from rase.accounting.error_model import ErrorModel, FleetReadings
 from rase.accounting.inverse import (
     Setting,
@@ -46,7 +46,9 @@ from rase.shuffle.release import Manifest, uniform_manifest
 from rase.shuffle.robust import Robust
 from rase.stream import Precision, ValueRange
 
-__all__ = ["plan"]
+__all__ = ["Detail", "plan"]
+
+Detail = Literal["full", "quick", "live"]
 
 _DAY_S = 86_400
 _MONTH_S = 30 * _DAY_S
@@ -73,7 +75,7 @@ def plan(
     error: float | None = None,
     attacker_cap: float | None = None,
     curve: Sequence[float] = (),
-    detail: Literal["full", "quick"] = "full",
+    detail: Detail = "full",
 ) -> Plan:
     """Return what a configuration will do: errors, guarantees, the shuffler, a recommendation.
 
@@ -98,7 +100,8 @@ def plan(
         attacker_cap: How many times better than chance an observer of order may be; 2 unless given.
         curve: Candidate epsilons for which errors are wanted too.
         detail: ``quick`` leaves out the central guarantees of more than one round, and takes that
-            of one round from the clone pair, which holds for any mechanism.
+            of one round from the clone pair, which holds for any mechanism. ``live`` has all of
+            them, within tens of milliseconds: see `compose_live` for what it gives up.
 
     Returns:
         The plan.
@@ -137,13 +140,13 @@ def plan(
         error=None if error is None else checked_error(error),
         attacker_cap=attacker_cap,
     )
-    if detail not in ("full", "quick"):
-        raise ValueError(f"detail must be full or quick, got {detail!r}.")
-    return _planned(request, readings, curve, is_quick=detail == "quick")
+    if detail not in ("full", "quick", "live"):
+        raise ValueError(f"detail must be full, quick or live, got {detail!r}.")
+    return _planned(request, readings, curve, detail=detail)
 
 
 def _planned(
-    request: Request, readings: ArrayLike | None, curve: Sequence[float], *, is_quick: bool
+    request: Request, readings: ArrayLike | None, curve: Sequence[float], *, detail: Detail
 ) -> Plan:
     public, n = request.value_range, _in_a_round(request)
     drawn = mechanism_named(
@@ -158,7 +161,7 @@ def _planned(
             n, request.attacker_cap, alpha=request.alpha, group_count=request.group_count
         )
     manifest = _shuffled(request)
-    periods, refusal = _periods(request, drawn, manifest, is_quick=is_quick)
+    periods, refusal = _periods(request, drawn, manifest, detail=detail)
     rows = list(_error_rows(request, ErrorModel(drawn), uniform=uniform, sample=sample))
     standard_errors = _standard_errors(request)
     wish = _wish(setting, request.error, rows)
@@ -321,7 +324,7 @@ def _are_met(drawn: Mechanism, readings: Floats, asked: Precision) -> Floats:
 
 
 def _periods(
-    request: Request, drawn: Mechanism, manifest: Manifest, *, is_quick: bool
+    request: Request, drawn: Mechanism, manifest: Manifest, *, detail: Detail
 ) -> tuple[tuple[Period, ...], str | None]:
     refusal = None
     if manifest.method != "uniform":
@@ -332,10 +335,10 @@ def _periods(
     found = []
     for name, reports in _reports(request).items():
         central = None
-        if refusal is None and not (is_quick and reports > 1):
-            source = request.epsilon if is_quick else drawn
+        if refusal is None and not (detail == "quick" and reports > 1):
+            source = request.epsilon if detail == "quick" else drawn
             central = request.schedule.hidden(
-                _central_of(source, reports),
+                _central_of(source, reports, is_live=detail == "live"),
                 source,
                 devices=request.devices,
                 rounds=reports,
@@ -359,14 +362,20 @@ def _reports(request: Request) -> dict[str, int]:
     return {names[reports]: reports for reports in sorted(names)}
 
 
-def _central_of(source: Mechanism | float, rounds: int) -> Callable[[int, float], Amplification]:
-    return lambda n, delta: _central(source, n, rounds=rounds, delta=delta)
+def _central_of(
+    source: Mechanism | float, rounds: int, *, is_live: bool
+) -> Callable[[int, float], Amplification]:
+    return lambda n, delta: _central(source, n, rounds=rounds, delta=delta, is_live=is_live)
 
 
 @lru_cache(maxsize=512)
-def _central(source: Mechanism | float, n: int, *, rounds: int, delta: float) -> Amplification:
+def _central(
+    source: Mechanism | float, n: int, *, rounds: int, delta: float, is_live: bool
+) -> Amplification:
     if isinstance(source, float):
         return amplify(source, n, delta=delta, method="clone")
+    if is_live:
+        return compose_live(source, n, rounds=rounds, delta=delta)
     return compose_shuffled(source, n, rounds=rounds, delta=delta)
 
 

@@ -143,23 +143,21 @@ class Robust:
         n = whole_number("n", n, least=0)
         if self.mode == "paper" and n:
             return self._paper_plan(n, arrival).manifest
-        order_of_arrival = _arrival(n, arrival)
         self._check_partition(n)
+        measured = self._sensitivities(n, arrival)
         if n < 2:
             return uniform_manifest(n, "There was nothing to shuffle.")
-        rank = inverse(order_of_arrival)
-        groups = self._refined(n, rank)
-        exact = sensitivity(groups, rank)
-        if exact == 0:
+        if measured.used == 0:
             return uniform_manifest(
                 n, f"With {n} groups of one, theta would be infinite and nothing would move."
             )
+        exact = measured.used
         theta = self.alpha / exact
         success = order_attack(n, theta).mean_success
         is_hidden = success < self.attacker_cap / n
         reason = (
             f"Theta {theta:.4g} = alpha {self.alpha:g} / sensitivity {exact} of "
-            f"{groups.group_count} groups {'lets' if is_hidden else 'would let'} the best "
+            f"{measured.group_count} groups {'lets' if is_hidden else 'would let'} the best "
             f"observer of order assign {100 * success:.3g} % of the slots, "
             f"{'below' if is_hidden else 'not below'} the cap "
             f"of {self.attacker_cap:g}/{n} = {100 * self.attacker_cap / n:.3g} %."
@@ -168,9 +166,21 @@ class Robust:
             return uniform_manifest(n, reason)
         if self.partition is None:
             reason += " Nobody named the real groups: their loss is that of one group of all."
-        real_loss = theta * sensitivity(self._real_groups(n), rank)
+        real_loss = theta * measured.real
         return mallows_manifest(
             n, reason, theta=theta, sensitivity=exact, alpha=theta * exact, real_loss=real_loss
+        )
+
+    def _sensitivities(self, n: int, arrival: ArrayLike | None) -> "_Sensitivities":
+        if arrival is None and self.partition is None and self.refinement == "contiguous":
+            # Blocks of neighbours in their own order: the largest can be reversed, and no group
+            # need be looked at member by member.
+            count = min(self.group_count, n)
+            return _Sensitivities(_reversals(-(-n // max(count, 1))), _reversals(n), count)
+        rank = inverse(_arrival(n, arrival))
+        groups = self._refined(n, rank)
+        return _Sensitivities(
+            sensitivity(groups, rank), sensitivity(self._real_groups(n), rank), groups.group_count
         )
 
     def _refined(self, n: int, rank: Order) -> Partition:
@@ -203,6 +213,20 @@ class Robust:
             partition=self._real_groups(n),
             line9=self.line9,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sensitivities:
+    """Of the groups used, how many these are, and of the real groups."""
+
+    used: float
+    real: float
+    group_count: int
+
+
+def _reversals(size: int) -> int:
+    """Return the Kendall distance from a group of neighbours to its reverse."""
+    return size * (size - 1) // 2
 
 
 def _arrival(n: int, arrival: ArrayLike | None) -> Order:

@@ -28,7 +28,15 @@ from rase.service.keyring import (
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
 from rase.wire.suites import KEM_NUMBERS, X25519
 
-__all__ = ["CAMPAIGN_FILE", "STEPS_FILE", "Installed", "Plan", "install", "next_steps"]
+__all__ = [
+    "CAMPAIGN_FILE",
+    "STEPS_FILE",
+    "Installed",
+    "Plan",
+    "campaign_text",
+    "install",
+    "next_steps",
+]
 
 CAMPAIGN_FILE = "campaign.toml"
 STEPS_FILE = "NEXT.txt"
@@ -276,11 +284,12 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
     keyset = Keyset(version=1, cache_s=plan.cache_s, configs=configs)
     fusion = folder / Role.FUSION
     (fusion / KEYSET_FILE).write_text(keyset_text(keyset), "utf-8")
-    (fusion / CAMPAIGN_FILE).write_text(_campaign_text(plan.campaign), "utf-8")
+    (fusion / CAMPAIGN_FILE).write_text(campaign_text(plan.campaign), "utf-8")
     return public[Role.SHUFFLER], public[Role.FUSION]
 
 
-def _campaign_text(campaign: Campaign) -> str:
+def campaign_text(campaign: Campaign) -> str:
+    """Return a campaign as the commented TOML that ``rase campaign publish`` reads."""
     values = campaign.as_fields()
     shuffle = values.pop("shuffle")
     return _CAMPAIGN.format(

@@ -1,0 +1,225 @@
+"""Explorer: what parameters will do, while one moves them; open to everybody, nothing is measured.
+
+One question is one address and one answer: the page for browsers without scripts, the same parts
+and the curves as JSON for those with them, and the curves as CSV.
+"""
+
+import csv
+import io
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from rase.dashboard.explorer_form import FIELDS, USUAL, Asked, Refused, asked_of
+from rase.dashboard.page import Page, View, dashboard_of, render
+
+__all__ = ["PAGE", "Explored", "explored"]
+
+SCHEMA: Final = "rase.explorer/1"
+PARTS: Final = ("summary", "advice", "errors", "guarantees", "shuffler", "precision")
+# Answers that may be under way or wait; the page is open, so somebody may ask too much.
+_MOST_AT_ONCE: Final = 8
+_DIGITS: Final = 5
+_under_way = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explored:
+    """Hold an answer.
+
+    Args:
+        asked: The question.
+        plan: What the planner says.
+        curves: Errors along epsilon.
+        texts: The plan as texts to take away, by name.
+    """
+
+    asked: Asked
+    plan: Any
+    curves: Any
+    texts: Mapping[str, str]
+
+
+def explored(asked: Asked, now_s: float) -> Explored:
+    """Answer a question; tens of milliseconds, whatever it is.
+
+    Args:
+        asked: The question.
+        now_s: The present time, for the campaign's first round.
+    """
+    # NumPy and the laws load when somebody explores, not when the server starts.
+    from rase.accounting.error_curves import error_curves
+    from rase.accounting.planner import plan
+    from rase.dashboard import explorer_texts as texts
+    from rase.stream import Precision, ValueRange
+
+    public = ValueRange(asked.low, asked.high)
+    made = plan(public, asked.epsilon, **asked.for_plan(), detail="live")
+    curves = error_curves(
+        public,
+        asked.epsilon,
+        devices=asked.devices,
+        precision=Precision(asked.beta, asked.rho),
+        window=asked.window,
+        mechanism=asked.mechanism,
+    )
+    return Explored(
+        asked,
+        made,
+        curves,
+        {
+            "toml": texts.as_toml(asked, made, now_s),
+            "cli": texts.as_command(asked),
+            "python": texts.as_python(asked),
+            "dpia": texts.as_dpia(asked, made),
+        },
+    )
+
+
+async def shown(request: Request) -> Response:
+    """Show the page for the question in the address; mistakes stand beside their fields."""
+    given = dict(request.query_params)
+    found, mistakes = None, {}
+    try:
+        found = await _answered(request)
+    except Refused as error:
+        mistakes = error.mistakes
+    filled = {name: given.get(name, "").strip() or usual for name, usual in USUAL.items()}
+    return render(
+        request,
+        "explorer.html",
+        status=400 if mistakes else 200,
+        parts=FIELDS,
+        filled=filled,
+        # Groups that are seldom needed are closed, unless something in them was changed.
+        opened={
+            title
+            for title, fields in FIELDS.items()
+            if any(filled[one.name] != one.usual for one in fields)
+        },
+        mistakes=mistakes,
+        found=None if found is None else found,
+        shown=None if found is None else document_of(found),
+        curves=None if found is None else curves_of(found),
+        query=request.url.query,
+    )
+
+
+async def as_json(request: Request) -> Response:
+    """Answer a question as JSON, with the page's parts as HTML; or say what is wrong with it."""
+    start = time.perf_counter()
+    try:
+        found = await _answered(request)
+    except Refused as error:
+        return JSONResponse({"schema": SCHEMA, "mistakes": error.mistakes}, 400, headers=_FRESH)
+    parts = dashboard_of(request).templates.get_template("explorer_parts.html").module
+    document = document_of(found)
+    answer = {
+        "schema": SCHEMA,
+        "query": found.asked.query,
+        "plan": document,
+        "curves": curves_of(found),
+        "texts": found.texts,
+        "html": {name: str(getattr(parts, name)(document, None)) for name in PARTS},
+    }
+    timing = f"explorer;dur={1000 * (time.perf_counter() - start):.1f}"
+    return JSONResponse(answer, headers={**_FRESH, "Server-Timing": timing})
+
+
+async def as_csv(request: Request) -> Response:
+    """Answer with the curves as CSV."""
+    try:
+        found = await _answered(request)
+    except Refused as error:
+        return PlainTextResponse(f"{error}\n", 400, headers=_FRESH)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["epsilon", "mechanism", "estimator", "bias", "noise", "error"])
+    curves = found.curves
+    for curve in curves.curves:
+        for epsilon, bias, noise, total in zip(
+            curves.epsilon.tolist(),
+            curve.bias.tolist(),
+            curve.noise.tolist(),
+            curve.total.tolist(),
+            strict=True,
+        ):
+            if not math.isnan(noise):
+                writer.writerow([epsilon, curve.mechanism, curve.estimator, bias, noise, total])
+    return Response(
+        file.getvalue(),
+        media_type="text/csv",
+        headers={**_FRESH, "Content-Disposition": 'attachment; filename="rase-explorer.csv"'},
+    )
+
+
+def document_of(found: Explored) -> dict[str, Any]:
+    """Return the plan as JSON values, without its curve."""
+    document: dict[str, Any] = found.plan.to_dict()
+    del document["curve"], document["curve_readings"]
+    return document
+
+
+def curves_of(found: Explored) -> dict[str, Any]:
+    """Return the curves as lists of numbers of five digits; None where nothing was computed."""
+    bound = found.plan.precision.epsilon_bound
+    return {
+        "epsilon": [_rounded(one, 9) for one in found.curves.epsilon.tolist()],
+        "epsilon_bound": bound if math.isfinite(bound) else None,
+        "asked": found.asked.epsilon,
+        "mechanism": found.asked.mechanism,
+        "series": [
+            {
+                "mechanism": curve.mechanism,
+                "estimator": curve.estimator,
+                "bias": [_rounded(one) for one in curve.bias.tolist()],
+                "noise": [_rounded(one) for one in curve.noise.tolist()],
+                "error": [_rounded(one) for one in curve.total.tolist()],
+            }
+            for curve in found.curves.curves
+        ],
+    }
+
+
+async def _answered(request: Request) -> Explored:
+    global _under_way  # noqa: PLW0603 - one count for the process; only the event loop touches it
+    asked = asked_of(request.query_params)
+    if _under_way >= _MOST_AT_ONCE:
+        raise HTTPException(503, "Too many plans are being made at once. Try again in a moment.")
+    _under_way += 1
+    try:
+        now_s = dashboard_of(request).clock.now_s()
+        return await run_in_threadpool(explored, asked, now_s)
+    except ValueError as error:
+        if isinstance(error, Refused):
+            raise
+        # What no single field is to blame for; the planner says it in one sentence.
+        raise Refused({"": str(error)}) from error
+    finally:
+        _under_way -= 1
+
+
+def _rounded(value: float, digits: int = _DIGITS) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.{digits}g}")
+
+
+_FRESH: Final = {"Cache-Control": "no-store"}
+
+PAGE = Page(
+    name="explorer",
+    title="Explorer",
+    group="Study",
+    views=(
+        View("/explorer", shown),
+        View("/explorer/plan.json", as_json),
+        View("/explorer/curves.csv", as_csv),
+    ),
+    is_open=True,
+)

@@ -8,7 +8,16 @@ from rase.dashboard.page import Page
 __all__ = ["PAGES", "load_pages"]
 
 # Modules of this room, each with a PAGE. Their heavy imports belong inside their functions.
-PAGES: Final = ("live", "rounds", "campaign", "ask", "subscribers", "health", "explorer")
+PAGES: Final = (
+    "live",
+    "rounds",
+    "campaign",
+    "ask",
+    "subscribers",
+    "health",
+    "explorer",
+    "attack_lab",
+)
 
 
 def load_pages() -> tuple[Page, ...]:

@@ -15,11 +15,19 @@ from rase.errors import DataError
 from rase.lab.experiments.study import Check, Row, Study
 from rase.lab.whole_files import write_whole
 
-__all__ = ["as_document", "keep_study", "kept_studies", "report_html", "write_report"]
+__all__ = [
+    "STYLE",
+    "as_document",
+    "inline_svg",
+    "keep_study",
+    "kept_studies",
+    "report_html",
+    "write_report",
+]
 
 SCHEMA = "rase.lab.study/1"
 _ROWS_SHOWN = 40
-_STYLE = """
+STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#57606a;--line:#d0d7de;
 --card:#f6f8fa;--good:#116329;--bad:#a40e26;--link:#0550ae}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#0d1117;--soft:#9da7b3;--line:#30363d;
@@ -141,7 +149,7 @@ def report_html(studies: Sequence[tuple[Study, str]]) -> str:
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>RASE: the evaluation again</title><style>{_STYLE}</style></head><body>
+<title>RASE: the evaluation again</title><style>{STYLE}</style></head><body>
 <h1>The evaluation of the RASE paper, again</h1>
 <p>{len(studies)} figures and tables; {held} of {len(claims)} checked claims hold. Claims marked
 <em>departure</em> are ones the paper would deny.</p>
@@ -172,7 +180,7 @@ def _section(study: Study, svg: str) -> str:
     return f"""<section id="{study.name}" aria-labelledby="{study.name}-title">
 <h2 id="{study.name}-title">{_text(study.title)}</h2>
 <p class="where">{_text(study.figure)}</p>
-<figure>{_inline(svg, study.name, study.title)}
+<figure>{inline_svg(svg, study.name, study.title)}
 <figcaption>{_text(study.title)}.{chance} <a href="{study.name}.csv">CSV</a>
 <a href="{study.name}.png">PNG</a> <a href="{study.name}.svg">SVG</a></figcaption></figure>
 <dl><dt>The paper says</dt><dd>{_text(study.paper_says)}</dd>
@@ -212,7 +220,7 @@ def _table(study: Study) -> str:
     )
 
 
-def _inline(svg: str, name: str, title: str) -> str:
+def inline_svg(svg: str, name: str, title: str) -> str:
     """Make a picture part of a page: no prologue, no fixed size, names that are its own."""
     body = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r'\b(id=")', rf"\1{name}-", body)

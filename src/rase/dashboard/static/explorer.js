@@ -301,19 +301,4 @@ if (form) {
     for (const name of ["view", "estimator"]) document.getElementById(name).addEventListener("change", drawn);
     drawn();
   }
-  for (const button of document.querySelectorAll("[data-copy]")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const text = document.querySelector(`#${button.dataset.copy} code`).textContent;
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        // Without permission the text is selected, and a key copies it.
-        getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
-        button.textContent = "Selected";
-      }
-      setTimeout(() => (button.textContent = "Copy"), 1500);
-    });
-  }
 }

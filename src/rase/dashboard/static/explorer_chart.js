@@ -60,7 +60,7 @@ function options(place, wanted) {
         width: one.isWide ? 3 : 2,
         dash: DASHES[number % DASHES.length],
         spanGaps: true,
-        points: { show: false },
+        ...(one.isDots ? { paths: () => null, points: { show: true, size: 7, fill: colour(`--series-${one.colour}`) } } : { points: { show: false } }),
       })),
     ],
     hooks: {

@@ -1,0 +1,251 @@
+"""The attack lab's form: what may be chosen, its bounds, and how a form becomes a job."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import PurePath
+from typing import Any, Final
+
+from rase.clock import parse_duration_s
+from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+
+__all__ = ["ATTACKS", "MOST_BYTES", "NUMBERS", "SCHEMES", "Number", "Wanted", "wanted_of"]
+
+MOST_BYTES: Final = 16 << 20
+_ENDINGS: Final = (".csv", ".parquet")
+_MOST_SCHEMES: Final = 5
+_LONGEST_ECHO: Final = 40
+_LONGEST_NAME: Final = 64
+
+# What each attacker knows and does, and whether it is fast; a test keeps the names equal to the
+# lab's, whose modules need packages that a server does not load.
+ATTACKS: Final[Mapping[str, str]] = {
+    "value": "a random forest on values, trained with true senders (the paper's)",
+    "value_time": "the forest with the hour as well",
+    "value_slot": "the forest with the place in the release as well",
+    "slot": "the forest on places alone, which is right about the slot (the paper's set-up)",
+    "profile": "compares the daily profile of each place; knows nothing of devices",
+    "bayes": "knows mechanism and past readings; the likeliest sender of each report",
+    "matching": "the same, for all reports of a round at once, one device each",
+    "mallows_aware": "the same, and knows the law of the order and who arrived where",
+    "linkage": "follows places from round to round, then compares with past readings",
+    "averaging": "averages each place over rounds, then compares with past readings",
+    "range": "looks only at the largest and smallest reports",
+}
+SCHEMES: Final[Mapping[str, str]] = {
+    "raw": "no noise, order of arrival: no protection",
+    "br": "budget-aware noise, order of arrival",
+    "laplace-fisher": "Laplace noise, uniform order",
+    "br-mallows": "budget-aware noise, Mallows order of fixed groups",
+    "rase-paper": "budget-aware noise, Algorithm 2 as printed",
+    "rase": "budget-aware noise, Algorithm 2 corrected",
+    "best": "the best mechanism for means, uniform order",
+}
+_USUAL_ATTACKS: Final = ("value", "bayes", "mallows_aware")
+_USUAL_SCHEMES: Final = ("raw", "br", "rase", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Describe a number of the form.
+
+    Args:
+        name: Its name.
+        label: As the form calls it.
+        hint: What it means.
+        usual: What stands in the box at first; empty if it may be left out.
+        low: The smallest allowed.
+        high: The largest allowed.
+        is_whole: Whether it must be whole.
+    """
+
+    name: str
+    label: str
+    hint: str
+    usual: str
+    low: float
+    high: float
+    is_whole: bool = False
+
+    def read(self, text: str) -> float | int | None:
+        """Return the number in a box; None if it is empty and may be.
+
+        Raises:
+            ValueError: If it is none, or out of bounds.
+        """
+        text = text.strip() or self.usual
+        if not text:
+            return None
+        try:
+            value = float(text) if len(text) <= 24 else math.nan
+        except ValueError:
+            value = math.nan
+        if not self.low <= value <= self.high or (self.is_whole and value != int(value)):
+            what = "a whole number" if self.is_whole else "a number"
+            raise ValueError(
+                f"{self.name} must be {what} from {self.low:g} to {self.high:g}, got {_echo(text)}."
+            )
+        return int(value) if self.is_whole else value
+
+
+NUMBERS: Final = (
+    Number("devices", "Devices", "Of a file, those with most readings.", "32", 2, 256, True),
+    Number("days", "Days", "Of the synthetic fleet.", "14", 3, 60, True),
+    Number("low", "Range from", "The public range of a reading.", "0", -1e9, 1e9),
+    Number("high", "Range to", "Readings beyond count at its end.", "3000", -1e9, 1e9),
+    Number("epsilon", "Epsilon", "The budget of one report.", "1", MIN_EPSILON, MAX_EPSILON),
+    Number("alpha", "Alpha", "The loss allowed to a Mallows order.", "30", 1e-6, 1000),
+    Number("groups", "Groups, k", "For the orders with groups.", "8", 1, 256, True),
+    Number("seed", "Seed", "The same seed gives the same result.", "1", 0, 4_000_000, True),
+)
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "data": ("fleet", "file"),
+    "split": ("random", "time"),
+    "arrival": ("fixed", "random"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Hold a form as it was filled in, with what is wrong.
+
+    Args:
+        texts: Each box and choice as it was filled in.
+        attacks: The attacks chosen.
+        schemes: The schemes chosen.
+        mistakes: One sentence for each field that is wrong.
+        job: What the worker does; None if something is wrong.
+    """
+
+    texts: Mapping[str, str]
+    attacks: Sequence[str] = _USUAL_ATTACKS
+    schemes: Sequence[str] = _USUAL_SCHEMES
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    job: dict[str, Any] | None = None
+
+    @classmethod
+    def usual(cls) -> "Wanted":
+        """Return the form as it is at first."""
+        boxes = {one.name: one.usual for one in NUMBERS}
+        return cls({**boxes, **{name: one[0] for name, one in _CHOICES.items()}, "every": ""})
+
+
+def wanted_of(
+    given: Mapping[str, str],
+    *,
+    attacks: Sequence[str],
+    schemes: Sequence[str],
+    file_name: str,
+    file_bytes: int,
+) -> Wanted:
+    """Return a form that was sent, as a job or with its mistakes.
+
+    Args:
+        given: Boxes and choices.
+        attacks: The attacks ticked.
+        schemes: The schemes ticked.
+        file_name: The name of the file that came with it; empty without one.
+        file_bytes: Its size.
+    """
+    usual = Wanted.usual()
+    texts = {name: given.get(name, text) for name, text in usual.texts.items()}
+    mistakes: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for one in NUMBERS:
+        _take(mistakes, values, one.name, partial(one.read, texts[one.name]))
+    for name, known in _CHOICES.items():
+        _take(mistakes, values, name, partial(_chosen, name, texts[name], known))
+    _take(mistakes, values, "every", lambda: _every(texts["every"]))
+    _take(mistakes, values, "attacks", lambda: _ticked("attacks", attacks, ATTACKS, len(ATTACKS)))
+    _take(mistakes, values, "schemes", lambda: _ticked("schemes", schemes, SCHEMES, _MOST_SCHEMES))
+    if {"low", "high"} <= set(values) and values["low"] >= values["high"]:
+        mistakes["high"] = f"high must be above low, {values['low']:g}, got {values['high']:g}."
+    if values.get("data") == "file":
+        _take(mistakes, values, "file", lambda: _file(file_name, file_bytes))
+    job = None if mistakes else _job(values, file_name)
+    return Wanted(texts, tuple(attacks), tuple(schemes), mistakes, job)
+
+
+def _job(values: Mapping[str, Any], file_name: str) -> dict[str, Any]:
+    is_file = values["data"] == "file"
+    fleet = f"fleet:{values['devices']}x{values['days']}:{values['seed']}"
+    return {
+        "source": fleet,
+        "file": values["file"] if is_file else None,
+        "label": _harmless(file_name) if is_file else f"synthetic {fleet}",
+        "every": values["every"],
+        "devices": values["devices"] if is_file else None,
+        "plan": {
+            name: values[name]
+            for name in (
+                "attacks",
+                "schemes",
+                "low",
+                "high",
+                "epsilon",
+                "alpha",
+                "groups",
+                "split",
+                "arrival",
+                "seed",
+            )
+        },
+    }
+
+
+def _take(
+    mistakes: dict[str, str], values: dict[str, Any], name: str, read: Callable[[], Any]
+) -> None:
+    try:
+        values[name] = read()
+    except ValueError as error:
+        mistakes[name] = str(error)
+
+
+def _chosen(name: str, text: str, known: Sequence[str]) -> str:
+    if text not in known:
+        raise ValueError(f"{name} must be {' or '.join(known)}, got {_echo(text)}.")
+    return text
+
+
+def _every(text: str) -> str | None:
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        seconds = parse_duration_s(text) if len(text) <= 12 else 0
+    except ValueError:
+        seconds = 0
+    if not 60 <= seconds <= 7 * 86400:
+        raise ValueError(
+            f"every must be a duration from 1min to 7d, such as 1h, got {_echo(text)}."
+        )
+    return text
+
+
+def _ticked(name: str, chosen: Sequence[str], known: Mapping[str, str], most: int) -> list[str]:
+    if not chosen or len(chosen) > most or set(chosen) - set(known):
+        raise ValueError(f"{name} must be one to {most} of those listed, got {len(chosen)}.")
+    return [one for one in known if one in chosen]
+
+
+def _file(name: str, size: int) -> str:
+    ending = PurePath(name).suffix.lower()
+    if not name or not size:
+        raise ValueError("file must be chosen and hold something; or take the synthetic fleet.")
+    if ending not in _ENDINGS:
+        raise ValueError(f"file must end in {' or '.join(_ENDINGS)}, got {_echo(name)}.")
+    if size > MOST_BYTES:
+        raise ValueError(f"file must have at most {MOST_BYTES >> 20} MiB, got {size / 2**20:.1f}.")
+    # The name on our disk is ours; what somebody called it is only shown.
+    return f"data{ending}"
+
+
+def _harmless(name: str) -> str:
+    return re.sub(r"[^\w .()-]", "_", PurePath(name).name)[:_LONGEST_NAME]
+
+
+def _echo(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_ECHO else f"{text[:_LONGEST_ECHO]}…")

@@ -1,0 +1,287 @@
+"""Attack runs: one at a time in a process of its own, few in the queue, each its starter's alone.
+
+Data, results and reports lie in a private folder that ends with the run, the session or the server.
+"""
+
+import json
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from rase.dashboard.attack_worker import JOB_FILE, RESULT_FILE
+
+__all__ = ["MOST_RUNS", "Run", "Runs", "TooManyRuns"]
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+# Of all people together, results that are kept included.
+MOST_RUNS: Final = 8
+_MOST_WAITING: Final = 4
+_LONGEST_S: Final = 900.0
+_KEPT_S: Final = 3600.0
+_SWEEP_S: Final = 15.0
+# What a child may know of our surroundings: no token, no key.
+_KEPT_NAMES: Final = (
+    "PATH",
+    "PYTHONPATH",
+    "LANG",
+    "LC_ALL",
+    "VIRTUAL_ENV",
+    "COVERAGE_PROCESS_START",
+    "COVERAGE_PROCESS_CONFIG",
+)
+
+
+class TooManyRuns(Exception):
+    """The queue is full; wait, or erase a run."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Hold one run.
+
+    Args:
+        id: Its name in addresses; cannot be guessed.
+        owner: The session that started it.
+        job: What it does.
+        folder: Where its files are.
+        begun_s: When it was asked for, by a clock that only passes.
+    """
+
+    id: str
+    owner: str = field(repr=False)
+    job: dict[str, Any]
+    folder: Path
+    begun_s: float
+    state: State = "queued"
+    done: int = 0
+    total: int = 1
+    doing: str = "waiting for its turn"
+    error: str = ""
+    ended_s: float | None = None
+    process: "subprocess.Popen[str] | None" = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in ("done", "failed", "cancelled")
+
+    def study(self) -> dict[str, Any]:
+        """Return the result of a run that is done."""
+        found: dict[str, Any] = json.loads((self.folder / RESULT_FILE).read_text("utf-8"))
+        return found
+
+    def told(self) -> dict[str, Any]:
+        """Return how far it is."""
+        return {
+            "state": self.state,
+            "done": self.done,
+            "total": self.total,
+            "doing": self.doing,
+            "error": self.error,
+        }
+
+
+class Runs:
+    """Keep runs in memory, their files in a private folder, and one worker process at a time.
+
+    Args:
+        longest_s: After how long a run is ended.
+        kept_s: After how long its result is erased.
+    """
+
+    def __init__(self, *, longest_s: float = _LONGEST_S, kept_s: float = _KEPT_S) -> None:
+        self._longest_s, self._kept_s = longest_s, kept_s
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._queue: queue.Queue[Run | None] = queue.Queue()
+        self._thread: threading.Thread | None = None
+        self._folder: Path | None = None
+        self._is_alive: Callable[[str], bool] = lambda _: True
+
+    def watch(self, is_alive: Callable[[str], bool]) -> None:
+        """Say how to ask whether a session goes on."""
+        self._is_alive = is_alive
+
+    def start(self, owner: str, job: dict[str, Any], *, upload: IO[bytes] | None = None) -> Run:
+        """Put a run into the queue.
+
+        Args:
+            owner: The session that asks.
+            job: What the worker reads.
+            upload: The data; kept under the name in the job until the run is over.
+
+        Raises:
+            TooManyRuns: If too many wait or are kept.
+        """
+        self.sweep()
+        with self._lock:
+            waiting = sum(run.state == "queued" for run in self._runs.values())
+            if waiting >= _MOST_WAITING or len(self._runs) >= MOST_RUNS:
+                raise TooManyRuns("Too many runs wait or are kept. Erase one, or try again later.")
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="rase-attack-"))
+            made = secrets.token_urlsafe(16)
+            folder = self._folder / made
+            folder.mkdir(mode=0o700)
+            run = Run(made, owner, job, folder, time.monotonic())
+            self._runs[made] = run
+        (folder / JOB_FILE).write_text(json.dumps(job), "utf-8")
+        if upload is not None:
+            with (folder / job["file"]).open("wb") as file:
+                shutil.copyfileobj(upload, file)
+        self._queue.put(run)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="attacks", daemon=True)
+                self._thread.start()
+        return run
+
+    def of(self, owner: str) -> list[Run]:
+        """Return the runs of a session, newest first."""
+        self.sweep()
+        with self._lock:
+            mine = [run for run in self._runs.values() if run.owner == owner]
+        return sorted(mine, key=lambda run: -run.begun_s)
+
+    def find(self, owner: str, run_id: str) -> Run | None:
+        """Return a run of a session; another's is not there."""
+        self.sweep()
+        run = self._runs.get(run_id)
+        return run if run is not None and run.owner == owner else None
+
+    def cancel(self, run: Run) -> None:
+        """End a run that is not over."""
+        with self._lock:
+            if run.is_over:
+                return
+            run.state, run.doing, run.ended_s = "cancelled", "cancelled", time.monotonic()
+            process = run.process
+        if process is not None:
+            _kill(process)
+        self._forget_data(run)
+
+    def erase(self, run: Run) -> None:
+        """End a run and remove all that it left."""
+        self.cancel(run)
+        with self._lock:
+            self._runs.pop(run.id, None)
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Erase runs that are old, or whose session is over."""
+        now = time.monotonic()
+        with self._lock:
+            over = [
+                run
+                for run in self._runs.values()
+                if not self._is_alive(run.owner)
+                or (run.ended_s is not None and now - run.ended_s >= self._kept_s)
+            ]
+        for run in over:
+            self.erase(run)
+
+    def close(self) -> None:
+        """End everything and leave nothing behind; it can be used again."""
+        with self._lock:
+            runs, thread, folder = list(self._runs.values()), self._thread, self._folder
+            self._thread = self._folder = None
+        for run in runs:
+            self.erase(run)
+        if thread is not None:
+            self._queue.put(None)
+            thread.join()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                run = self._queue.get(timeout=_SWEEP_S)
+            except queue.Empty:
+                self.sweep()
+                continue
+            if run is None:
+                return
+            self._attack(run)
+
+    def _attack(self, run: Run) -> None:
+        with self._lock:
+            if run.is_over:
+                return
+            run.state = "running"
+            run.process = process = subprocess.Popen(  # noqa: S603 - our own module, a folder of ours
+                [sys.executable, "-m", "rase.dashboard.attack_worker", str(run.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                cwd=run.folder,
+                env=_surroundings(run.folder),
+                start_new_session=True,
+            )
+        limit = threading.Timer(self._longest_s, _kill, (process,))
+        limit.daemon = True
+        limit.start()
+        with process:
+            assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked
+            for line in process.stdout:
+                self._note(run, line)
+        limit.cancel()
+        limit.join()
+        with self._lock:
+            run.process = None
+            if run.is_over:
+                return
+            run.ended_s = time.monotonic()
+            if process.returncode == 0 and (run.folder / RESULT_FILE).is_file():
+                run.state, run.doing, run.done = "done", "done", run.total
+            else:
+                run.state, run.doing = "failed", "failed"
+                run.error = run.error or (
+                    f"The run ended early; it may take {self._longest_s / 60:g} minutes and some "
+                    "memory. Take fewer devices, days or attacks."
+                )
+        self._forget_data(run)
+
+    def _note(self, run: Run, line: str) -> None:
+        try:
+            step = json.loads(line)
+        except ValueError:
+            return
+        with self._lock:
+            if run.is_over or not isinstance(step, dict):
+                return
+            run.error = str(step.get("error", run.error))
+            run.done, run.total = int(step.get("done", run.done)), int(step.get("total", run.total))
+            run.doing = str(step.get("doing", run.doing))
+
+    @staticmethod
+    def _forget_data(run: Run) -> None:
+        """Remove the readings; only what was found is kept."""
+        if run.job.get("file"):
+            (run.folder / run.job["file"]).unlink(missing_ok=True)
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _surroundings(folder: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT_NAMES if name in os.environ}
+    # One core is enough beside a server; matplotlib keeps a cache where it may write.
+    return {**kept, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder), "HOME": str(folder)}

@@ -19,20 +19,20 @@ _MOST_SCHEMES: Final = 5
 _LONGEST_ECHO: Final = 40
 _LONGEST_NAME: Final = 64
 
-# What each attacker knows and does, and whether it is fast; a test keeps the names equal to the
-# lab's, whose modules need packages that a server does not load.
+# What each attacker knows and does. A test keeps the names equal to the lab's, whose modules need
+# packages that a server does not load.
 ATTACKS: Final[Mapping[str, str]] = {
-    "value": "a random forest on values, trained with true senders (the paper's)",
-    "value_time": "the forest with the hour as well",
-    "value_slot": "the forest with the place in the release as well",
-    "slot": "the forest on places alone, which is right about the slot (the paper's set-up)",
-    "profile": "compares the daily profile of each place; knows nothing of devices",
-    "bayes": "knows mechanism and past readings; the likeliest sender of each report",
-    "matching": "the same, for all reports of a round at once, one device each",
-    "mallows_aware": "the same, and knows the law of the order and who arrived where",
-    "linkage": "follows places from round to round, then compares with past readings",
-    "averaging": "averages each place over rounds, then compares with past readings",
-    "range": "looks only at the largest and smallest reports",
+    "value": "a random forest on single values; learns from reports whose sender it knows",
+    "value_time": "the same with the time of the round",
+    "value_slot": "the same with the place in the release, so it learns the shuffler's habits",
+    "slot": "a forest on places alone: what the order gives away",
+    "profile": "a forest on the daily profile of a place; right is the place (the paper's set-up)",
+    "bayes": "knows the mechanism and each device's past; the likeliest sender of each report",
+    "matching": "the same for a whole round at once, one report a device",
+    "mallows_aware": "also knows the law of the order and who arrived where; the strongest",
+    "linkage": "follows each place over rounds, as if it belonged to one device",
+    "averaging": "averages the noise of each place away, and knows each device's mean",
+    "range": "names the senders of outliers from the largest reading of each device",
 }
 SCHEMES: Final[Mapping[str, str]] = {
     "raw": "no noise, order of arrival: no protection",

@@ -103,7 +103,9 @@ class Runs:
 
     def __init__(self, *, longest_s: float = _LONGEST_S, kept_s: float = _KEPT_S) -> None:
         self._longest_s, self._kept_s = longest_s, kept_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # Woken whenever a run goes on.
+        self.changed = threading.Condition(self._lock)
         self._runs: dict[str, Run] = {}
         self._queue: queue.Queue[Run | None] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -168,6 +170,7 @@ class Runs:
                 return
             run.state, run.doing, run.ended_s = "cancelled", "cancelled", time.monotonic()
             process = run.process
+            self.changed.notify_all()
         if process is not None:
             _kill(process)
         self._forget_data(run)
@@ -231,6 +234,7 @@ class Runs:
                 env=_surroundings(run.folder),
                 start_new_session=True,
             )
+            self.changed.notify_all()
         limit = threading.Timer(self._longest_s, _kill, (process,))
         limit.daemon = True
         limit.start()
@@ -240,6 +244,7 @@ class Runs:
                 self._note(run, line)
         limit.cancel()
         limit.join()
+        self._forget_data(run)
         with self._lock:
             run.process = None
             if run.is_over:
@@ -253,7 +258,7 @@ class Runs:
                     f"The run ended early; it may take {self._longest_s / 60:g} minutes and some "
                     "memory. Take fewer devices, days or attacks."
                 )
-        self._forget_data(run)
+            self.changed.notify_all()
 
     def _note(self, run: Run, line: str) -> None:
         try:

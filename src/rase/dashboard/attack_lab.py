@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
@@ -35,9 +35,17 @@ async def shown(request: Request) -> Response:
 
 async def started(request: Request) -> Response:
     """Start a run, or say beside the fields what is wrong."""
+    form = await request.form()
+    try:
+        return await _started(request, form)
+    finally:
+        # The file lies in the server's memory or an unnamed file until here, and no longer.
+        await form.close()
+
+
+async def _started(request: Request, form: FormData) -> Response:
     if missing := _missing():
         raise HTTPException(409, _without(missing))
-    form = await request.form()
     upload = form.get("file")
     file = upload if isinstance(upload, UploadFile) else None
     wanted = wanted_of(

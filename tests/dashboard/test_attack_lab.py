@@ -1,0 +1,277 @@
+"""The attack lab without scripts: forms, runs, who may see them, and what they leave behind."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.dashboard.conftest import Desk
+
+from rase.dashboard import attack_lab
+from rase.dashboard.attack_form import ATTACKS, SCHEMES, Wanted, wanted_of
+from rase.dashboard.attack_lab import RUNS
+from rase.lab.attacks import ATTACK_NAMES
+from rase.lab.schemes import SCHEME_NAMES
+
+PATIENCE_S = 120
+FAST = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}
+
+
+@pytest.fixture
+def lab(desk: Desk) -> Iterator[Desk]:
+    """An operator who is logged in; nothing is left of the runs afterwards."""
+    desk.log_in(desk.operator)
+    yield desk
+    RUNS.close()
+    RUNS.watch(lambda _: True)
+
+
+def send(desk: Desk, action: str = "/attack", **fields: Any) -> Any:
+    """Send a form of the attack lab."""
+    files = fields.pop("files", None)
+    return desk.ask(
+        "POST",
+        action,
+        data={"proof": desk.proof(desk.get("/attack").text), **fields},
+        files=files or {"file": ("", b"")},
+    )
+
+
+def started(desk: Desk, **fields: Any) -> str:
+    """Start a run and return its address."""
+    answer = send(desk, **{**FAST, **fields})
+    assert answer.status_code == 303, answer.text
+    address: str = answer.headers["location"]
+    return address
+
+
+def ended(desk: Desk, address: str) -> dict[str, Any]:
+    """Wait until a run is over; return its state."""
+    run = RUNS._runs[address.rsplit("/", 1)[1]]
+    with RUNS.changed:
+        assert RUNS.changed.wait_for(lambda: run.is_over, PATIENCE_S)
+    state: dict[str, Any] = desk.get(f"{address}/state.json").json()
+    return state
+
+
+def test_names_are_the_labs() -> None:
+    """The form offers every attack and every scheme of the lab, and nothing else."""
+    assert tuple(ATTACKS) == ATTACK_NAMES
+    assert tuple(SCHEMES) == SCHEME_NAMES
+
+
+def test_only_operators_see_it(desk: Desk) -> None:
+    """Strangers are sent to log in, and readers are refused."""
+    assert desk.get("/attack").headers["location"].startswith("/login")
+    desk.log_in(desk.reader)
+    assert desk.get("/attack").status_code == 403
+
+
+def test_a_run_on_the_synthetic_fleet(lab: Desk) -> None:
+    """Precision and recall of every device, chance, the report and the table come out."""
+    address = started(lab)
+    assert ended(lab, address)["state"] == "done"
+    page = lab.get(address)
+    assert "home-1 fridge" in page.text
+    assert "16.7 %" in page.text
+    assert "style=" not in page.text
+    assert address in lab.get("/attack").text
+    report = lab.get(f"{address}/report.html")
+    assert report.headers["content-disposition"].startswith("attachment")
+    assert "<svg" in report.text
+    assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"|http-equiv', "", report.text)
+    rows = list(csv.DictReader(io.StringIO(lab.get(f"{address}/devices.csv").text)))
+    assert len(rows) == 6 * 2
+    assert {row["scheme"] for row in rows} == {"raw", "best"}
+    assert float(rows[0]["chance"]) == pytest.approx(1 / 6)
+    assert lab.get(f"{address}/job.json").status_code == 404
+    assert lab.get(f"{address}/../../etc/passwd").status_code == 404
+
+
+def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
+    """The file is attacked, its name shown harmlessly, and erased when the run is over."""
+    lines = ["time,device,value"]
+    for hour in range(60):
+        for device in ("kettle", "=cmd()", "<b>lamp</b>"):
+            time = f"2026-06-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
+            lines.append(f"{time},{device},{100 + 7 * hour % 50}")
+    upload = {"file": ("../my <file>.csv", "\n".join(lines).encode())}
+    address = started(lab, data="file", devices="3", files=upload)
+    state = ended(lab, address)
+    assert state["state"] == "done", state
+    folder = RUNS._runs[address.rsplit("/", 1)[1]].folder
+    assert not (folder / "data.csv").exists()
+    assert folder.stat().st_mode & 0o077 == 0
+    page = lab.get(address).text
+    assert "my _file_.csv" in page
+    assert "<b>lamp" not in page
+    assert "&#39;=cmd()" not in page
+    assert "'=cmd()" in lab.get(f"{address}/devices.csv").text
+    assert "<b>lamp" not in lab.get(f"{address}/report.html").text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"not,a\ntable", "must"),
+        (b"time,device,value\n2026-01-01,a,1\n", "Devices must be"),
+        (b"\x00\xff\x00", ""),
+    ],
+)
+def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words: str) -> None:
+    """A sentence says what is wrong with it, without a path of the server."""
+    address = started(lab, data="file", devices="", files={"file": ("x.csv", content)})
+    state = ended(lab, address)
+    assert state["state"] == "failed"
+    assert state["error"]
+    assert "/tmp" not in state["error"]  # noqa: S108 - a path must not be told
+    assert state["error"] in lab.get(address).text.replace("&#39;", "'").replace("&#34;", '"')
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("epsilon", {"epsilon": "0"}),
+        ("epsilon", {"epsilon": "nan"}),
+        ("devices", {"devices": "1"}),
+        ("devices", {"devices": "1e9"}),
+        ("devices", {"devices": "2.5"}),
+        ("days", {"days": "x" * 500}),
+        ("high", {"high": "-1"}),
+        ("seed", {"seed": "-1"}),
+        ("groups", {"groups": "0"}),
+        ("alpha", {"alpha": "inf"}),
+        ("every", {"every": "1s"}),
+        ("every", {"every": "soon"}),
+        ("data", {"data": "live"}),
+        ("split", {"split": "never"}),
+        ("arrival", {"arrival": "late"}),
+        ("attacks", {"attacks": []}),
+        ("attacks", {"attacks": ["bayes", "magic"]}),
+        ("schemes", {"schemes": list(SCHEMES)}),
+        ("file", {"data": "file"}),
+    ],
+)
+def test_a_bad_form_starts_nothing(lab: Desk, name: str, fields: dict[str, Any]) -> None:
+    """The form comes back with a sentence beside the field."""
+    answer = send(lab, **{**FAST, **fields})
+    assert answer.status_code == 400
+    if name not in ("data",):
+        assert f'id="e-{name}"' in answer.text
+    assert not RUNS.of(str(lab.cookies["rase_session"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("data.exe", 5, "must end in .csv or .parquet"),
+        ("data.csv", 17 << 20, "at most 16 MiB"),
+        ("data.csv", 0, "must be chosen"),
+    ],
+)
+def test_bad_files_are_refused(name: str, size: int, words: str) -> None:
+    """Kind and size are checked before anything is kept."""
+    texts = {**Wanted.usual().texts, "data": "file"}
+    wanted = wanted_of(texts, attacks=["bayes"], schemes=["raw"], file_name=name, file_bytes=size)
+    assert wanted.job is None
+    assert words in wanted.mistakes["file"]
+
+
+def test_a_body_beyond_the_limit_is_cut(lab: Desk) -> None:
+    """More than the largest file is not even read."""
+    answer = send(lab, **FAST, files={"file": ("big.csv", bytes(18 << 20))})
+    assert answer.status_code == 413
+
+
+def test_a_run_can_be_cancelled_and_erased(lab: Desk) -> None:
+    """Cancelling ends the process; erasing leaves no file, and the address is gone."""
+    address = started(lab, devices="64", days="40", attacks=["value", "value_time", "profile"])
+    run = RUNS._runs[address.rsplit("/", 1)[1]]
+    with RUNS.changed:
+        assert RUNS.changed.wait_for(lambda: run.process is not None, PATIENCE_S)
+    process = run.process
+    assert process is not None
+    assert send(lab, f"{address}/cancel").status_code == 303
+    assert process.wait(PATIENCE_S) != 0
+    assert "cancelled" in lab.get(address).text
+    assert lab.get(f"{address}/report.html").status_code == 404
+    assert send(lab, f"{address}/cancel").status_code == 303
+    assert send(lab, f"{address}/erase").headers["location"] == "/attack"
+    assert not run.folder.exists()
+    assert lab.get(address).status_code == 404
+
+
+def test_runs_belong_to_their_session(lab: Desk) -> None:
+    """Another session of the same operator neither sees, cancels nor erases a run."""
+    address = started(lab)
+    cookies = lab.cookies
+    lab.cookies = type(cookies)()
+    lab.log_in(lab.operator)
+    for path in ("", "/state.json", "/report.html"):
+        assert lab.get(address + path).status_code == 404
+    assert send(lab, f"{address}/erase").status_code == 404
+    assert address not in lab.get("/attack").text
+    lab.cookies = cookies
+    assert lab.get(address).status_code == 200
+
+
+def test_a_session_that_is_over_takes_its_runs_along(lab: Desk) -> None:
+    """After logging out nothing of a run is left."""
+    address = started(lab)
+    run = RUNS._runs[address.rsplit("/", 1)[1]]
+    ended(lab, address)
+    lab.send("/attack", "/logout")
+    RUNS.sweep()
+    assert not run.folder.exists()
+
+
+def test_the_queue_is_bounded(lab: Desk) -> None:
+    """More runs than can wait are refused with a sentence, and nothing of them is kept."""
+    answers = [send(lab, **{**FAST, "devices": "40", "days": "30"}) for _ in range(10)]
+    assert {answer.status_code for answer in answers} == {303, 429}
+    assert "Too many runs" in answers[-1].text
+    assert len(RUNS.of(str(lab.cookies["rase_session"]))) <= 8
+
+
+def test_without_the_extra_it_says_so(lab: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server without the lab's packages names the extra, and starts nothing."""
+    monkeypatch.setattr(attack_lab, "_PACKAGES", ("a_package_that_is_not_there",))
+    page = lab.get("/attack")
+    assert "rase-iot[lab]" in page.text
+    assert send(lab, **FAST).status_code == 409
+
+
+def test_the_server_loads_no_package_of_the_lab() -> None:
+    """Importing the pages loads neither sklearn, matplotlib nor scipy.stats."""
+    code = (
+        "import sys, rase.dashboard.registry as r; r.load_pages();"
+        "bad = {'sklearn', 'matplotlib', 'scipy', 'rase.lab'} & set(sys.modules);"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_form_without_its_proof_is_refused(lab: Desk) -> None:
+    """Another site cannot start a run."""
+    assert lab.ask("POST", "/attack", data=FAST).status_code == 403
+
+
+def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """The limit of time ends the process, and the run says so."""
+    from rase.dashboard.attack_jobs import Runs
+
+    runs = Runs(longest_s=0.05)
+    texts = Wanted.usual().texts
+    job = wanted_of(texts, attacks=["value"], schemes=["raw"], file_name="", file_bytes=0).job
+    assert job is not None
+    run = runs.start("me", job)
+    with runs.changed:
+        assert runs.changed.wait_for(lambda: run.is_over, PATIENCE_S)
+    assert run.state == "failed"
+    assert "ended early" in run.error
+    runs.close()

@@ -128,7 +128,8 @@ def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words
     address = started(lab, data="file", devices="", files={"file": ("x.csv", content)})
     state = ended(lab, address)
     assert state["state"] == "failed"
-    assert state["error"]
+    assert words in state["error"]
+    assert state["error"].endswith(".")
     assert "/tmp" not in state["error"]  # noqa: S108 - a path must not be told
     assert state["error"] in lab.get(address).text.replace("&#39;", "'").replace("&#34;", '"')
 
@@ -221,12 +222,12 @@ def test_runs_belong_to_their_session(lab: Desk) -> None:
 
 
 def test_a_session_that_is_over_takes_its_runs_along(lab: Desk) -> None:
-    """After logging out nothing of a run is left."""
+    """After logging out nothing of a run is left, even if it was under way."""
     address = started(lab)
     run = RUNS._runs[address.rsplit("/", 1)[1]]
-    ended(lab, address)
     lab.send("/attack", "/logout")
     RUNS.sweep()
+    assert run.is_over
     assert not run.folder.exists()
 
 

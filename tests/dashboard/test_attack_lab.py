@@ -118,8 +118,8 @@ def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"not,a\ntable", "must"),
-        (b"time,device,value\n2026-01-01,a,1\n", "Devices must be"),
+        (b"not,a\ntable", "x.csv"),
+        (b"time,device,value\n2026-01-01,a,1\n", "rows of x.csv come at irregular times"),
         (b"\x00\xff\x00", ""),
     ],
 )

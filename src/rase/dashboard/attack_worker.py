@@ -27,14 +27,17 @@ def main(folder: Path) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    job = json.loads((folder / JOB_FILE).read_text("utf-8"))
     try:
-        _attack(folder, json.loads((folder / JOB_FILE).read_text("utf-8")))
+        _attack(folder, job)
     except MemoryError:
         return _failed("The data needs too much memory. Take fewer devices or longer rounds.")
     except ModuleNotFoundError as error:
         return _failed(f'Attacks need {error.name}: pip install "rase-iot[lab]".')
     except (ValueError, _data_error()) as error:
-        text = str(error).replace(str(folder), "").lstrip("/")
+        # People know their file by their name for it, and our folders are nobody's business.
+        text = str(error).replace(str(folder / str(job["file"])), job["label"])
+        text = text.replace(str(folder), "the folder")
         return _failed(text[:1].upper() + text[1:])
     return 0
 

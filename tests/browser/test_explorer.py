@@ -1,0 +1,190 @@
+"""The Explorer in a real browser: sliders, boxes, address, keyboard, both colours, a phone."""
+
+import re
+import tomllib
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Opens, Seen, Site
+from tests.browser.test_pages import violations
+
+from rase.accounting.planner import plan
+from rase.campaign import Campaign
+from rase.stream import ValueRange
+
+
+def settled(page: Page) -> None:
+    """Wait until what is shown is the answer to what is asked."""
+    page.wait_for_function(
+        "!document.querySelector('#results').classList.contains('stale')"
+        " && !document.querySelector('#results').hasAttribute('aria-busy')"
+    )
+
+
+def answered(page: Page, name: str, text: str) -> None:
+    """Type into a box and wait for the answer."""
+    with page.expect_response("**/explorer/plan.json?**"):
+        page.fill(f"#f-{name}", text)
+    settled(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_for_everybody(site: Site, opened: Opens, seen: Seen, scheme: str) -> None:
+    """No violation, no error, no other host, no sideways scrolling at 390 px, without a login."""
+    page = opened(site, scheme=scheme)
+    for query in ("", "?shuffle=robust&alpha=1&groups=1&devices=64&error=5&attacker_cap=3"):
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"/explorer{query}")
+        page.wait_for_selector("#plot canvas")
+        for summary in page.query_selector_all("details:not([open]) > summary"):
+            summary.click()
+        assert violations(page) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert seen.errors == []
+    page.goto("/explorer?epsilon=nonsense")
+    assert violations(page) == []
+    assert seen.elsewhere(site) == []
+
+
+def test_sliders_and_boxes_agree(site: Site, opened: Opens) -> None:
+    """Moving a slider writes the box, typing moves the slider, and the answer follows both."""
+    page = opened(site)
+    page.goto("/explorer")
+    slider = page.locator("#s-epsilon")
+    before = int(slider.input_value())
+    with page.expect_response("**/explorer/plan.json?**"):
+        slider.press("ArrowRight")
+    settled(page)
+    moved = float(page.input_value("#f-epsilon"))
+    assert moved > 1 or int(slider.input_value()) == before + 1
+    answered(page, "epsilon", "4")
+    assert int(slider.input_value()) > before
+    assert slider.get_attribute("aria-valuetext") == "4"
+    made = plan(ValueRange(0, 3000), 4.0, devices=1000, interval_s=3600, window=24, detail="quick")
+    total = made.error("unbiased_mean").round.total
+    expect(page.locator("[data-part=summary] .value").first).to_have_text(f"±{total:.1f}")
+    page.select_option("#f-shuffle", "robust")
+    expect(page.locator("#s-alpha")).to_be_enabled()
+    page.focus("#s-every")
+    with page.expect_response("**/explorer/plan.json?**"):
+        page.keyboard.press("End")
+    assert page.input_value("#f-every") == "7d"
+
+
+def test_the_address_restores_everything(site: Site, opened: Opens) -> None:
+    """A link opens the same question with the same answer, in a browser without any past."""
+    page = opened(site)
+    page.goto("/explorer")
+    answered(page, "devices", "250")
+    answered(page, "epsilon", "0.7")
+    answered(page, "window", "7")
+    with page.expect_response("**/explorer/plan.json?**"):
+        page.select_option("#f-mechanism", "laplace")
+    settled(page)
+    assert set(page.url.split("?")[1].split("&")) == {
+        "devices=250",
+        "epsilon=0.7",
+        "window=7",
+        "mechanism=laplace",
+    }
+    other = opened(site)
+    other.goto(page.url)
+    for part in ("summary", "errors", "guarantees", "shuffler"):
+        place = f"[data-part={part}]"
+        assert other.inner_text(place) == page.inner_text(place)
+    assert other.input_value("#f-mechanism") == "laplace"
+    assert other.input_value("#s-devices") == page.input_value("#s-devices")
+
+
+def test_one_change_is_one_call(site: Site, opened: Opens, seen: Seen) -> None:
+    """Typing a number asks the server once, after the last key."""
+    page = opened(site)
+    page.goto("/explorer")
+    seen.requests.clear()
+    page.focus("#f-devices")
+    page.keyboard.press("Control+a")
+    with page.expect_response("**/explorer/plan.json?**"):
+        page.keyboard.type("12345")
+    settled(page)
+    assert len([url for url in seen.requests if "plan.json" in url]) == 1
+    assert "devices=12345" in page.url
+
+
+def test_a_mistake_stands_beside_its_field(site: Site, opened: Opens) -> None:
+    """A bad number is told, what was shown stays and fades, and mending it brings the answer."""
+    page = opened(site)
+    page.goto("/explorer")
+    with page.expect_response("**/explorer/plan.json?**"):
+        page.fill("#f-rho", "7")
+    expect(page.locator("#e-rho")).to_have_text("rho must be a number from 0 to 1, got '7'.")
+    assert page.get_attribute("#f-rho", "aria-invalid") == "true"
+    assert "stale" in (page.get_attribute("#results", "class") or "")
+    answered(page, "rho", "0.5")
+    expect(page.locator("#e-rho")).to_be_hidden()
+    assert page.get_attribute("#f-rho", "aria-invalid") is None
+
+
+def test_the_keyboard_reaches_every_control(site: Site, opened: Opens) -> None:
+    """Walking by Tab passes every box and slider in the order in which they stand."""
+    page = opened(site)
+    page.goto("/explorer")
+    wanted = page.evaluate(
+        """[...document.querySelectorAll("#controls input, #controls select")]
+            .filter((one) => one.checkVisibility() && !one.disabled).map((one) => one.id)"""
+    )
+    page.focus("#controls summary")
+    walked: list[str] = []
+    for _ in range(3 * len(wanted)):
+        page.keyboard.press("Tab")
+        walked.append(page.evaluate("document.activeElement.id"))
+    assert [one for one in walked if one in wanted] == wanted
+
+
+def test_the_table_is_what_is_drawn(site: Site, opened: Opens) -> None:
+    """The table follows the chosen lines, and the file has the same numbers."""
+    page = opened(site)
+    page.goto("/explorer?mechanism=hybrid")
+    page.wait_for_selector("#plot canvas")
+    page.click("#points > summary")
+    heads = page.locator("#point-table thead th")
+    assert heads.all_inner_texts()[:3] == ["Epsilon", "budget-aware", "laplace"]
+    page.select_option("#view", "parts")
+    page.select_option("#estimator", "sample_mean")
+    assert heads.all_inner_texts() == ["Epsilon", "error", "bias", "noise"]
+    page.select_option("#view", "estimators")
+    assert "median" in heads.all_inner_texts()
+    with page.expect_download() as download:
+        page.click("#csv")
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0] == "epsilon,mechanism,estimator,bias,noise,error"
+    row = page.locator("#point-table tbody tr").nth(9).locator("td").first.inner_text()
+    shown = float(re.sub(",", "", row))
+    found = [line.split(",") for line in lines if ",hybrid,unbiased_mean," in line][9]
+    assert float(found[5]) == pytest.approx(shown, rel=1e-3)
+
+
+def test_texts_follow_and_can_be_copied(site: Site, opened: Opens) -> None:
+    """After a change the command, the file and the paragraph are new, and a button copies them."""
+    page = opened(site)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/explorer")
+    answered(page, "epsilon", "0.25")
+    assert "--epsilon 0.25" in page.inner_text("#text-cli")
+    assert "0.25-locally" in page.inner_text("#text-dpia")
+    page.click("[data-copy=text-toml]")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert Campaign.from_fields(tomllib.loads(copied)["campaign"]).epsilon == (0.25,)
+
+
+def test_it_works_without_scripts(site: Site, opened: Opens) -> None:
+    """The form is sent by its button, and everything is in tables."""
+    page = opened(site, scripts=False)
+    page.goto("/explorer")
+    assert not page.locator("#s-epsilon").is_visible()
+    page.fill("#f-epsilon", "3")
+    page.get_by_role("button", name="Show").click()
+    assert "epsilon=3" in page.url
+    assert "--epsilon 3" in page.inner_text("#text-cli")
+    page.click("#points > summary")
+    assert page.locator("#point-table tbody tr").count() > 25

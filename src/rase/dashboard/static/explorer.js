@@ -149,12 +149,14 @@ function mistaken(mistakes) {
     const words = document.getElementById(`e-${name}`);
     words.textContent = mistakes[name] ?? "";
     words.hidden = !(name in mistakes);
-    if (name in mistakes) box(name).setAttribute("aria-invalid", "true");
-    else box(name).removeAttribute("aria-invalid");
+    if (name in mistakes) {
+      box(name).setAttribute("aria-invalid", "true");
+      field.closest("details").open = true;
+    } else box(name).removeAttribute("aria-invalid");
   }
   const whole = document.getElementById("whole-mistake");
-  whole.textContent = mistakes[""] ?? "";
-  whole.hidden = !("" in mistakes);
+  whole.textContent = mistakes[""] ?? "Shown are the last parameters that could be used.";
+  whole.hidden = !Object.keys(mistakes).length;
 }
 
 function show(found) {

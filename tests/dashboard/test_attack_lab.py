@@ -19,7 +19,7 @@ from rase.lab.attacks import ATTACK_NAMES
 from rase.lab.schemes import SCHEME_NAMES
 
 PATIENCE_S = 120
-FAST = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}
+FAST: dict[str, Any] = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}
 
 
 @pytest.fixture

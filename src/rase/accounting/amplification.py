@@ -248,12 +248,14 @@ def class_bound(
         theorem: Where it comes from.
         rounds: Over how many rounds.
         delta: The delta allowed.
-        observed: In how many of the rounds the lower bound's observer looks; all unless given.
+        observed: In how many of the rounds the lower bound's observer looks; all unless given. An
+            observer of none achieves nothing.
     """
     local = epsilon_of(mechanism)
     if epsilon > (1 - _WORTH_A_DELTA) * rounds * local:
         epsilon, theorem = rounds * local, LOCAL_THEOREM
-    lower = lower_bound(mechanism, n, rounds=observed or rounds, delta=delta)
+    looked = rounds if observed is None else observed
+    lower = lower_bound(mechanism, n, rounds=looked, delta=delta) if looked else 0.0
     return Amplification(epsilon, delta, n, local, theorem, lower, rounds)
 
 

@@ -150,7 +150,8 @@ def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Ampli
 
     For sliders that move. Up to 20,000 reports of an epsilon up to 6 a single round is that of
     `amplify`; above, it has the clone pair's bound, whatever the mechanism, which is larger, and
-    so still a guarantee. The lower bound is what an observer of one round achieves.
+    so still a guarantee. The lower bound is what an observer of one round achieves, or 0, which
+    is always true, above.
 
     Guarantee: as for `compose_shuffled`.
 
@@ -168,11 +169,14 @@ def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Ampli
         0.386
     """
     local = epsilon_of(source)
-    if rounds == 1 and n <= _LIVE_UP_TO and local <= _LIVE_EPSILON:
+    is_small = n <= _LIVE_UP_TO and local <= _LIVE_EPSILON
+    if rounds == 1 and is_small:
         return amplify(source, n, delta=delta)
     epsilon = _composed_epsilon(local, n, rounds=rounds, delta=delta)
     theorem = CLONE_THEOREM if rounds == 1 else COMPOSED_THEOREM
-    return class_bound(source, n, epsilon, theorem, rounds=rounds, delta=delta, observed=1)
+    return class_bound(
+        source, n, epsilon, theorem, rounds=rounds, delta=delta, observed=int(is_small)
+    )
 
 
 class ComposedClones:

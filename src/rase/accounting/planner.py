@@ -6,6 +6,7 @@ calls, so that moving one slider does not pay for all.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
@@ -336,7 +337,7 @@ def _periods(
     for name, reports in _reports(request).items():
         central = None
         if refusal is None and not (detail == "quick" and reports > 1):
-            source = request.epsilon if detail == "quick" else drawn
+            source = request.epsilon if detail == "quick" else _on_unit_range(drawn)
             central = request.schedule.hidden(
                 _central_of(source, reports, is_live=detail == "live"),
                 source,
@@ -366,6 +367,20 @@ def _central_of(
     source: Mechanism | float, rounds: int, *, is_live: bool
 ) -> Callable[[int, float], Amplification]:
     return lambda n, delta: _central(source, n, rounds=rounds, delta=delta, is_live=is_live)
+
+
+def _on_unit_range(drawn: Mechanism) -> Mechanism:
+    """Return a mechanism with the same law of grid places, so that another range asks nothing new.
+
+    What an observer learns depends on that law alone, not on what the places are called.
+    """
+    unit = ValueRange(0, 1, drawn.value_range.steps)
+    if isinstance(drawn, BudgetAware):
+        # No epsilon meets a precision of certainty, so this one is always clamped.
+        if drawn.is_clamping is True:
+            return replace(drawn, value_range=unit, precision=Precision(beta=0.0, rho=1.0))
+        return Laplace(drawn.epsilon, unit)
+    return replace(drawn, value_range=unit)
 
 
 @lru_cache(maxsize=512)

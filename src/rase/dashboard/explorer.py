@@ -4,11 +4,13 @@ One question is one address and one answer: the page for browsers without script
 and the curves as JSON for those with them, and the curves as CSV.
 """
 
+import asyncio
 import csv
 import io
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -210,6 +212,17 @@ def _rounded(value: float, digits: int = _DIGITS) -> float | None:
     return None if math.isnan(value) else float(f"{value:.{digits}g}")
 
 
+@asynccontextmanager
+async def _lifespan() -> AsyncIterator[None]:
+    # The first question pays for imports and for the laws that all curves share: ask it before
+    # anybody waits.
+    first = asyncio.create_task(run_in_threadpool(explored, asked_of({}), 0.0))
+    try:
+        yield
+    finally:
+        await first
+
+
 _FRESH: Final = {"Cache-Control": "no-store"}
 
 PAGE = Page(
@@ -222,4 +235,5 @@ PAGE = Page(
         View("/explorer/curves.csv", as_csv),
     ),
     is_open=True,
+    lifespan=_lifespan,
 )

@@ -314,17 +314,32 @@ def _bisected(
 
 @lru_cache(maxsize=64)
 def _largest_theta(n: int, attacker_cap: float) -> float:
-    def is_hidden(theta: float) -> bool:
-        return order_attack(n, theta).mean_success < attacker_cap / n
+    def excess(theta: float) -> float:
+        return order_attack(n, theta).mean_success * n / attacker_cap - 1
 
+    meets, below = 0.0, 1 / attacker_cap - 1
     # In the limit of large n the success is 1/n + theta/4.
-    meets = 4 * (attacker_cap - 1) / n
-    while not is_hidden(meets):
-        meets /= 1.25
-    fails = meets
-    while is_hidden(fails):
-        meets, fails = fails, fails * 1.25
-    return _bisected(is_hidden, fails, meets, close=_CLOSE_THETA)
+    fails = 4 * (attacker_cap - 1) / n
+    above = excess(fails)
+    while above < 0:
+        meets, below, fails = fails, above, 1.5 * fails
+        above = excess(fails)
+    # Nearly a straight line: regula falsi, with the end that stays weighted down (Illinois).
+    side = 0
+    while fails - meets > _CLOSE_THETA * fails:
+        margin = _CLOSE_THETA * fails / 4
+        guess = meets - below * (fails - meets) / (above - below)
+        trial = min(max(guess, meets + margin), fails - margin)
+        value = excess(trial)
+        if value < 0:
+            meets, below = trial, value
+            above = above / 2 if side == -1 else above
+            side = -1
+        else:
+            fails, above = trial, value
+            below = below / 2 if side == 1 else below
+            side = 1
+    return meets
 
 
 def _alpha_limit(n: int, theta: float, group_count: int) -> Answer:

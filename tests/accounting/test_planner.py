@@ -359,3 +359,19 @@ def test_bad_kinds() -> None:
         quick(devices=2.5)
     with pytest.raises(TypeError, match="window must be a whole number"):
         quick(window=True)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+def test_central_guarantees_do_not_depend_on_the_range(epsilon: float) -> None:
+    """Another range is another name for the same places; unclamped budget-aware is Laplace."""
+    wide = plan(PUBLIC, epsilon, devices=300, mechanism="budget-aware", detail="live")
+    narrow = plan(
+        ValueRange(-3, 5), epsilon, devices=300, mechanism="budget-aware", beta=0.4, detail="live"
+    )
+    drawn = BudgetAware(epsilon, PUBLIC, Precision(0.5, 0.9))
+    alone = amplify(drawn, 300, delta=1e-6)
+    assert wide.precision.is_clamping is (epsilon == 1.0)
+    for made in (wide, narrow) if epsilon == 1.0 else (wide,):
+        central = made.periods[0].central
+        assert central is not None
+        assert central.epsilon == pytest.approx(alone.epsilon, rel=1e-5)

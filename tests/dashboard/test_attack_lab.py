@@ -1,8 +1,11 @@
 """The attack lab without scripts: forms, runs, who may see them, and what they leave behind."""
 
+import asyncio
 import csv
 import io
+import json
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +15,9 @@ from typing import Any
 import pytest
 from tests.dashboard.conftest import Desk
 
-from rase.dashboard import attack_lab
+from rase.dashboard import attack_lab, attack_worker
 from rase.dashboard.attack_form import ATTACKS, SCHEMES, Wanted, wanted_of
+from rase.dashboard.attack_jobs import Run, Runs
 from rase.dashboard.attack_lab import RUNS
 from rase.lab.attacks import ATTACK_NAMES
 from rase.lab.schemes import SCHEME_NAMES
@@ -101,7 +105,7 @@ def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
             time = f"2026-06-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
             lines.append(f"{time},{device},{100 + 7 * hour % 50}")
     upload = {"file": ("../my <file>.csv", "\n".join(lines).encode())}
-    address = started(lab, data="file", devices="3", files=upload)
+    address = started(lab, data="file", devices="3", every="1h", files=upload)
     state = ended(lab, address)
     assert state["state"] == "done", state
     folder = RUNS._runs[address.rsplit("/", 1)[1]].folder
@@ -139,6 +143,7 @@ def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words
     [
         ("epsilon", {"epsilon": "0"}),
         ("epsilon", {"epsilon": "nan"}),
+        ("epsilon", {"epsilon": "one"}),
         ("devices", {"devices": "1"}),
         ("devices", {"devices": "1e9"}),
         ("devices", {"devices": "2.5"}),
@@ -262,17 +267,85 @@ def test_a_form_without_its_proof_is_refused(lab: Desk) -> None:
     assert lab.ask("POST", "/attack", data=FAST).status_code == 403
 
 
-def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """The limit of time ends the process, and the run says so."""
-    from rase.dashboard.attack_jobs import Runs
-
-    runs = Runs(longest_s=0.05)
-    texts = Wanted.usual().texts
+def a_job(**fields: str) -> dict[str, Any]:
+    """Return the job of a form."""
+    texts = {**Wanted.usual().texts, **fields}
     job = wanted_of(texts, attacks=["value"], schemes=["raw"], file_name="", file_bytes=0).job
     assert job is not None
-    run = runs.start("me", job)
+    return job
+
+
+def test_a_run_that_takes_too_long_is_ended() -> None:
+    """The limit of time ends the process, and the run says so."""
+    runs = Runs(longest_s=0.05)
+    run = runs.start("me", a_job())
     with runs.changed:
         assert runs.changed.wait_for(lambda: run.is_over, PATIENCE_S)
     assert run.state == "failed"
     assert "ended early" in run.error
     runs.close()
+
+
+def test_old_results_are_erased_while_nobody_asks() -> None:
+    """The thread that runs attacks looks by itself for what is too old."""
+    runs = Runs(longest_s=0.05, kept_s=0.0, sweep_s=0.05)
+    run = runs.start("me", a_job())
+    with runs.changed:
+        assert runs.changed.wait_for(lambda: not runs._runs, PATIENCE_S)
+    assert not run.folder.exists()
+    runs.close()
+
+
+def test_what_a_worker_says_cannot_break_the_server(tmp_path: Path) -> None:
+    """Lines that are no steps are passed over, and so is what comes after the end."""
+    runs = Runs()
+    run = Run("id", "me", a_job(), tmp_path, 0.0)
+    for line in ("no json\n", "[1, 2]\n", '{"done": 3, "total": 9, "doing": "it"}\n'):
+        runs._note(run, line)
+    assert run.told() == {"state": "queued", "done": 3, "total": 9, "doing": "it", "error": ""}
+    runs.cancel(run)
+    runs._note(run, '{"done": 9}\n')
+    assert (run.done, run.state) == (3, "cancelled")
+    runs._attack(run)
+    assert run.process is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "too much memory"),
+        (ModuleNotFoundError("no", name="sklearn"), 'Attacks need sklearn: pip install "rase-iot'),
+    ],
+)
+def test_the_worker_says_what_it_lacks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    words: str,
+) -> None:
+    """Want of memory or of a package is one sentence on its output, and status 1."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(attack_worker, "_attack", fail)
+    (tmp_path / "job.json").write_text("{}")
+    assert attack_worker.main(tmp_path) == 1
+    assert words in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_the_server_takes_its_runs_along(lab: Desk) -> None:
+    """When the server stops, processes end and files go."""
+    address = started(lab)
+    run = RUNS._runs[address.rsplit("/", 1)[1]]
+
+    async def serve() -> None:
+        assert attack_lab.PAGE.lifespan is not None
+        async with attack_lab.PAGE.lifespan():
+            pass
+
+    asyncio.run(serve())
+    assert run.is_over
+    assert not run.folder.exists()

@@ -1,5 +1,6 @@
 """The Explorer without scripts: an address in; page, JSON and CSV, or a sentence, out."""
 
+import asyncio
 import csv
 import io
 import json
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from tests.dashboard.conftest import Desk
 
 from rase.accounting.composition import compose_live
+from rase.accounting.error_curves import _unit
 from rase.accounting.planner import plan
 from rase.campaign import Campaign
 from rase.cli.plan import command
@@ -290,3 +292,16 @@ def test_a_question_is_refused_with_its_fields() -> None:
     with pytest.raises(Refused, match="epsilon must be a number") as caught:
         asked_of({"epsilon": "x" * 100})
     assert set(caught.value.mistakes) == {"epsilon"}
+
+
+def test_the_server_asks_the_usual_question_first() -> None:
+    """When somebody comes, the laws that all curves share are there."""
+    _unit.cache_clear()
+
+    async def serve() -> None:
+        assert explorer.PAGE.lifespan is not None
+        async with explorer.PAGE.lifespan():
+            pass
+
+    asyncio.run(serve())
+    assert _unit.cache_info().currsize > 100

@@ -328,7 +328,9 @@ def _largest_theta(n: int, attacker_cap: float) -> float:
     side = 0
     while fails - meets > _CLOSE_THETA * fails:
         margin = _CLOSE_THETA * fails / 4
-        guess = meets - below * (fails - meets) / (above - below)
+        # At a cap of certainty the curve ends flat.
+        share = below / (below - above) if below < above else 0.5
+        guess = meets + share * (fails - meets)
         trial = min(max(guess, meets + margin), fails - margin)
         value = excess(trial)
         if value < 0:

@@ -55,7 +55,7 @@ class Number:
         name: Its name.
         label: As the form calls it.
         hint: What it means.
-        usual: What stands in the box at first; empty if it may be left out.
+        usual: What stands in the box at first.
         low: The smallest allowed.
         high: The largest allowed.
         is_whole: Whether it must be whole.
@@ -69,15 +69,13 @@ class Number:
     high: float
     is_whole: bool = False
 
-    def read(self, text: str) -> float | int | None:
-        """Return the number in a box; None if it is empty and may be.
+    def read(self, text: str) -> float | int:
+        """Return the number in a box; the usual one if it is empty.
 
         Raises:
             ValueError: If it is none, or out of bounds.
         """
         text = text.strip() or self.usual
-        if not text:
-            return None
         try:
             value = float(text) if len(text) <= 24 else math.nan
         except ValueError:

@@ -99,10 +99,13 @@ class Runs:
     Args:
         longest_s: After how long a run is ended.
         kept_s: After how long its result is erased.
+        sweep_s: How often is looked for what must be erased, while nobody asks.
     """
 
-    def __init__(self, *, longest_s: float = _LONGEST_S, kept_s: float = _KEPT_S) -> None:
-        self._longest_s, self._kept_s = longest_s, kept_s
+    def __init__(
+        self, *, longest_s: float = _LONGEST_S, kept_s: float = _KEPT_S, sweep_s: float = _SWEEP_S
+    ) -> None:
+        self._longest_s, self._kept_s, self._sweep_s = longest_s, kept_s, sweep_s
         self._lock = threading.RLock()
         # Woken whenever a run goes on.
         self.changed = threading.Condition(self._lock)
@@ -178,9 +181,10 @@ class Runs:
     def erase(self, run: Run) -> None:
         """End a run and remove all that it left."""
         self.cancel(run)
+        shutil.rmtree(run.folder, ignore_errors=True)
         with self._lock:
             self._runs.pop(run.id, None)
-        shutil.rmtree(run.folder, ignore_errors=True)
+            self.changed.notify_all()
 
     def sweep(self) -> None:
         """Erase runs that are old, or whose session is over."""
@@ -211,7 +215,7 @@ class Runs:
     def _work(self) -> None:
         while True:
             try:
-                run = self._queue.get(timeout=_SWEEP_S)
+                run = self._queue.get(timeout=self._sweep_s)
             except queue.Empty:
                 self.sweep()
                 continue

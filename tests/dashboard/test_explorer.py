@@ -35,6 +35,8 @@ QUESTIONS = [
         "high": "45.5",
     },
     {"shuffle": "robust", "alpha": "2", "groups": "4", "mechanism": "budget-aware", "error": "50"},
+    {"schedule": "rotate", "window": "7", "devices": "700", "every": "1d"},
+    {"schedule": "split", "window": "7", "devices": "70"},
     {"attacker_cap": "3", "devices": "50", "shuffle": "robust", "groups": "2", "delta": "1e-8"},
 ]
 
@@ -206,6 +208,7 @@ def test_the_campaign_file_builds_a_campaign(given: dict[str, str]) -> None:
     assert campaign.round_s == asked.interval_s
     assert campaign.mechanism == found.plan.mechanism
     assert campaign.shuffle.method == asked.shuffle
+    assert campaign.window_budget == found.plan.request.schedule.window_budget
     assert len(campaign.shuffle.groups) == (asked.groups if asked.is_robust else 0)
 
 

@@ -33,7 +33,7 @@ __all__ = [
 
 MOST_ROUNDS = 10**9
 _CLOSE = 1e-6
-_CLOSE_THETA = 1e-4
+_CLOSE_THETA = 1e-5
 # What the paper's evaluation asks for.
 _PAPER = Precision(beta=0.5, rho=0.9)
 

@@ -64,12 +64,14 @@ def explored(asked: Asked, now_s: float) -> Explored:
 
     public = ValueRange(asked.low, asked.high)
     made = plan(public, asked.epsilon, **asked.for_plan(), detail="live")
+    schedule = made.request.schedule
     curves = error_curves(
         public,
         asked.epsilon,
-        devices=asked.devices,
+        # Who rotates meets a random number of others; the curves take their mean number.
+        devices=max(2, round(schedule.reports_of_round(asked.devices))),
         precision=Precision(asked.beta, asked.rho),
-        window=asked.window,
+        window=schedule.turns * schedule.reports_per_window,
         mechanism=asked.mechanism,
     )
     return Explored(

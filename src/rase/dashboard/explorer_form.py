@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from rase.accounting.candidates import MECHANISMS
+from rase.accounting.plan_schedule import SCHEDULES
 from rase.clock import parse_duration_s
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 from rase.stream import ValueRange
@@ -158,6 +159,17 @@ FIELDS: Final[Mapping[str, tuple[Field | Choice, ...]]] = {
             scale="log",
             is_whole=True,
         ),
+        Choice(
+            name="schedule",
+            label="Devices report",
+            hint="With this epsilon; to split or rotate, the window's budget follows from it.",
+            usual="every",
+            options=(
+                ("every", "in every round"),
+                ("split", "split: a share of a window's budget each round"),
+                ("rotate", "rotate: in one round of each window"),
+            ),
+        ),
     ),
     "Precision asked for": (
         Field(
@@ -236,6 +248,7 @@ class Asked:
         devices: How many report in a round.
         every: The length of a round as it was written.
         window: How many rounds are averaged.
+        schedule: In which rounds a device reports: ``every``, ``split`` or ``rotate``.
         beta: The precision's half-width.
         rho: Its probability.
         shuffle: ``uniform`` or ``robust``.
@@ -253,6 +266,7 @@ class Asked:
     devices: int
     every: str
     window: int
+    schedule: str
     beta: float
     rho: float
     shuffle: str
@@ -290,6 +304,7 @@ class Asked:
             "group_count": self.groups if self.is_robust else None,
             "interval_s": self.interval_s,
             "window": self.window,
+            "schedule": self.schedule,
             "delta": self.delta,
             "mechanism": self.mechanism,
             "error": self.error,
@@ -406,6 +421,7 @@ _READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "devices": _whole(2, MOST_DEVICES),
     "every": _duration,
     "window": _whole(1, _MOST_WINDOW),
+    "schedule": _choice(*SCHEDULES),
     "beta": _number(0, 1),
     "rho": _number(0, 1),
     "shuffle": _choice("uniform", "robust"),

@@ -49,8 +49,8 @@ def as_campaign(asked: Asked, plan: Plan, now_s: float) -> Campaign:
         rho=asked.rho,
         epsilon=(asked.epsilon,),
         window=asked.window,
-        # Every round of a window may be reported; less makes devices skip rounds.
-        window_budget=asked.window * asked.epsilon,
+        # What the schedule spends in a window; less makes devices skip rounds.
+        window_budget=plan.request.schedule.window_budget,
         round_s=round_s,
         upload_s=upload_s,
         grace_s=2 * upload_s,
@@ -78,6 +78,7 @@ def as_command(asked: Asked) -> str:
         "rho": asked.rho,
         "every": asked.every,
         "window": asked.window,
+        "schedule": None if asked.schedule == "every" else asked.schedule,
         "delta": asked.delta,
         "mechanism": asked.mechanism,
     }
@@ -113,7 +114,7 @@ def as_dpia(asked: Asked, plan: Plan) -> str:
     low, high = shown_number(asked.low), shown_number(asked.high)
     contributes = (
         f"Each of about {asked.devices:,} devices contributes one reading between {low} and "
-        f"{high} every {asked.every}. Before it leaves the device, the reading is replaced by a "
+        f"{high} {_when(asked)}. Before it leaves the device, the reading is replaced by a "
         f"random report ({plan.mechanism} mechanism) that is {asked.epsilon:g}-locally "
         f"differentially private: {report.local.odds}, whoever sees the report."
     )
@@ -161,6 +162,12 @@ def _period(period: Period) -> str:
             f"{central.delta:g})-differential privacy holds."
         )
     return f"{text}."
+
+
+def _when(asked: Asked) -> str:
+    if asked.schedule == "rotate":
+        return f"in one of any {asked.window:,} rounds of {asked.every}"
+    return f"every {asked.every}"
 
 
 def _group_names(count: int) -> tuple[str, ...]:

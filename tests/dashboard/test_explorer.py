@@ -154,6 +154,13 @@ def test_all_mistakes_are_told_at_once(desk: Desk) -> None:
     assert set(mistakes) == {"epsilon", "devices", "rho"}
 
 
+def test_fields_that_do_not_go_together_are_told(desk: Desk) -> None:
+    """What the planner refuses stands beside the field that it names."""
+    answer = desk.get("/explorer/plan.json?schedule=rotate&window=1")
+    assert answer.status_code == 400
+    assert "at least 2 rounds" in answer.json()["mistakes"]["window"]
+
+
 def test_too_many_at_once_are_sent_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The open page cannot be made to compute without bound."""
     monkeypatch.setattr(explorer, "_under_way", explorer._MOST_AT_ONCE)

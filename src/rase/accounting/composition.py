@@ -35,6 +35,7 @@ from rase.shuffle.release import Manifest
 
 __all__ = [
     "COMPOSED_THEOREM",
+    "LIVE_UP_TO",
     "ComposedClones",
     "compose_live",
     "compose_local",
@@ -58,7 +59,7 @@ _LARGEST_EXPONENT = 700.0
 # Places of the lattice of one loss within a standard deviation.
 _FINE = 1024
 # Above, the blanket of a round takes more than some tens of milliseconds.
-_LIVE_UP_TO = 20_000
+LIVE_UP_TO = 20_000
 _LIVE_EPSILON = 6.0
 
 
@@ -169,7 +170,7 @@ def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Ampli
         0.386
     """
     local = epsilon_of(source)
-    is_small = n <= _LIVE_UP_TO and local <= _LIVE_EPSILON
+    is_small = n <= LIVE_UP_TO and local <= _LIVE_EPSILON
     if rounds == 1 and is_small:
         return amplify(source, n, delta=delta)
     epsilon = _composed_epsilon(local, n, rounds=rounds, delta=delta)

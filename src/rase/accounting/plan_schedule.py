@@ -77,6 +77,7 @@ class ReportSchedule:
         devices: int,
         rounds: int,
         delta: float,
+        observed: int | None = None,
     ) -> Amplification:
         """Return the central guarantee of a device's reports among those of its rounds.
 
@@ -91,11 +92,13 @@ class ReportSchedule:
             devices: How many devices the fleet has.
             rounds: In how many rounds the device reports.
             delta: The delta allowed.
+            observed: In how many of the rounds the lower bound's observer looks; all unless given.
         """
         if self.turns == 1:
             return bound(devices, delta)
         others, _ = window(devices - 1, 1 / self.turns, math.log(delta / 2))
-        lower = lower_bound(mechanism, devices, rounds=rounds, delta=delta)
+        looked = rounds if observed is None else observed
+        lower = lower_bound(mechanism, devices, rounds=looked, delta=delta) if looked else 0.0
         local = epsilon_of(mechanism)
         if others == 0:
             alone = rounds * local

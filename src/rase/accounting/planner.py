@@ -19,7 +19,7 @@ from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, Mechanism, best_mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
-from rase.accounting.composition import compose_live, compose_local, compose_shuffled
+from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
 from rase.accounting.error_model import ErrorModel, FleetReadings
 from rase.accounting.inverse import (
     Setting,
@@ -344,6 +344,8 @@ def _periods(
                 devices=request.devices,
                 rounds=reports,
                 delta=request.delta,
+                # A slider that moves cannot wait for an observer of a month, or of millions.
+                observed=int(request.devices <= LIVE_UP_TO) if detail == "live" else None,
             )
         local = compose_local(drawn.guarantee, reports)
         found.append(Period(name, reports, local, central))

@@ -204,8 +204,9 @@ async def _answered(request: Request) -> Explored:
     except ValueError as error:
         if isinstance(error, Refused):
             raise
-        # What no single field is to blame for; the planner says it in one sentence.
-        raise Refused({"": str(error)}) from error
+        # The planner names what is wrong in its first word; it may be more than one field's fault.
+        name = str(error).split(" ", 1)[0]
+        raise Refused({name if name in USUAL else "": str(error)}) from error
     finally:
         _under_way -= 1
 

@@ -14,8 +14,8 @@ POWER = ValueRange(-200, 2800)
 
 
 @pytest.mark.parametrize("mechanism", ["auto", *MECHANISMS])
-@pytest.mark.parametrize("devices", [2, 1000])
-def test_curves_are_the_planners(mechanism: str, devices: int) -> None:
+@pytest.mark.parametrize(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
+def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:
     """Every point equals what the planner computes by itself, bias and noise."""
     found = error_curves(
         POWER,
@@ -23,6 +23,7 @@ def test_curves_are_the_planners(mechanism: str, devices: int) -> None:
         devices=devices,
         precision=Precision(0.4, 0.8),
         window=24,
+        turns=24 if schedule == "rotate" else 1,
         mechanism=mechanism,
     )
     made = plan(
@@ -32,6 +33,7 @@ def test_curves_are_the_planners(mechanism: str, devices: int) -> None:
         beta=0.4,
         rho=0.8,
         window=24,
+        schedule=schedule,
         mechanism=mechanism,
         curve=found.epsilon.tolist(),
         detail="quick",

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.dashboard.conftest import Desk
@@ -195,6 +196,18 @@ def test_the_address_says_the_same_question_again(given: dict[str, str]) -> None
             "alpha": 0,
             "groups": 0,
         }
+
+
+@pytest.mark.parametrize("given", QUESTIONS)
+def test_the_curves_pass_through_the_plans_error(given: dict[str, str]) -> None:
+    """At an epsilon of the curve the plan's own error lies on it, whatever the schedule."""
+    curves = explored(asked_of(given), 0.0).curves
+    place = len(curves.epsilon) // 2
+    there = explored(asked_of({**given, "epsilon": repr(float(curves.epsilon[place]))}), 0.0)
+    for estimator in ("unbiased_mean", "sample_mean"):
+        drawn = there.curves.of(there.asked.mechanism, estimator).total
+        at = int(np.abs(there.curves.epsilon - there.asked.epsilon).argmin())
+        assert drawn[at] == pytest.approx(there.plan.error(estimator).window.total, rel=1e-6)
 
 
 def test_the_usual_question_is_an_empty_address() -> None:

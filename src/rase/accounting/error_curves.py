@@ -14,6 +14,7 @@ import numpy as np
 from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, best_mechanism, mechanism_named
 from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, ErrorModel
+from rase.accounting.plan_schedule import mean_inverse
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.bounded import HYBRID_FROM
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
@@ -85,6 +86,7 @@ def error_curves(
     devices: int,
     precision: Precision,
     window: int = 1,
+    turns: int = 1,
     mechanism: str = "auto",
 ) -> Curves:
     """Return the worst errors along epsilon.
@@ -92,9 +94,10 @@ def error_curves(
     Args:
         value_range: The public range.
         epsilon: The epsilon in question, which the curves surround.
-        devices: How many devices report in a round.
+        devices: How many devices there are.
         precision: The (beta, rho) asked for, which tells where budget-aware stops clamping.
         window: How many rounds are averaged.
+        turns: Of how many devices one reports in a round, by chance; 1 if all do.
         mechanism: The mechanism in question, or ``auto``.
 
     Raises:
@@ -109,16 +112,17 @@ def error_curves(
     """
     if mechanism != "auto" and mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be auto, {', '.join(MECHANISMS)}, got {mechanism!r}.")
+    crowd = _Crowd.of(devices, turns)
     bound = precision.epsilon_bound(value_range)
     points = _points(epsilon, bound)
     curves = []
     for name in (*MECHANISMS, "auto"):
         laws = [_law(name, one, bound) for one in points]
         units = np.array([_unit(law, one) for law, one in zip(laws, points, strict=True)])
-        curves += [_mean(units, one, name, devices) for one in ESTIMATORS if one != "median"]
+        curves += [_mean(units, one, name, crowd) for one in ESTIMATORS if one != "median"]
         if name == mechanism:
-            curves.append(_median(laws, points, name, devices))
-    scale, rounds = value_range.width, math.sqrt(window)
+            curves.append(_median(laws, points, name, crowd))
+    scale, rounds = value_range.width, math.sqrt(window) / crowd.factor
     return Curves(
         np.array(points),
         tuple(
@@ -126,6 +130,23 @@ def error_curves(
             for one in curves
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """The reports of a round as `turn_error` takes them: how many, who is left out, a factor."""
+
+    reports: int
+    sampling: float
+    factor: float
+
+    @classmethod
+    def of(cls, devices: int, turns: int) -> "_Crowd":
+        if turns == 1:
+            return cls(devices, 0.0, 1.0)
+        inverse = mean_inverse(devices, turns)
+        reports = max(1, math.floor(1 / inverse))
+        return cls(reports, 1 - 1 / turns, math.sqrt(reports * inverse))
 
 
 def _points(epsilon: float, bound: float) -> list[float]:
@@ -168,20 +189,24 @@ def _unit(law: str, epsilon: float) -> tuple[float, float, float, float]:
     )
 
 
-def _mean(units: Floats, estimator: str, mechanism: str, n: int) -> ErrorCurve:
+def _mean(units: Floats, estimator: str, mechanism: str, crowd: _Crowd) -> ErrorCurve:
     decoded, bias, variance, spread = units.T
+    n, sampling = crowd.reports, crowd.sampling
     if estimator == "unbiased_mean":
-        return ErrorCurve(mechanism, estimator, np.zeros(len(units)), np.sqrt(decoded / n))
-    noise = variance / n
+        noise = np.sqrt((decoded + sampling / 4) / n)
+        return ErrorCurve(mechanism, estimator, np.zeros(len(units)), noise)
+    among = np.square(spread) / 4
+    noise = (variance + sampling * among) / n
     if estimator == "bootstrap_mean":
-        resampled = variance + np.square(spread) / 4
-        noise = noise + resampled * (n - 1) / (n * n * BOOTSTRAP_RESAMPLES)
+        noise = noise + (variance + among) * (n - 1) / (n * n * BOOTSTRAP_RESAMPLES)
     return ErrorCurve(mechanism, estimator, bias, np.sqrt(noise))
 
 
-def _median(laws: list[str], points: list[float], mechanism: str, n: int) -> ErrorCurve:
+def _median(laws: list[str], points: list[float], mechanism: str, crowd: _Crowd) -> ErrorCurve:
     found = [
-        _unit_median(law, one, n) if place % _MEDIAN_EVERY == 0 else (math.nan, math.nan)
+        _unit_median(law, one, crowd.reports, crowd.sampling)
+        if place % _MEDIAN_EVERY == 0
+        else (math.nan, math.nan)
         for place, (law, one) in enumerate(zip(laws, points, strict=True))
     ]
     bias, noise = np.array(found).T
@@ -189,6 +214,6 @@ def _median(laws: list[str], points: list[float], mechanism: str, n: int) -> Err
 
 
 @lru_cache(maxsize=2048)
-def _unit_median(law: str, epsilon: float, n: int) -> tuple[float, float]:
-    error = _model(law, epsilon).worst("median", n)
+def _unit_median(law: str, epsilon: float, n: int, sampling: float) -> tuple[float, float]:
+    error = _model(law, epsilon).worst("median", n, sampling=sampling)
     return error.bias, error.noise

@@ -20,7 +20,14 @@ from rase.accounting.ledger_limits import nano_from_limit, nano_from_spending, n
 from rase.accounting.schedule import Split
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 
-__all__ = ["SCHEDULES", "ReportSchedule", "errors_by_schedule", "report_schedule", "turn_error"]
+__all__ = [
+    "SCHEDULES",
+    "ReportSchedule",
+    "errors_by_schedule",
+    "mean_inverse",
+    "report_schedule",
+    "turn_error",
+]
 
 SCHEDULES = ("every", "split", "rotate")
 
@@ -201,7 +208,7 @@ def turn_error(
     if turns == 1:
         reports, inverse, sampling = devices, 1 / devices, 0.0
     else:
-        inverse = _mean_inverse(devices, turns)
+        inverse = mean_inverse(devices, turns)
         reports, sampling = max(1, math.floor(1 / inverse)), 1 - 1 / turns
     if readings is None:
         error = model.worst(estimator, reports, sampling=sampling)
@@ -229,7 +236,7 @@ def _every(rounds: int, *, epsilon: float | None, window_budget: float | None) -
 
 
 @lru_cache(maxsize=512)
-def _mean_inverse(devices: int, turns: int) -> float:
+def mean_inverse(devices: int, turns: int) -> float:
     """Return the mean of 1 / reports over rounds that have reports."""
     low, high = window(devices, 1 / turns, _LOG_RARE)
     counts = np.arange(max(1, low), max(1, high) + 1)

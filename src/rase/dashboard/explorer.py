@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -21,6 +21,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from rase.dashboard.explorer_form import FIELDS, USUAL, Asked, Refused, asked_of
 from rase.dashboard.page import Page, View, dashboard_of, render
+
+if TYPE_CHECKING:
+    from rase.accounting.error_curves import Curves
+    from rase.accounting.plan_values import Plan
 
 __all__ = ["PAGE", "Explored", "explored"]
 
@@ -44,8 +48,8 @@ class Explored:
     """
 
     asked: Asked
-    plan: Any
-    curves: Any
+    plan: "Plan"
+    curves: "Curves"
     texts: Mapping[str, str]
 
 
@@ -68,10 +72,10 @@ def explored(asked: Asked, now_s: float) -> Explored:
     curves = error_curves(
         public,
         asked.epsilon,
-        # Who rotates meets a random number of others; the curves take their mean number.
-        devices=max(2, round(schedule.reports_of_round(asked.devices))),
+        devices=asked.devices,
         precision=Precision(asked.beta, asked.rho),
         window=schedule.turns * schedule.reports_per_window,
+        turns=schedule.turns,
         mechanism=asked.mechanism,
     )
     return Explored(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-__all__ = ["PeerMissing", "Row", "Target", "Timed", "peer", "taken_in_turn", "versions"]
+__all__ = ["PeerMissing", "Row", "Target", "Timed", "peer", "repeated", "taken_in_turn", "versions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,12 @@ def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
     start = clock()
     work()
     return clock() - start
+
+
+def repeated(work: Callable[[], object], times: int) -> None:
+    """Do the same several times, where once is too short to be timed."""
+    for _ in range(times):
+        work()
 
 
 def peer(module: str) -> ModuleType:

@@ -16,14 +16,18 @@ from rase.collect import Collector, Contributions
 from rase.errors import DataError
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import Estimator, estimator_named
+from rase.estimate.rounds import RoundMeans, unbiased_means
 from rase.kernels.words import Random, source_of
 from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.protocol import Floats, Randomizer
+from rase.shuffle.release import RoundShuffler
 from rase.shuffle.shufflers import Manifest, Shuffler, Uniform
 from rase.stream import Precision, ValueRange
 
 __all__ = ["Pipeline", "RoundResult", "aggregate"]
 
+# Readings that go through all steps together; their reports stay in the processor's cache.
+_READINGS_AT_ONCE = 1 << 18
 PAPER_PRECISION = Precision(beta=0.5, rho=0.9)
 
 
@@ -162,6 +166,60 @@ class Pipeline:
         if values.ndim != 1 or not len(values):
             raise ValueError(f"readings must be one row of numbers, got shape {values.shape}.")
         return self.release(self.randomize(values, rng=source), rng=source)
+
+    def run_rounds(
+        self, readings: ArrayLike, *, rng: Random | None = None
+    ) -> tuple[RoundMeans, Manifest]:
+        """Run many rounds of the same contributors, for their unbiased means alone.
+
+        Rounds are taken in pieces, so that memory holds little more than the readings.
+
+        Args:
+            readings: One round a row, one contributor a column.
+            rng: None for secure randomness; a `SeededRandom` for study.
+
+        Returns:
+            The estimates as columns, and the manifest that every round has.
+
+        Raises:
+            ValueError: If there are no readings, contributors differ in epsilon, the estimator is
+                another, or the shuffler takes one round at a time; use `run` for these.
+
+        Example:
+            >>> from rase import BudgetAware, Pipeline, Precision, SeededRandom, ValueRange
+            >>> br = BudgetAware(4.0, ValueRange(0, 100), Precision(beta=0.5, rho=0.9))
+            >>> days = np.linspace(20, 80, 365)[:, None] + np.zeros(64)
+            >>> means, manifest = Pipeline(br).run_rounds(days, rng=SeededRandom(1))
+            >>> len(means), manifest.method, means[0].n
+            (365, 'uniform', 64)
+        """
+        source = source_of(rng)
+        values = np.asarray(readings, dtype=np.float64)
+        if values.ndim != 2 or not values.size:
+            raise ValueError(f"readings must have one round a row, got shape {values.shape}.")
+        shuffler = self.shuffler
+        if (
+            not isinstance(shuffler, RoundShuffler)
+            or isinstance(self.randomizer.epsilon, tuple)
+            or list(self.estimators) != ["unbiased_mean"]
+        ):
+            raise ValueError(
+                "run_rounds must have one epsilon, the estimator unbiased_mean and a shuffler of "
+                "many rounds (Uniform, Robust); use run or run_round for others."
+            )
+        parts: list[RoundMeans] = []
+        at_once = max(_READINGS_AT_ONCE // values.shape[1], 1)
+        for start in range(0, len(values), at_once):
+            reports = self.randomizer.randomize(values[start : start + at_once], rng=source)
+            release = shuffler.shuffle_rounds(reports, rng=source)
+            parts.append(unbiased_means(release.values, randomizer=self.randomizer))
+        means = RoundMeans(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.standard_errors for part in parts]),
+            values.shape[1],
+            parts[0].degrees_of_freedom,
+        )
+        return means, release.manifest
 
     def run(
         self, table: Any, *, every: str | None = None, rng: Random | None = None

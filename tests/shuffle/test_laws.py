@@ -74,7 +74,7 @@ def law_of(log_probability: Callable[[Orders], float], n: int) -> Law:
 @pytest.mark.parametrize(
     ("n", "theta", "count"),
     [
-        (5, 0.01, 1_000_000),
+        (5, 0.01, 2_000_000),
         (5, 0.25, 50_000),
         (5, 1.0, 50_000),
         (5, 5.0, 50_000),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rase.errors import NotIdentifiable
 from rase.stream import ValueRange
 
-__all__ = ["Decoder", "Floats", "Noise", "as_budgets", "as_reports", "noise_of"]
+__all__ = ["Decoder", "Floats", "Noise", "as_budgets", "as_reports", "noise_limits", "noise_of"]
 
 Floats = NDArray[np.float64]
 
@@ -126,8 +126,20 @@ def noise_of(
         variance = float((decoded * decoded - squares).mean())
         # Mixed budgets have no common law; their tails are taken as normal.
         tails = _excess_kurtosis(randomizer) if epsilon is None else 0.0
-        degrees = max(_DEGREES_PER_KURTOSIS * count / tails, _FEWEST) if tails > 0 else math.inf
+        degrees = _degrees(tails, count)
     return Noise(min(max(variance, least), greatest), degrees)
+
+
+def noise_limits(randomizer: Decoder, count: int) -> tuple[float, float, float]:
+    """Return the least and the greatest variance of a decoded report, and the degrees of freedom.
+
+    For ``count`` reports of one budget whose squares can be decoded, as in `noise_of`.
+    """
+    return *_bounds_of(randomizer, None), _degrees(_excess_kurtosis(randomizer), count)
+
+
+def _degrees(tails: float, count: int) -> float:
+    return max(_DEGREES_PER_KURTOSIS * count / tails, _FEWEST) if tails > 0 else math.inf
 
 
 def _variance_bounds(randomizer: Decoder, epsilon: Floats | None) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Geometric numbers, drawn exactly: the NumPy side of the integer tables in rase.kernels.fixed."""
+"""Geometric numbers, drawn exactly from the integer tables of rase.kernels.fixed."""
 
 from functools import lru_cache
 
@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.kernels.fixed import digit_sums, geometric_digits
-from rase.kernels.integers import draw_from
-from rase.kernels.words import Random, Words
+from rase.kernels.table import IntegerTable
+from rase.kernels.words import Keystream, Random
 
 __all__ = ["geometric"]
 
 
-def geometric(rate: float, count: int, source: Random) -> NDArray[np.uint64]:
+def geometric(rate: float, count: int, source: Random | Keystream) -> NDArray[np.uint64]:
     """Draw ``count`` values G with ``Pr[G = g]`` proportional to ``exp(-rate * g)``, g = 0, 1, 2...
 
     The digits of a geometric number in any base are independent truncated geometric numbers, so a
@@ -27,11 +27,10 @@ def geometric(rate: float, count: int, source: Random) -> NDArray[np.uint64]:
     """
     values = np.zeros(count, dtype=np.uint64)
     for weight, digit_rate in geometric_digits(rate):
-        digits = draw_from(_digit_table(digit_rate), source.words(count)).astype(np.uint64)
-        values += digits * np.uint64(weight)
+        _digit_table(digit_rate).add_digits(source.words(count), weight=weight, values=values)
     return values
 
 
 @lru_cache(maxsize=64)
-def _digit_table(rate: float) -> Words:
-    return np.array(digit_sums(rate), dtype=np.uint64)
+def _digit_table(rate: float) -> IntegerTable:
+    return IntegerTable(digit_sums(rate))

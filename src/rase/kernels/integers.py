@@ -3,12 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.kernels import backend
 from rase.kernels.words import Random, Words
 
-__all__ = ["chosen_with", "draw_from", "integers_below", "threshold"]
+__all__ = ["chosen_with", "draw_from", "integers_below", "integers_from", "rounded_up", "threshold"]
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_UNUSED_BITS = np.uint64(12)
+_EXPONENT_OF_ONE = np.uint64(0x3FF << 52)
 
 
 def integers_below(bounds: NDArray[np.int64], source: Random) -> NDArray[np.int64]:
@@ -23,8 +26,24 @@ def integers_below(bounds: NDArray[np.int64], source: Random) -> NDArray[np.int6
 
     Validation: chi-square in tests/kernels/test_integers.py.
     """
+    return integers_from(source.words(bounds.size).reshape(bounds.shape), bounds, source=source)
+
+
+def integers_from(words: Words, bounds: NDArray[np.int64], *, source: Random) -> NDArray[np.int64]:
+    """Turn words into uniform integers below their bounds.
+
+    Args:
+        words: One word for each bound.
+        bounds: Bounds from 1 to 2^32, in the shape of the words.
+        source: Where words come from that replace the refused ones.
+    """
+    if backend.native is not None:
+        drawn = np.empty(bounds.shape, dtype=np.int64)
+        flat = np.ascontiguousarray(bounds, dtype=np.int64)
+        if backend.native.integers_below(np.ascontiguousarray(words), flat, drawn):
+            return drawn
     wide = bounds.astype(np.uint64)
-    result, rejected = _scaled(source.words(wide.size).reshape(wide.shape), wide)
+    result, rejected = _scaled(words, wide)
     while rejected.any():
         again, still = _scaled(source.words(int(rejected.sum())), wide[rejected])
         places = np.nonzero(rejected)
@@ -47,6 +66,18 @@ def chosen_with(probability: NDArray[np.float64], source: Random) -> NDArray[np.
         probability.shape
     ) < threshold(probability)
     return tossed | (probability >= 1)
+
+
+def rounded_up(share: NDArray[np.float64], words: Words) -> NDArray[np.bool_]:
+    """Toss one coin for each share of a grid step with 52 bits of its word; 0 and 1 are certain.
+
+    For rounding alone: an expectation that is off by 2^-52 of a step harms nobody, but chances far
+    below 2^-52 would be wrong by orders of magnitude; take `chosen_with` for those.
+    """
+    # Bits below an exponent of 0 make a float of [1, 2); less 1, a multiple of 2^-52.
+    coins = (words >> _UNUSED_BITS) | _EXPONENT_OF_ONE
+    tossed: NDArray[np.bool_] = coins.view(np.float64) - 1.0 < share
+    return tossed
 
 
 def draw_from(cumulative: Words, words: Words) -> NDArray[np.int64]:

@@ -1,35 +1,57 @@
-"""Permutations from words and codes: the NumPy kernels every shuffler and Mallows law runs on.
+"""Permutations from words and codes: what every shuffler and Mallows law runs on.
 
-Each function is pure, so that a compiled twin can be held to the same output for the same input.
-An order lists items by place, counted from 0.
+Functions named ``numpy_...`` are the twins of compiled ones, with the same output for the same
+input; the others choose. An order lists items by place, counted from 0.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.kernels import backend
+from rase.kernels.integers import integers_from
 from rase.kernels.words import Random, Words
 
 __all__ = [
     "Order",
+    "disagreement_count",
     "inversion_count",
+    "is_permutation",
+    "numpy_interchange",
+    "numpy_inversion_count",
+    "numpy_is_permutation",
+    "numpy_order_from_codes",
+    "numpy_order_from_swaps",
+    "numpy_orders_from_codes",
+    "numpy_swap_rows",
     "order_from_codes",
     "order_from_swaps",
     "orders_from_codes",
+    "orders_from_free_codes",
+    "shuffle_rows",
     "uniform_order",
     "uniform_orders",
 ]
 
 Order = NDArray[np.int64]
 
+# Words drawn at once for many rounds: so many stay in the processor's cache until they are used.
+_AT_ONCE = 1 << 13
 # Runs up to this long are resolved by comparing all pairs, in columns of this many runs.
 _RUN = 64
 _RUNS_AT_ONCE = 1024
 # Longer rounds go through the merges one by one; below it all pairs of a round are cheaper.
 _LONG_ROUND = 512
+# From so many rounds on, NumPy interchanges faster place by place than round by round.
+_MANY_ROUNDS = 32
 
 
 def uniform_order(n: int, source: Random) -> Order:
     """Draw one of the n! orders, each with the same probability.
+
+    Fisher and Yates' shuffle: word i, scaled to an integer below n - i without bias, interchanges
+    place i with itself or a later one.
 
     Args:
         n: How many items.
@@ -37,30 +59,72 @@ def uniform_order(n: int, source: Random) -> Order:
 
     Validation: chi-square over all orders in tests/shuffle/test_laws.py.
     """
-    return uniform_orders(1, n, source).reshape(n)
+    order: Order = np.empty(n, dtype=np.int64)
+    moving = np.arange(n, dtype=np.uint32 if n <= backend.MOST_ITEMS else np.int64)
+    stream = source.stream()
+    for start in range(0, n, _AT_ONCE):
+        words = stream.words(min(_AT_ONCE, n - start))
+        partners = np.empty(words.size, dtype=np.int64)
+        native = backend.native if n <= backend.MOST_ITEMS else None
+        if native is None or not native.partners_of(words, start, n, partners):
+            places = np.arange(start, start + words.size)
+            partners = places + integers_from(words, n - places, source=source)
+        if native is None:
+            numpy_interchange(partners, moving, start, order)
+        else:
+            native.interchange(partners, moving, start, order)
+    return order
 
 
 def uniform_orders(rounds: int, n: int, source: Random) -> Order:
-    """Draw ``rounds`` independent uniform orders, one a row.
+    """Draw ``rounds`` independent uniform orders, one a row."""
+    orders = np.empty((rounds, n), dtype=np.int64)
+    orders[:] = np.arange(n)
+    shuffle_rows(orders, source)
+    return orders
 
-    A row is the sorting order of n words. Words are exchangeable, so every order is equally likely
-    once they differ; a row with a tie (probability below n^2 / 2^65) is drawn again as a whole.
+
+def shuffle_rows(rows: NDArray[Any], source: Random) -> None:
+    """Bring the entries of every row into a uniformly random order, in place.
+
+    Args:
+        rows: A contiguous table of numbers of 8 bytes, one round a row.
+        source: Where the words come from.
     """
-    words = source.words(rounds * n).reshape(rounds, n)
-    orders = np.argsort(words, axis=1)
-    tied = np.flatnonzero(_has_tie(words, orders))
-    while tied.size:
-        again = source.words(tied.size * n).reshape(tied.size, n)
-        orders[tied] = np.argsort(again, axis=1)
-        tied = tied[_has_tie(again, orders[tied])]
-    return orders.astype(np.int64, copy=False)
+    rounds, n = rows.shape
+    at_once = max(_AT_ONCE // max(n, 1), 1)
+    stream = source.stream()
+    for start in range(0, rounds, at_once):
+        some = rows[start : start + at_once]
+        words = stream.words(some.size)
+        if backend.native is None:
+            numpy_swap_rows(words, some, source)
+            continue
+        kept = some.copy()
+        if not backend.native.swap_rows(words, some, len(some)):
+            some[:] = kept
+            numpy_swap_rows(words, some, source)
+
+
+def orders_from_free_codes(free: Words) -> Order:
+    """Return the orders of codes that may be too large: place i takes its code modulo n - i.
+
+    Args:
+        free: Any whole numbers from 0, one round a row.
+    """
+    rounds, n = free.shape
+    if backend.native is not None and rounds and n <= backend.MOST_ITEMS:
+        orders = np.empty(free.shape, dtype=np.int64)
+        backend.native.orders_from_codes(free, orders, rounds, True)
+        return orders
+    codes = (free % np.arange(n, 0, -1, dtype=np.uint64)).astype(np.int64)
+    return numpy_orders_from_codes(codes)
 
 
 def order_from_codes(codes: Order) -> Order:
     """Return the order whose i-th item is the ``codes[i]``-th of those still remaining.
 
-    The sum of the codes is the order's number of inversions. Runs of codes are resolved alone, as
-    if nothing had been taken before them, and then merged in pairs: O(n log^2 n).
+    The sum of the codes is the order's number of inversions.
 
     Args:
         codes: For place i a number from 0 to n - 1 - i.
@@ -68,6 +132,81 @@ def order_from_codes(codes: Order) -> Order:
     Example:
         >>> order_from_codes(np.array([2, 0, 1, 0])).tolist()
         [2, 0, 3, 1]
+    """
+    return orders_from_codes(codes.reshape(1, -1)).reshape(-1)
+
+
+def orders_from_codes(codes: Order) -> Order:
+    """Return `order_from_codes` of every row of a table of codes."""
+    rounds, n = codes.shape
+    if backend.native is not None and rounds and n <= backend.MOST_ITEMS:
+        orders = np.empty(codes.shape, dtype=np.int64)
+        flat = np.ascontiguousarray(codes, dtype=np.int64)
+        if backend.native.orders_from_codes(flat, orders, rounds, False):
+            return orders
+    return numpy_orders_from_codes(codes)
+
+
+def order_from_swaps(partners: Order) -> Order:
+    """Return the identity order after interchanging place i with ``partners[i]``, i = 0, 1, 2...
+
+    With partners above i this is the paper's loop (Alg. 2 l. 12-15); with i allowed as its own
+    partner it is Fisher and Yates' shuffle.
+
+    Example:
+        >>> order_from_swaps(np.array([1, 2, 2])).tolist()
+        [1, 2, 0]
+    """
+    if backend.native is not None:
+        order = np.empty(partners.size, dtype=np.int64)
+        if backend.native.order_from_swaps(np.ascontiguousarray(partners), order):
+            return order
+    return numpy_order_from_swaps(partners)
+
+
+def inversion_count(order: Order) -> int:
+    """Count the pairs of places whose items stand in falling order, in O(n log n).
+
+    Args:
+        order: A permutation of 0 .. n - 1.
+
+    Example:
+        >>> inversion_count(np.array([2, 0, 3, 1]))
+        3
+    """
+    if backend.native is not None and order.size <= backend.MOST_ITEMS:
+        total = backend.native.count_inversions(np.ascontiguousarray(order, dtype=np.int64))
+        if total >= 0:
+            return total
+    return numpy_inversion_count(order)
+
+
+def disagreement_count(a: NDArray[Any], b: NDArray[Any]) -> int | None:
+    """Count the pairs of items that two orders put in opposite sequence, by compiled code.
+
+    Returns:
+        The count; None if nothing is compiled here or they are not orders of the same items.
+    """
+    is_same = a.ndim == b.ndim == 1 and a.size == b.size <= backend.MOST_ITEMS
+    if backend.native is None or not is_same or {a.dtype.kind, b.dtype.kind} - set("iu"):
+        return None
+    first, second = (np.ascontiguousarray(order, dtype=np.int64) for order in (a, b))
+    total = backend.native.count_disagreements(first, second)
+    return total if total >= 0 else None
+
+
+def is_permutation(entries: Order) -> bool:
+    """Tell whether the entries are 0 .. n - 1, each once."""
+    if backend.native is None:
+        return numpy_is_permutation(entries)
+    return backend.native.is_permutation(np.ascontiguousarray(entries, dtype=np.int64))
+
+
+def numpy_order_from_codes(codes: Order) -> Order:
+    """Return what `order_from_codes` does, by NumPy alone.
+
+    Runs of codes are resolved alone, as
+    if nothing had been taken before them, and then merged in pairs: O(n log^2 n).
     """
     n = codes.size
     levels = (max(n - 1, 0) // _RUN).bit_length()
@@ -89,42 +228,65 @@ def order_from_codes(codes: Order) -> Order:
     return order[:n]
 
 
-def orders_from_codes(codes: Order) -> Order:
-    """Return `order_from_codes` of every row of a table of codes."""
+def numpy_orders_from_codes(codes: Order) -> Order:
+    """Return what `orders_from_codes` does, by NumPy alone."""
     if codes.shape[1] > _LONG_ROUND:
-        return np.stack([order_from_codes(row) for row in codes]) if len(codes) else codes
+        return np.stack([numpy_order_from_codes(row) for row in codes]) if len(codes) else codes
     return _resolved_runs(codes)
 
 
-def order_from_swaps(partners: Order) -> Order:
-    """Return the identity order after interchanging place i with ``partners[i]``, i = 0, 1, 2...
-
-    With partners above i this is the paper's loop (Alg. 2 l. 12-15); with i allowed as its own
-    partner it is Fisher and Yates' shuffle.
-
-    Example:
-        >>> order_from_swaps(np.array([1, 2, 2])).tolist()
-        [1, 2, 0]
-    """
+def numpy_order_from_swaps(partners: Order) -> Order:
+    """Return what `order_from_swaps` does, without compiled code."""
     order = list(range(partners.size))
     for place, partner in enumerate(partners.tolist()):
         order[place], order[partner] = order[partner], order[place]
     return np.array(order, dtype=np.int64)
 
 
-def inversion_count(order: Order) -> int:
-    """Count the pairs of places whose items stand in falling order, in O(n log n).
+def numpy_interchange(partners: Order, moving: NDArray[Any], start: int, order: Order) -> None:
+    """Interchange places from ``start`` on with later ones; ``order`` takes those that are final.
+
+    Args:
+        partners: For each place itself or a later one.
+        moving: All items, as interchanged so far.
+        start: The first place.
+        order: Where final items go.
+    """
+    items = moving[start:].tolist()
+    for place, partner in enumerate((partners - start).tolist()):
+        items[place], items[partner] = items[partner], items[place]
+    order[start : start + partners.size] = items[: partners.size]
+    moving[start:] = items
+
+
+def numpy_swap_rows(words: Words, rows: NDArray[Any], source: Random) -> None:
+    """Do what `shuffle_rows` does to some rows, by NumPy alone."""
+    partners = _partners(words.reshape(rows.shape), source)
+    if len(rows) < _MANY_ROUNDS:
+        for row, swaps in zip(rows, partners, strict=True):
+            row[:] = row[numpy_order_from_swaps(swaps)]
+        return
+    every = np.arange(len(rows))
+    for place, partner in enumerate(partners.T):
+        kept = rows[:, place].copy()
+        rows[:, place] = rows[every, partner]
+        rows[every, partner] = kept
+
+
+def numpy_is_permutation(entries: Order) -> bool:
+    """Tell by NumPy alone whether the entries are 0 .. n - 1, each once."""
+    n = entries.size
+    if n and (entries.min() < 0 or entries.max() >= n):
+        return False
+    return bool(np.bincount(entries, minlength=n).max(initial=0) <= 1)
+
+
+def numpy_inversion_count(order: Order) -> int:
+    """Return what `inversion_count` does, by NumPy alone.
 
     Bit by bit from the top: among items that agree on the higher bits, an item without the bit
     stands inverted to every item with it that comes before. Items are then parted stably by the
     bit, which needs running sums but no sorting.
-
-    Args:
-        order: A permutation of 0 .. n - 1.
-
-    Example:
-        >>> inversion_count(np.array([2, 0, 3, 1]))
-        3
     """
     n = order.size
     items = order.astype(np.uint32)
@@ -143,10 +305,12 @@ def inversion_count(order: Order) -> int:
     return total
 
 
-def _has_tie(words: Words, orders: Order) -> NDArray[np.bool_]:
-    ascending = np.take_along_axis(words, orders, axis=1)
-    tied: NDArray[np.bool_] = (ascending[:, 1:] == ascending[:, :-1]).any(axis=1)
-    return tied
+def _partners(words: Words, source: Random) -> Order:
+    """Return for each place of each round the place it is interchanged with."""
+    rounds, n = words.shape
+    places = np.arange(n)
+    bounds = np.broadcast_to(n - places, (rounds, n))
+    return places + integers_from(words, bounds, source=source)
 
 
 def _resolved_runs(codes: Order) -> Order:
@@ -154,7 +318,7 @@ def _resolved_runs(codes: Order) -> Order:
     picks = np.empty_like(codes)
     for first in range(0, len(codes), _RUNS_AT_ONCE):
         # Columns are turned into rows, so that each step works on neighbouring numbers.
-        columns = np.ascontiguousarray(codes[first : first + _RUNS_AT_ONCE].T)
+        columns = codes[first : first + _RUNS_AT_ONCE].T.copy()
         for place in range(len(columns) - 2, -1, -1):
             later = columns[place + 1 :]
             later += later >= columns[place]

@@ -11,9 +11,11 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-__all__ = ["Random", "SecureRandom", "SeededRandom", "Words", "source_of"]
+__all__ = ["Keystream", "Random", "SecureRandom", "SeededRandom", "Words", "source_of"]
 
 Words = NDArray[np.uint64]
+
+_ZEROS = bytes(1 << 16)
 
 
 class SecureRandom:
@@ -29,11 +31,17 @@ class SecureRandom:
 
     def words(self, count: int) -> Words:
         """Return ``count`` fresh words."""
-        return _keystream(os.urandom(32), bytes(16), count)
+        return self.stream().words(count)
+
+    def stream(self) -> "Keystream":
+        """Return a keystream under a fresh key, for one batch of work. Never keep it."""
+        return Keystream(os.urandom(32))
 
 
 class SeededRandom:
     """Draw reproducible words for study. Never for production: who knows the seed knows the noise.
+
+    The words are one stream, however many are asked for at a time.
 
     Args:
         seed: A whole number or a text.
@@ -43,7 +51,7 @@ class SeededRandom:
         True
     """
 
-    __slots__ = ("_block", "_key", "seed")
+    __slots__ = ("_key", "_position", "seed")
 
     def __init__(self, seed: int | str) -> None:
         """Derive the key from the seed."""
@@ -51,13 +59,17 @@ class SeededRandom:
             raise TypeError(f"seed must be a whole number or a text, got {seed!r}.")
         self.seed = seed
         self._key = hashlib.sha256(f"rase seed {seed!r}".encode()).digest()
-        self._block = 0
+        self._position = 0
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
-        start = self._block.to_bytes(16, "big")
-        self._block += (count + 1) // 2
-        return _keystream(self._key, start, count)
+        block, used = divmod(self._position, 2)
+        self._position += count
+        return Keystream(self._key, block).words(used + count)[used:]
+
+    def stream(self) -> "SeededRandom":
+        """Return the source itself: its words are one stream already."""
+        return self
 
     def child(self, label: int | str) -> "SeededRandom":
         """Return an independent source for a part of the work, such as one trial."""
@@ -87,6 +99,26 @@ def source_of(rng: Random | None) -> Random:
     return rng
 
 
-def _keystream(key: bytes, first_block: bytes, count: int) -> Words:
-    encryptor = Cipher(algorithms.AES256(key), modes.CTR(first_block)).encryptor()
-    return np.frombuffer(encryptor.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
+class Keystream:
+    """Turn a key into words by AES-256-CTR, in pieces that follow each other.
+
+    Args:
+        key: 32 bytes.
+        block: The first block of two words.
+    """
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, key: bytes, block: int = 0) -> None:
+        """Set the cipher to the first block."""
+        mode = modes.CTR(block.to_bytes(16, "big"))
+        self._encryptor = Cipher(algorithms.AES256(key), mode).encryptor()
+
+    def words(self, count: int) -> Words:
+        """Return the next ``count`` words."""
+        stream = np.empty(8 * count, dtype=np.uint8)
+        # Piece by piece into its place: no second copy, and the zeros stay in the cache.
+        for start in range(0, stream.size, len(_ZEROS)):
+            piece = stream[start : start + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: piece.size], piece.data)
+        return stream.view("<u8").astype(np.uint64, copy=False)

@@ -11,9 +11,11 @@ import numpy as np
 
 from rase.kernels.fixed import clamped_table, geometric_reach
 from rase.kernels.geometric import geometric
-from rase.kernels.integers import draw_from
+from rase.kernels.reports import clamped_reports, clamped_sums
+from rase.kernels.table import IntegerTable
 from rase.kernels.words import Random
 from rase.randomize.protocol import Codes, Flags, Floats
+from rase.stream import ValueRange
 
 __all__ = ["ClampedGeometric", "UnboundedGeometric"]
 
@@ -49,7 +51,7 @@ class ClampedGeometric(_Geometric):
         """Take the table for ``epsilon``, a hair below it if rounding asks for that."""
         table = clamped_table(epsilon, steps)
         super().__init__(table.drawn_epsilon / steps, steps)
-        self._table = np.array(table.sums, dtype=np.uint64)
+        self._table = IntegerTable(table.sums)
         self._effective = table.effective_epsilon
 
     @property
@@ -59,9 +61,31 @@ class ClampedGeometric(_Geometric):
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Draw the noise and clamp."""
-        noise = draw_from(self._table, source.words(index.size).reshape(index.shape)) - self.steps
+        noise = self._table.indices(source.words(index.size).reshape(index.shape)) - self.steps
         clamped: Codes = np.clip(index + noise, 0, self.steps)
         return clamped
+
+    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
+        """Round readings to the grid at random and draw their reports, in one sweep.
+
+        Returns:
+            The reports; None if a reading is not finite.
+        """
+        return clamped_reports(readings, self._table, public=public, source=source)
+
+    def round_sums(self, reports: Floats, public: ValueRange) -> tuple[Floats, Floats] | None:
+        """Return for each row Σ decoded and Σ (decoded^2 - decoded square), from exact counts.
+
+        Returns:
+            Both columns in grid units; None if a report is not a point of the grid.
+        """
+        counts = clamped_sums(reports, public)
+        if counts is None:
+            return None
+        places, lows, highs = counts
+        decoded = places + self.tail_mean * (highs - lows)
+        # By decode_square: 2 tail variances for a report inside, 1 at an end.
+        return decoded, self.tail_variance * (2 * reports.shape[1] - lows - highs)
 
     def is_code(self, code: Codes) -> Flags:
         """Accept the grid points of the range."""

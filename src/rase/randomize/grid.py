@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.kernels.integers import chosen_with
+from rase.kernels.integers import rounded_up
 from rase.kernels.words import Random, source_of
 from rase.privacy import LocalDP
-from rase.randomize.protocol import Codes, Floats, Law
+from rase.randomize.protocol import Codes, Floats, Law, SweepingLaw
 from rase.stream import ValueRange
 
 __all__ = ["MAX_EPSILON", "MIN_EPSILON", "GridRandomizer"]
@@ -98,10 +98,15 @@ class GridRandomizer(ABC):
         """
         source = source_of(rng)
         values = np.asarray(readings, dtype=np.float64)
+        law = None if isinstance(self.epsilon, tuple) else self._law(self.epsilon)
+        if isinstance(law, SweepingLaw):
+            reports = law.reports(values, self.value_range, source=source)
+            if reports is not None:
+                return reports
         if not np.isfinite(values).all():
             raise ValueError("readings must be finite numbers, got NaN or infinity among them.")
         below, _, up = self._grid_place(values)
-        index = below + chosen_with(up, source)
+        index = below + rounded_up(up, source.words(values.size).reshape(values.shape))
         return self.value_range.low + self.value_range.step * self._by_budget(
             lambda law, part: law.sample(part, source).astype(np.float64),
             index,
@@ -136,6 +141,24 @@ class GridRandomizer(ABC):
         index = self._by_code(reports, epsilon, lambda law, code: law.decode(code))
         square = self._by_code(reports, epsilon, lambda law, code: law.decode_square(code))
         return low * low + 2 * low * step * index + step * step * square
+
+    def round_sums(self, reports: Floats) -> tuple[Floats, Floats] | None:
+        """Return for each row of reports Σ decoded and Σ (decoded^2 - decoded square).
+
+        Returns:
+            Both columns; None where decoding each report is the only way.
+
+        Raises:
+            ValueError: If a report cannot come from this randomizer.
+        """
+        law = None if isinstance(self.epsilon, tuple) else self._law(self.epsilon)
+        if not isinstance(law, SweepingLaw):
+            return None
+        sums = law.round_sums(reports, self.value_range)
+        if sums is None:
+            raise ValueError("reports must be such as this randomizer can draw; one is not.")
+        low, step = self.value_range.low, self.value_range.step
+        return low * reports.shape[1] + step * sums[0], step * step * sums[1]
 
     def variance(self, reading: ArrayLike, *, epsilon: ArrayLike | None = None) -> Floats:
         """Return the exact variance of the decoded report of each reading.

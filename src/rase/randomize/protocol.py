@@ -1,6 +1,6 @@
 """The face of every randomizer, and of the law it draws a report from."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +9,7 @@ from rase.kernels.words import Random
 from rase.privacy import LocalDP
 from rase.stream import ValueRange
 
-__all__ = ["Codes", "Flags", "Floats", "Law", "Randomizer"]
+__all__ = ["Codes", "Flags", "Floats", "Law", "Randomizer", "SweepingLaw"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -100,4 +100,20 @@ class Law(Protocol):
     @property
     def effective_epsilon(self) -> float:
         """The largest log-ratio of the law as it is drawn, rounded up."""
+        ...
+
+
+@runtime_checkable
+class SweepingLaw(Protocol):
+    """A law that draws and sums up many reports in one sweep, for speed."""
+
+    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
+        """Return one report for each reading; None if a reading is not finite."""
+        ...
+
+    def round_sums(self, reports: Floats, public: ValueRange) -> tuple[Floats, Floats] | None:
+        """Return for each row Σ decoded and Σ (decoded^2 - decoded square), in grid units.
+
+        None if a report is not one of this law.
+        """
         ...

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from rase.campaign import MAX_EPSILON, MECHANISMS, MIN_EPSILON
-from rase.kernels.entropy import Entropy, integer_below, is_chosen
+from rase.kernels.entropy import Entropy, integer_below, is_rounded_up
 from rase.kernels.fixed import (
     FIXED_ONE,
     WORD,
@@ -117,7 +117,7 @@ class DeviceRandomizer:
             max((reading - self.value_range.low) / self.value_range.step, 0.0), float(steps)
         )
         below = math.floor(exact)
-        index = below + is_chosen(exact - below, entropy)
+        index = below + is_rounded_up(exact - below, entropy)
         return self.law.draw(index, entropy)
 
 

@@ -14,12 +14,11 @@ from rase.kernels.geometric import geometric
 from rase.kernels.permute import (
     Order,
     inversion_count,
-    order_from_codes,
-    orders_from_codes,
+    orders_from_free_codes,
     uniform_order,
     uniform_orders,
 )
-from rase.kernels.words import Random, source_of
+from rase.kernels.words import Keystream, Random, source_of
 from rase.shuffle.checks import number_at_least, whole_number
 from rase.shuffle.permutation import as_permutation
 
@@ -27,6 +26,8 @@ __all__ = ["Mallows"]
 
 # exp(-theta d) differs from 1 by less than a double can show for every distance of n <= 1e5 items.
 _NO_THETA = 1e-16
+# Codes drawn at once for many orders: so many stay in the processor's cache until they are used.
+_AT_ONCE = 1 << 13
 # Below this j * theta the closed forms lose digits to cancellation and their series do not.
 _SERIES_BELOW = 0.5
 # B_2k / (2k)!: x / expm1(x) = 1 - x/2 + Σ B_2k x^2k / (2k)!, and so its derivative.
@@ -165,19 +166,25 @@ class Mallows:
         source = source_of(rng)
         if self.theta == 0:
             return uniform_order(self.n, source)
-        return order_from_codes(self._codes(1, source).reshape(self.n))
+        return self._some(1, source).reshape(self.n)
 
     def samples(self, count: int, *, rng: Random | None = None) -> Order:
         """Draw ``count`` independent orders, one a row."""
         source = source_of(rng)
         if self.theta == 0:
             return uniform_orders(count, self.n, source)
-        return orders_from_codes(self._codes(count, source))
+        orders = np.empty((count, self.n), dtype=np.int64)
+        at_once = max(_AT_ONCE // self.n, 1)
+        stream = source.stream()
+        for start in range(0, count, at_once):
+            some = orders[start : start + at_once]
+            some[:] = self._some(len(some), stream)
+        return orders
 
-    def _codes(self, count: int, source: Random) -> Order:
+    def _some(self, count: int, source: Random | Keystream) -> Order:
         # A geometric number modulo m is the geometric number truncated to 0 .. m - 1.
         free = geometric(self.theta, count * self.n, source).reshape(count, self.n)
-        return (free % np.arange(self.n, 0, -1, dtype=np.uint64)).astype(np.int64)
+        return orders_from_free_codes(free)
 
 
 def _brackets(n: int, theta: float) -> NDArray[np.float64]:

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.kernels.permute import Order, inversion_count
+from rase.kernels.permute import (
+    Order,
+    disagreement_count,
+    inversion_count,
+    is_permutation,
+)
 
 __all__ = [
     "Order",
@@ -47,6 +52,9 @@ def kendall_tau(a: ArrayLike, b: ArrayLike) -> int:
         >>> kendall_tau([0, 1, 2, 3], [3, 2, 1, 0])
         6
     """
+    total = disagreement_count(np.asarray(a), np.asarray(b))
+    if total is not None:
+        return total
     first, second = _same_length(a, b)
     return inversion_count(_inverted(second)[first])
 
@@ -158,8 +166,7 @@ def as_permutation(permutation: ArrayLike, *, name: str = "permutation") -> Orde
         raise ValueError(f"{name} must be one-dimensional, got {entries.ndim} dimensions.")
     checked = entries.astype(np.int64)
     n = checked.size
-    is_inside = not n or (checked.min() >= 0 and checked.max() < n)
-    if not is_inside or np.bincount(checked, minlength=n).max(initial=0) > 1:
+    if not is_permutation(checked):
         raise ValueError(f"{name} must be a permutation of 0..{n - 1}, got something else.")
     return checked
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,9 @@ from rase.shuffle.attacker import OrderAttack, order_attack, uniform_attack
 __all__ = [
     "Manifest",
     "Release",
+    "RoundShuffler",
     "Shuffler",
+    "as_rounds",
     "as_values",
     "cyclic_manifest",
     "loss_of",
@@ -34,6 +36,15 @@ class Shuffler(Protocol):
                 together, such as a report with its epsilon.
             rng: The source of randomness; secure if not given.
         """
+        ...
+
+
+@runtime_checkable
+class RoundShuffler(Shuffler, Protocol):
+    """A shuffler that permutes many rounds of equal size at once."""
+
+    def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> "Release":
+        """Return the rounds, one a row, each in an order of its own; the manifest is of each."""
         ...
 
 
@@ -93,6 +104,14 @@ def as_values(values: ArrayLike) -> NDArray[Any]:
     table = np.asarray(values)
     if table.ndim not in (1, 2):
         raise ValueError(f"values must have one or two dimensions, got {table.ndim}.")
+    return table
+
+
+def as_rounds(values: ArrayLike) -> NDArray[np.float64]:
+    """Return a copy of reports as a table with one round a row, or refuse them."""
+    table = np.array(values, dtype=np.float64, order="C")
+    if table.ndim != 2:
+        raise ValueError(f"values must have one round a row, got {table.ndim} dimensions.")
     return table
 
 

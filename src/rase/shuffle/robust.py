@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.kernels.permute import Order, uniform_order
+from rase.kernels.permute import Order, shuffle_rows, uniform_order
 from rase.kernels.words import Random, source_of
 from rase.shuffle.agglomeration import Edges
 from rase.shuffle.attacker import order_attack
@@ -21,7 +22,14 @@ from rase.shuffle.paper import Line9, PaperPlan, paper_plan
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.permutation import as_permutation, identity, inverse
 from rase.shuffle.refinement import refine
-from rase.shuffle.release import Manifest, Release, as_values, mallows_manifest, uniform_manifest
+from rase.shuffle.release import (
+    Manifest,
+    Release,
+    as_rounds,
+    as_values,
+    mallows_manifest,
+    uniform_manifest,
+)
 from rase.shuffle.shufflers import UnsafeShuffleWarning
 
 __all__ = ["Line9", "Robust"]
@@ -133,6 +141,23 @@ class Robust:
             manifest = self.plan(len(table), arrival=arrival)
             order = _drawn(manifest, source_of(rng))
         return Release(table[order], manifest), order
+
+    def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
+        """Shuffle many rounds, one a row, each on its own; the manifest is that of every one.
+
+        Raises:
+            ValueError: If the partition is one of another number of contributors, or in paper mode.
+        """
+        if self.mode == "paper":
+            raise ValueError('mode must be "corrected" for many rounds at once; use shuffle.')
+        table = as_rounds(values)
+        source = source_of(rng)
+        manifest = self.plan(table.shape[1])
+        if manifest.theta is None:
+            shuffle_rows(table, source)
+            return Release(table, manifest)
+        orders = Mallows(manifest.n, manifest.theta).samples(len(table), rng=source)
+        return Release(np.take_along_axis(table, orders, axis=1), manifest)
 
     def plan(self, n: int, *, arrival: ArrayLike | None = None) -> Manifest:
         """Return the manifest that shuffling n reports would carry, drawing nothing.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.kernels.integers import integers_below
-from rase.kernels.permute import Order, order_from_swaps, uniform_order
+from rase.kernels.permute import Order, order_from_swaps, shuffle_rows, uniform_order
 from rase.kernels.words import Random, source_of
 from rase.shuffle.checks import positive_number
 from rase.shuffle.mallows import Mallows
@@ -19,6 +19,7 @@ from rase.shuffle.release import (
     Manifest,
     Release,
     Shuffler,
+    as_rounds,
     as_values,
     cyclic_manifest,
     mallows_manifest,
@@ -67,6 +68,12 @@ class Uniform:
         order = uniform_order(len(table), source_of(rng))
         manifest = uniform_manifest(len(table), "Uniform was asked for.")
         return Release(table[order], manifest), order
+
+    def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
+        """Shuffle many rounds, one a row, each on its own; the manifest is that of every one."""
+        table = as_rounds(values)
+        shuffle_rows(table, source_of(rng))
+        return Release(table, uniform_manifest(table.shape[1], "Uniform was asked for."))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,102 @@
+"""Which kernels serve: the compiled ones where they were built, their NumPy twins elsewhere.
+
+Both give the same results for the same words, so the choice is one of speed alone. The environment
+variable ``RASE_KERNELS=numpy`` chooses the twins where both are at hand.
+"""
+
+import importlib
+import os
+from typing import Any, Protocol, cast
+
+from numpy.typing import NDArray
+
+__all__ = ["MOST_ITEMS", "Compiled", "compiled", "kernels_in_use", "native"]
+
+# The compiled trees count in 32 bits; longer orders go to NumPy.
+MOST_ITEMS = (1 << 31) - 1
+
+_Array = NDArray[Any]
+_Table = tuple[_Array, _Array]
+"""Partial sums and guide."""
+_Grid = tuple[float, float, int]
+"""First point, step, how many steps."""
+
+
+class Compiled(Protocol):
+    """What rase.kernels._native offers: a module of C functions over contiguous arrays.
+
+    Entries have 8 bytes, those of a guide 4. A function that returns False has left its output
+    unusable, because a word must be drawn again or the input is not what it should be; its NumPy
+    twin then answers.
+    """
+
+    def integers_below(self, words: _Array, bounds: _Array, out: _Array, /) -> bool:
+        """Draw an integer below each bound."""
+
+    def draw_indices(self, table: _Table, words: _Array, out: _Array, /) -> bool:
+        """Draw from one table."""
+
+    def add_digits(self, table: _Table, words: _Array, weight: int, values: _Array, /) -> bool:
+        """Add weight times a draw to each value."""
+
+    def clamped_reports(
+        self, table: _Table, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
+    ) -> bool:
+        """Round readings, add noise, clamp; False if one is not finite."""
+
+    def clamped_sums(
+        self, grid: _Grid, reports: _Array, sums: _Array, lows: _Array, highs: _Array, /
+    ) -> bool:
+        """Sum places and count ends by round; False if a report is not a grid point."""
+
+    def swap_rows(self, words: _Array, rows: _Array, rounds: int, /) -> bool:
+        """Shuffle each row in place."""
+
+    def partners_of(self, words: _Array, start: int, n: int, out: _Array, /) -> bool:
+        """Draw for places from ``start`` on the places of n they are interchanged with."""
+
+    def interchange(self, partners: _Array, order: _Array, start: int, out: _Array, /) -> bool:
+        """Interchange places from ``start`` on in turn; ``order`` has 4 bytes an entry."""
+
+    def order_from_swaps(self, partners: _Array, out: _Array, /) -> bool:
+        """Interchange in turn; False if a partner does not exist."""
+
+    def orders_from_codes(self, codes: _Array, out: _Array, rounds: int, is_free: bool, /) -> bool:
+        """Pick among the remaining items; False if a code is too large and not free to be."""
+
+    def count_inversions(self, order: _Array, /) -> int:
+        """Count pairs in falling order; -1 if it is not an order."""
+
+    def count_disagreements(self, a: _Array, b: _Array, /) -> int:
+        """Count the pairs that two orders put in opposite sequence; -1 if one is no order."""
+
+    def is_permutation(self, entries: _Array, /) -> bool:
+        """Tell whether each item occurs once."""
+
+    def instructions(self) -> str:
+        """Name the processor's instructions in use."""
+
+
+def kernels_in_use() -> str:
+    """Say in a few words which kernels serve, and why.
+
+    Example:
+        >>> kernels_in_use().startswith(("compiled", "NumPy"))
+        True
+    """
+    if native is not None:
+        return f"compiled ({native.instructions()})"
+    reason = "not compiled here" if compiled is None else "RASE_KERNELS=numpy"
+    return f"NumPy ({reason})"
+
+
+def _import(name: str) -> Compiled | None:
+    try:
+        return cast(Compiled, importlib.import_module(name))
+    except ImportError:
+        # Built only where there was a compiler.
+        return None
+
+
+compiled = _import("rase.kernels._native")
+native = None if os.environ.get("RASE_KERNELS") == "numpy" else compiled

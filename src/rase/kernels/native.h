@@ -1,0 +1,134 @@
+/* What the parts of rase.kernels._native share: plain C over plain arrays, no Python in sight.
+ *
+ * Every function is pure: the same words give the same result as its NumPy twin. None keeps state
+ * between calls, and none trusts its input: whatever the arrays hold, no access leaves them. */
+
+#ifndef RASE_NATIVE_H
+#define RASE_NATIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Counts are 32 bits wide inside the trees; the callers refuse longer orders. */
+#define MOST_ITEMS ((size_t)INT32_MAX)
+
+#ifdef __GNUC__
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#else
+#define ALWAYS_INLINE static inline
+#endif
+
+/* Define `name` as a call of `body`, compiled for every machine and, chosen at run time, for newer
+ * ones. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define VERSIONS(type, name, parameters, body, arguments)                                          \
+    __attribute__((target("avx512f,avx512dq,avx512vl"))) static type name##_512 parameters         \
+    {                                                                                              \
+        return body arguments;                                                                     \
+    }                                                                                              \
+    __attribute__((target("avx2"))) static type name##_256 parameters { return body arguments; }   \
+    static type name##_portable parameters { return body arguments; }                              \
+    type name parameters                                                                           \
+    {                                                                                              \
+        if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))              \
+            return name##_512 arguments;                                                           \
+        if (__builtin_cpu_supports("avx2"))                                                        \
+            return name##_256 arguments;                                                           \
+        return name##_portable arguments;                                                          \
+    }
+#else
+#define VERSIONS(type, name, parameters, body, arguments)                                          \
+    type name parameters { return body arguments; }
+#endif
+
+/* A grid has 65536 steps at most; far more would still fit 32 bits. */
+#define MOST_STEPS ((long long)1 << 28)
+
+enum outcome { DONE = 0, NOT_DONE = 1, NO_MEMORY = 2 };
+
+/* Integer weights that add up to 2^64, as their first `count` partial sums followed by 2^64 - 1, and
+ * for each value of a word's leading bits the first index its words can fall into; marked where
+ * more than one boundary lies among them. */
+struct table {
+    const uint64_t *sums;
+    size_t count;
+    const uint32_t *guide;
+    unsigned shift;
+};
+#define CROWDED ((uint32_t)1 << 31)
+
+/* native_draws.c */
+enum outcome integers_below(const uint64_t *words, const int64_t *bounds, int64_t *out, size_t n);
+void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_t n);
+void add_digits(struct table table, const uint64_t *words, uint64_t weight, uint64_t *values,
+                size_t n);
+
+/* native_reports.c */
+struct grid {
+    double low, step;
+    int64_t steps;
+};
+enum outcome clamped_reports(struct table table, struct grid grid, const double *readings,
+                             const uint64_t *words, double *out, size_t n);
+enum outcome clamped_sums(struct grid grid, const double *reports, size_t rounds, size_t n,
+                          int64_t *sums, int64_t *lows, int64_t *highs);
+
+/* native_orders.c */
+enum outcome swap_rows(const uint64_t *words, uint64_t *rows, size_t rounds, size_t n);
+enum outcome partners_of(const uint64_t *words, size_t start, size_t n, int64_t *out, size_t count);
+enum outcome interchange(const int64_t *partners, uint32_t *order, size_t start, size_t n,
+                         int64_t *out, size_t count);
+enum outcome order_from_swaps(const int64_t *partners, int64_t *out, size_t n);
+enum outcome orders_from_codes(const uint64_t *codes, int64_t *out, size_t rounds, size_t n,
+                               int is_free);
+enum outcome count_inversions(const int64_t *order, size_t n, uint64_t *total);
+enum outcome count_disagreements(const int64_t *a, const int64_t *b, size_t n, uint64_t *total);
+enum outcome check_permutation(const int64_t *entries, size_t n);
+const char *instructions_used(void);
+
+/* The index of the weight a word falls into, as numpy.searchsorted(sums, word, side="right"), unless
+ * its cell is crowded, which is noted in *cells. Without a branch: boundaries are unpredictable. */
+ALWAYS_INLINE uint32_t drawn_once(struct table table, uint64_t word, uint32_t *cells)
+{
+    uint32_t cell = table.guide[word >> table.shift], last = (uint32_t)table.count;
+    uint32_t index = cell & ~CROWDED;
+    *cells |= cell;
+    index = index < last ? index : last; /* a false guide must not lead beyond the sums */
+    return index + (uint32_t)((table.sums[index] <= word) & (index < last));
+}
+
+/* The same for words of any cell. */
+ALWAYS_INLINE uint32_t drawn(struct table table, uint64_t word)
+{
+    uint32_t index = table.guide[word >> table.shift] & ~CROWDED;
+    while (index < table.count && table.sums[index] <= word)
+        index++;
+    return index;
+}
+
+/* The high and the low half of a 128-bit product. */
+static inline uint64_t product(uint64_t a, uint64_t b, uint64_t *low)
+{
+#ifdef __SIZEOF_INT128__
+    unsigned __int128 whole = (unsigned __int128)a * b;
+    *low = (uint64_t)whole;
+    return (uint64_t)(whole >> 64);
+#else
+    uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
+    uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
+    uint64_t other = a0 * b1 + (uint32_t)middle;
+    *low = a * b;
+    return a1 * b1 + (middle >> 32) + (other >> 32);
+#endif
+}
+
+/* Lemire's multiply-and-reject; a word that must be drawn again sets *again. */
+static inline uint64_t below(uint64_t word, uint64_t bound, int *again)
+{
+    uint64_t low, high = product(word, bound, &low);
+    if (low < bound) /* seldom: only then is the division worth its time */
+        *again |= low < (0 - bound) % bound;
+    return high;
+}
+
+#endif

@@ -1,0 +1,302 @@
+/* rase.kernels._native: the compiled twins of the NumPy kernels, as a module of the stable ABI.
+ *
+ * Arrays come as buffers, so NumPy's headers are not needed. Sizes are checked here, contents by
+ * the functions themselves. Work runs without the interpreter's lock. */
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030b0000
+#endif
+#include <Python.h>
+
+#include "native.h"
+
+#define WITHOUT_LOCK(statement)                                                                    \
+    do {                                                                                           \
+        Py_BEGIN_ALLOW_THREADS statement;                                                          \
+        Py_END_ALLOW_THREADS                                                                       \
+    } while (0)
+
+/* How many 8-byte entries a buffer holds; -1 if it is not made of such. */
+static Py_ssize_t entries(const Py_buffer *view)
+{
+    if (view->len % 8 || (uintptr_t)view->buf % 8)
+        return -1;
+    return view->len / 8;
+}
+
+static void release(Py_buffer *views, int count)
+{
+    for (int i = 0; i < count; i++)
+        PyBuffer_Release(&views[i]);
+}
+
+static PyObject *wrong_sizes(Py_buffer *views, int count)
+{
+    release(views, count);
+    PyErr_SetString(PyExc_ValueError, "arrays must be aligned and of sizes that fit together.");
+    return NULL;
+}
+
+static PyObject *answer(enum outcome outcome, Py_buffer *views, int count)
+{
+    release(views, count);
+    if (outcome == NO_MEMORY)
+        return PyErr_NoMemory();
+    return PyBool_FromLong(outcome == DONE);
+}
+
+static PyObject *counted(enum outcome outcome, uint64_t total, Py_buffer *views, int count)
+{
+    release(views, count);
+    if (outcome == NO_MEMORY)
+        return PyErr_NoMemory();
+    return outcome == DONE ? PyLong_FromUnsignedLongLong(total) : PyLong_FromLong(-1);
+}
+
+/* Take sums and guide as a table; 0 unless the guide has a power of two of cells. */
+static int as_table(const Py_buffer *sums, const Py_buffer *guide, struct table *table)
+{
+    Py_ssize_t count = entries(sums) - 1, cells = guide->len / 4;
+    if (count < 0 || (size_t)count > MOST_ITEMS || cells < 2 || guide->len % 4 || (uintptr_t)guide->buf % 4 ||
+        (cells & (cells - 1)))
+        return 0;
+    table->sums = sums->buf;
+    table->count = (size_t)count;
+    table->guide = guide->buf;
+    table->shift = 64;
+    for (Py_ssize_t rest = cells; rest > 1; rest >>= 1)
+        table->shift--;
+    return 1;
+}
+
+static PyObject *py_integers_below(PyObject *self, PyObject *args)
+{
+    Py_buffer v[3];
+    if (!PyArg_ParseTuple(args, "y*y*w*", &v[0], &v[1], &v[2]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0 || entries(&v[1]) != n || entries(&v[2]) != n)
+        return wrong_sizes(v, 3);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = integers_below(v[0].buf, v[1].buf, v[2].buf, (size_t)n));
+    return answer(outcome, v, 3);
+}
+
+static PyObject *py_draw_indices(PyObject *self, PyObject *args)
+{
+    Py_buffer v[4];
+    struct table table;
+    if (!PyArg_ParseTuple(args, "(y*y*)y*w*", &v[0], &v[1], &v[2], &v[3]))
+        return NULL;
+    Py_ssize_t n = entries(&v[2]);
+    if (!as_table(&v[0], &v[1], &table) || n < 0 || entries(&v[3]) != n)
+        return wrong_sizes(v, 4);
+    WITHOUT_LOCK(draw_indices(table, v[2].buf, v[3].buf, (size_t)n));
+    return answer(DONE, v, 4);
+}
+
+static PyObject *py_add_digits(PyObject *self, PyObject *args)
+{
+    Py_buffer v[4];
+    struct table table;
+    unsigned long long weight;
+    if (!PyArg_ParseTuple(args, "(y*y*)y*Kw*", &v[0], &v[1], &v[2], &weight, &v[3]))
+        return NULL;
+    Py_ssize_t n = entries(&v[2]);
+    if (!as_table(&v[0], &v[1], &table) || n < 0 || entries(&v[3]) != n)
+        return wrong_sizes(v, 4);
+    WITHOUT_LOCK(add_digits(table, v[2].buf, weight, v[3].buf, (size_t)n));
+    return answer(DONE, v, 4);
+}
+
+static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
+{
+    Py_buffer v[5];
+    struct table table;
+    struct grid grid;
+    long long steps;
+    if (!PyArg_ParseTuple(args, "(y*y*)(ddL)y*y*w*", &v[0], &v[1], &grid.low, &grid.step, &steps, &v[2],
+                          &v[3], &v[4]))
+        return NULL;
+    Py_ssize_t n = entries(&v[2]);
+    grid.steps = steps;
+    if (!as_table(&v[0], &v[1], &table) || steps < 1 || steps > MOST_STEPS || n < 0 ||
+        entries(&v[3]) != 2 * n || entries(&v[4]) != n)
+        return wrong_sizes(v, 5);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = clamped_reports(table, grid, v[2].buf, v[3].buf, v[4].buf, (size_t)n));
+    return answer(outcome, v, 5);
+}
+
+static PyObject *py_clamped_sums(PyObject *self, PyObject *args)
+{
+    Py_buffer v[4];
+    struct grid grid;
+    long long steps;
+    if (!PyArg_ParseTuple(args, "(ddL)y*w*w*w*", &grid.low, &grid.step, &steps, &v[0], &v[1], &v[2],
+                          &v[3]))
+        return NULL;
+    Py_ssize_t all = entries(&v[0]), rounds = entries(&v[1]);
+    grid.steps = steps;
+    if (steps < 1 || steps > MOST_STEPS || all < 0 || rounds < 1 || all % rounds ||
+        entries(&v[2]) != rounds || entries(&v[3]) != rounds)
+        return wrong_sizes(v, 4);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = clamped_sums(grid, v[0].buf, (size_t)rounds, (size_t)(all / rounds),
+                                        v[1].buf, v[2].buf, v[3].buf));
+    return answer(outcome, v, 4);
+}
+
+static PyObject *py_swap_rows(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    Py_ssize_t rounds;
+    if (!PyArg_ParseTuple(args, "y*w*n", &v[0], &v[1], &rounds))
+        return NULL;
+    Py_ssize_t all = entries(&v[0]);
+    if (all < 0 || entries(&v[1]) != all || rounds < 1 || all % rounds)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome =
+                     swap_rows(v[0].buf, v[1].buf, (size_t)rounds, (size_t)(all / rounds)));
+    return answer(outcome, v, 2);
+}
+
+static PyObject *py_partners_of(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    Py_ssize_t start, n;
+    if (!PyArg_ParseTuple(args, "y*nnw*", &v[0], &start, &n, &v[1]))
+        return NULL;
+    Py_ssize_t count = entries(&v[0]);
+    if (count < 0 || start < 0 || start > n || count > n - start || entries(&v[1]) != count)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = partners_of(v[0].buf, (size_t)start, (size_t)n, v[1].buf,
+                                       (size_t)count));
+    return answer(outcome, v, 2);
+}
+
+static PyObject *py_interchange(PyObject *self, PyObject *args)
+{
+    Py_buffer v[3];
+    Py_ssize_t start;
+    if (!PyArg_ParseTuple(args, "y*w*nw*", &v[0], &v[1], &start, &v[2]))
+        return NULL;
+    Py_ssize_t count = entries(&v[0]), n = entries(&v[2]);
+    if (count < 0 || n < 0 || (uintptr_t)v[1].buf % 4 || v[1].len != 4 * n || start < 0 ||
+        start > n || count > n - start)
+        return wrong_sizes(v, 3);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = interchange(v[0].buf, v[1].buf, (size_t)start, (size_t)n, v[2].buf,
+                                       (size_t)count));
+    return answer(outcome, v, 3);
+}
+
+static PyObject *py_order_from_swaps(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    if (!PyArg_ParseTuple(args, "y*w*", &v[0], &v[1]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0 || entries(&v[1]) != n)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = order_from_swaps(v[0].buf, v[1].buf, (size_t)n));
+    return answer(outcome, v, 2);
+}
+
+static PyObject *py_orders_from_codes(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    Py_ssize_t rounds;
+    int is_free;
+    if (!PyArg_ParseTuple(args, "y*w*np", &v[0], &v[1], &rounds, &is_free))
+        return NULL;
+    Py_ssize_t all = entries(&v[0]);
+    if (all < 0 || entries(&v[1]) != all || rounds < 1 || all % rounds ||
+        (size_t)(all / rounds) > MOST_ITEMS)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = orders_from_codes(v[0].buf, v[1].buf, (size_t)rounds,
+                                             (size_t)(all / rounds), is_free));
+    return answer(outcome, v, 2);
+}
+
+static PyObject *py_count_inversions(PyObject *self, PyObject *args)
+{
+    Py_buffer v[1];
+    if (!PyArg_ParseTuple(args, "y*", &v[0]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0 || (size_t)n > MOST_ITEMS)
+        return wrong_sizes(v, 1);
+    enum outcome outcome;
+    uint64_t total = 0;
+    WITHOUT_LOCK(outcome = count_inversions(v[0].buf, (size_t)n, &total));
+    return counted(outcome, total, v, 1);
+}
+
+static PyObject *py_count_disagreements(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    if (!PyArg_ParseTuple(args, "y*y*", &v[0], &v[1]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0 || (size_t)n > MOST_ITEMS || entries(&v[1]) != n)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    uint64_t total = 0;
+    WITHOUT_LOCK(outcome = count_disagreements(v[0].buf, v[1].buf, (size_t)n, &total));
+    return counted(outcome, total, v, 2);
+}
+
+static PyObject *py_is_permutation(PyObject *self, PyObject *args)
+{
+    Py_buffer v[1];
+    if (!PyArg_ParseTuple(args, "y*", &v[0]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0)
+        return wrong_sizes(v, 1);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = check_permutation(v[0].buf, (size_t)n));
+    return answer(outcome, v, 1);
+}
+
+static PyObject *py_instructions(PyObject *self, PyObject *unused)
+{
+    return PyUnicode_FromString(instructions_used());
+}
+
+static PyMethodDef methods[] = {
+    {"integers_below", py_integers_below, METH_VARARGS, "Draw below each bound."},
+    {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
+    {"add_digits", py_add_digits, METH_VARARGS, "Add weight times a draw to each value."},
+    {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
+    {"clamped_sums", py_clamped_sums, METH_VARARGS, "Sum codes and count ends by round."},
+    {"swap_rows", py_swap_rows, METH_VARARGS, "Shuffle each row in place."},
+    {"partners_of", py_partners_of, METH_VARARGS, "Draw whom each place changes with."},
+    {"interchange", py_interchange, METH_VARARGS, "Go on interchanging in turn."},
+    {"order_from_swaps", py_order_from_swaps, METH_VARARGS, "Interchange in turn."},
+    {"orders_from_codes", py_orders_from_codes, METH_VARARGS, "Pick among the remaining."},
+    {"count_inversions", py_count_inversions, METH_VARARGS, "Count pairs in falling order."},
+    {"count_disagreements", py_count_disagreements, METH_VARARGS, "Count pairs two orders part."},
+    {"is_permutation", py_is_permutation, METH_VARARGS, "Tell whether each item occurs once."},
+    {"instructions", py_instructions, METH_NOARGS, "Name the instructions in use."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "rase.kernels._native",
+    .m_doc = "The compiled twins of the NumPy kernels.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void);
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

@@ -1,0 +1,126 @@
+/* The two trees of counts, compiled once for every machine and once for newer ones.
+ *
+ * Included with NAMED(name) giving the version's names, TARGET its attributes and SELECT(word, k)
+ * the place of the k-th set bit (from 0).
+ *
+ * A tree stands over a bitmap of items, 64 to a leaf. A node holds, for each of its 16 children,
+ * how many items lie in the children before it. Looking for the v-th item, the child is the last
+ * whose entry is at most v, and taking the item lowers exactly the entries above v: both are the
+ * same 16 comparisons, without a branch. */
+
+/* `levels` is a constant in every caller. Unrolled, each level has instructions of its own, which
+ * lets the processor learn that only the topmost node is written and read in every turn: it then
+ * looks for several items at once. */
+TARGET static inline __attribute__((always_inline)) int NAMED(take_through)(
+    struct tree *tree, const uint64_t *codes, int64_t *out, size_t n, const int levels)
+{
+    int strange = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t code = codes[i];
+        if (code >= n - i) {
+            code = code % (n - i);
+            strange = 1;
+        }
+        int32_t v = (int32_t)code;
+        size_t node = 0;
+#pragma GCC unroll 8
+        for (int level = levels - 1; level >= 0; level--) {
+            int32_t *before = tree->level[level] + 16 * node;
+            size_t child = STEP(before, v);
+            v -= before[child];
+            node = 16 * node + child;
+        }
+        uint64_t word = tree->leaves[node];
+        unsigned bit = SELECT(word, (unsigned)v);
+        tree->leaves[node] = word & ~((uint64_t)1 << bit);
+        out[i] = (int64_t)(64 * node + bit);
+    }
+    return strange;
+}
+
+TARGET static int NAMED(take_all)(struct tree *tree, const uint64_t *codes, int64_t *out, size_t n)
+{
+    switch (tree->levels) {
+    case 1: return NAMED(take_through)(tree, codes, out, n, 1);
+    case 2: return NAMED(take_through)(tree, codes, out, n, 2);
+    case 3: return NAMED(take_through)(tree, codes, out, n, 3);
+    case 4: return NAMED(take_through)(tree, codes, out, n, 4);
+    case 5: return NAMED(take_through)(tree, codes, out, n, 5);
+    case 6: return NAMED(take_through)(tree, codes, out, n, 6);
+    default: return NAMED(take_through)(tree, codes, out, n, 7);
+    }
+}
+
+/* Up to 64 items: the bitmap is one word. Four rounds go together, since each waits on itself. */
+TARGET static int NAMED(take_few)(const uint64_t *codes, int64_t *out, size_t rounds, size_t n)
+{
+    const uint64_t all = n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
+    int strange = 0;
+    for (size_t first = 0; first < rounds; first += 4) {
+        uint64_t words[4] = {all, all, all, all};
+        size_t together = rounds - first < 4 ? rounds - first : 4;
+        for (size_t i = 0; i < n; i++) {
+#pragma GCC unroll 4
+            for (size_t lane = 0; lane < 4; lane++) {
+                if (lane >= together)
+                    break;
+                size_t place = (first + lane) * n + i;
+                uint64_t code = codes[place];
+                if (code >= n - i) {
+                    code = code % (n - i);
+                    strange = 1;
+                }
+                unsigned bit = SELECT(words[lane], (unsigned)code);
+                words[lane] &= ~((uint64_t)1 << bit);
+                out[place] = (int64_t)bit;
+            }
+        }
+    }
+    return strange;
+}
+
+TARGET static inline __attribute__((always_inline)) enum outcome NAMED(count_through)(
+    struct tree *tree, const uint32_t *items, size_t n, uint64_t *total, const int levels)
+{
+    uint64_t rising = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t item = items[i];
+        if (item >= n)
+            return NOT_DONE;
+        size_t place = item >> 6;
+        uint64_t bit = (uint64_t)1 << (item & 63);
+        uint64_t word = tree->leaves[place];
+        if (word & bit)
+            return NOT_DONE;
+        tree->leaves[place] = word | bit;
+        uint64_t smaller = (uint64_t)POPCOUNT(word & (bit - 1));
+#pragma GCC unroll 8
+        for (int level = 0; level < levels; level++) {
+            int32_t child = (int32_t)(place & 15);
+            place >>= 4;
+            int32_t *before = tree->level[level] + 16 * place;
+            smaller += (uint64_t)before[child];
+            const int32_t *is_behind = behind + 15 - child;
+            for (int j = 0; j < 16; j++)
+                before[j] += is_behind[j];
+        }
+        rising += smaller;
+    }
+    *total = (uint64_t)n * (uint64_t)(n ? n - 1 : 0) / 2 - rising;
+    return DONE;
+}
+
+TARGET static enum outcome NAMED(count_all)(struct tree *tree, const uint32_t *items, size_t n,
+                                            uint64_t *total)
+{
+    switch (tree->levels) {
+    case 0: return NAMED(count_through)(tree, items, n, total, 0);
+    case 1: return NAMED(count_through)(tree, items, n, total, 1);
+    case 2: return NAMED(count_through)(tree, items, n, total, 2);
+    case 3: return NAMED(count_through)(tree, items, n, total, 3);
+    case 4: return NAMED(count_through)(tree, items, n, total, 4);
+    case 5: return NAMED(count_through)(tree, items, n, total, 5);
+    case 6: return NAMED(count_through)(tree, items, n, total, 6);
+    default: return NAMED(count_through)(tree, items, n, total, 7);
+    }
+}

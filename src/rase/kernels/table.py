@@ -1,0 +1,88 @@
+"""Tables of integer weights that add up to 2^64, drawn from exactly with one word each.
+
+A word falls into the weight whose partial sums enclose it, on a device by bisection, here by a
+guide: the leading bits of the word lead to the first index it can fall into, from where it is a
+step or none (Chen and Asau, "On generating random variates from an empirical distribution", AIIE
+Transactions 1974). Alias tables would be as fast, but a device would draw other reports from the
+same words.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.kernels import backend
+from rase.kernels.words import Words
+
+__all__ = ["IntegerTable"]
+
+# Cells for each weight: with fewer, more words need a second step; with more, caches overflow.
+_CELLS_PER_WEIGHT = 2
+_FEWEST_BITS, _MOST_BITS = 8, 18
+_LAST_WORD = np.uint64((1 << 64) - 1)
+
+
+class IntegerTable:
+    """Hold partial sums of integer weights and the guide into them.
+
+    Args:
+        sums: The first ``m`` partial sums of ``m + 1`` weights that add up to 2^64, ascending.
+
+    Example:
+        >>> table = IntegerTable([1 << 62, 1 << 63])
+        >>> table.indices(np.array([0, 1 << 62, (1 << 64) - 1], dtype=np.uint64)).tolist()
+        [0, 1, 2]
+    """
+
+    __slots__ = ("_is_crowded", "_shift", "arrays", "guide", "sums")
+
+    def __init__(self, sums: Sequence[int] | Words) -> None:
+        """Build the guide once."""
+        self.sums: Words = np.array(sums, dtype=np.uint64)
+        bits = (_CELLS_PER_WEIGHT * self.sums.size).bit_length()
+        bits = min(max(bits, _FEWEST_BITS), _MOST_BITS)
+        self._shift = np.uint64(64 - bits)
+        starts = np.arange(1 << bits, dtype=np.uint64) << self._shift
+        found = np.searchsorted(self.sums, starts, side="right")
+        self.guide: NDArray[np.uint32] = found.astype(np.uint32)
+        ends = np.append(found[1:], self.sums.size)
+        self._is_crowded: NDArray[np.bool_] = ends - found > 1
+        # For the compiled kernels: the sums and their end, the guide with crowded cells marked.
+        self.arrays = (
+            np.append(self.sums, _LAST_WORD),
+            self.guide | (self._is_crowded.astype(np.uint32) << np.uint32(31)),
+        )
+
+    def indices(self, words: Words) -> NDArray[np.int64]:
+        """Return for each word the index of the weight it falls into.
+
+        Validation: bisection by every boundary's neighbours in tests/kernels/test_table.py.
+        """
+        flat = np.ascontiguousarray(words).reshape(-1)
+        if backend.native is None:
+            return self.numpy_indices(flat).reshape(words.shape)
+        drawn = np.empty(flat.size, dtype=np.int64)
+        backend.native.draw_indices(self.arrays, flat, drawn)
+        return drawn.reshape(words.shape)
+
+    def add_digits(self, words: Words, *, weight: int, values: Words) -> None:
+        """Add ``weight`` times the drawn index to each of the values, in place."""
+        if backend.native is None:
+            values += self.numpy_indices(words).astype(np.uint64) * np.uint64(weight)
+        else:
+            backend.native.add_digits(self.arrays, words, weight, values)
+
+    def numpy_indices(self, words: Words) -> NDArray[np.int64]:
+        """Return what `indices` does, by NumPy alone."""
+        if not self.sums.size:
+            return np.zeros(words.shape, dtype=np.int64)
+        cells = words >> self._shift
+        index = self.guide.take(cells).astype(np.int64)
+        # A cell that holds one boundary needs one comparison; the last index has none to come.
+        step = self.sums.take(index, mode="clip") <= words
+        step &= index < self.sums.size
+        index += step
+        crowded = np.flatnonzero(self._is_crowded.take(cells))
+        index[crowded] = np.searchsorted(self.sums, words[crowded], side="right")
+        return index

@@ -1,0 +1,116 @@
+"""The choice between compiled kernels and NumPy."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rase.kernels import backend
+
+
+def test_the_environment_chooses_numpy(native: backend.Compiled) -> None:
+    """RASE_KERNELS=numpy forces the twins, and the choice is told."""
+    code = "from rase.kernels import backend; print(backend.native, backend.kernels_in_use())"
+    environment = {**os.environ, "RASE_KERNELS": "numpy"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "None NumPy (RASE_KERNELS=numpy)"
+
+
+def test_the_kernels_in_use_are_told(
+    native: backend.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled with which instructions, or NumPy and why."""
+    monkeypatch.setattr(backend, "native", native)
+    assert backend.kernels_in_use() in ("compiled (avx2 and bmi2)", "compiled (portable)")
+    monkeypatch.setattr(backend, "native", None)
+    monkeypatch.setattr(backend, "compiled", None)
+    assert backend.kernels_in_use() == "NumPy (not compiled here)"
+
+
+def test_an_absent_module_is_no_error() -> None:
+    """Where nothing was compiled the import gives nothing."""
+    assert backend._import("rase.kernels._absent") is None
+
+
+def test_the_compiled_module_offers_what_is_declared(native: backend.Compiled) -> None:
+    """Each function of the declaration exists, and no other."""
+    declared = {name for name in vars(backend.Compiled) if not name.startswith("_")}
+    assert {name for name in vars(native) if not name.startswith("_")} == declared
+
+
+WORDS = np.zeros(4, np.uint64)
+TABLE = (np.array([5, 2**64 - 1], np.uint64), np.zeros(4, np.uint32))
+GRID = (0.0, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("integers_below", (WORDS, np.ones(3, np.int64), np.ones(4, np.int64))),
+        ("draw_indices", (TABLE, WORDS, np.ones(3, np.int64))),
+        ("draw_indices", ((TABLE[0], np.zeros(3, np.uint32)), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0][:0], TABLE[1]), WORDS, np.ones(4, np.int64))),
+        ("add_digits", (TABLE, WORDS, 1, np.ones(5, np.uint64))),
+        ("clamped_reports", (TABLE, GRID, np.ones(4), WORDS, np.ones(4))),
+        ("clamped_reports", (TABLE, (0.0, 1.0, 0), np.ones(2), WORDS, np.ones(2))),
+        ("clamped_sums", (GRID, np.ones(5), *np.ones((3, 2), np.int64))),
+        ("clamped_sums", ((0.0, 1.0, 2**40), np.ones(4), *np.ones((3, 2), np.int64))),
+        ("swap_rows", (WORDS, np.ones(4), 3)),
+        ("swap_rows", (WORDS, np.ones(4), 0)),
+        ("partners_of", (WORDS, 2, 5, np.ones(4, np.int64))),
+        ("partners_of", (WORDS, -1, 5, np.ones(4, np.int64))),
+        ("interchange", (WORDS, np.ones(5, np.uint32), 2, np.ones(5, np.int64))),
+        ("interchange", (WORDS, np.ones(4, np.uint32), 0, np.ones(5, np.int64))),
+        ("order_from_swaps", (WORDS, np.ones(3, np.int64))),
+        ("orders_from_codes", (WORDS, np.ones(4, np.int64), 3, True)),
+        ("count_inversions", (np.ones(9, np.uint8),)),
+        ("count_inversions", (np.ones(24, np.uint8)[1:17],)),
+        ("count_disagreements", (WORDS, WORDS[:3])),
+        ("is_permutation", (np.ones(9, np.uint8),)),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(
+    native: backend.Compiled, function: str, arguments: tuple[Any, ...]
+) -> None:
+    """The compiled functions check sizes and alignment before they touch an array."""
+    with pytest.raises(ValueError, match="arrays must be aligned and of sizes that fit together"):
+        getattr(native, function)(*arguments)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        name
+        for name in vars(backend.Compiled)
+        if not name.startswith("_") and name != "instructions"
+    ],
+)
+def test_wrong_arguments_are_refused(native: backend.Compiled, function: str) -> None:
+    """What is no array is a TypeError, as everywhere in Python."""
+    with pytest.raises(TypeError):
+        getattr(native, function)(None)
+
+
+def test_read_only_output_is_refused(native: backend.Compiled) -> None:
+    """A result is never written into an array that must not change."""
+    out = np.ones(4, np.int64)
+    out.flags.writeable = False
+    with pytest.raises((TypeError, BufferError)):
+        native.order_from_swaps(WORDS, out)
+
+
+def test_false_guides_and_partners_stay_inside(native: backend.Compiled) -> None:
+    """A guide or a partner that leads nowhere gives wrong numbers or a refusal, never a crash."""
+    guide = np.full(4, 2**31 - 1, np.uint32)
+    drawn = np.empty(4, np.int64)
+    native.draw_indices((TABLE[0], guide), WORDS, drawn)
+    assert (drawn <= 2).all()
+    far = np.array([0, 9, 1], np.int64)
+    assert not native.order_from_swaps(far, np.empty(3, np.int64))
+    assert not native.interchange(far, np.arange(3, dtype=np.uint32), 0, np.empty(3, np.int64))
+    assert not native.integers_below(WORDS, np.zeros(4, np.int64), drawn)

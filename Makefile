@@ -7,11 +7,11 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow bench lock clean
+.PHONY: help demo test check slow bench sanitize lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
@@ -31,8 +31,11 @@ slow:  ## the long statistical tests
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
+sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python scripts/sanitize.py $(ARGS)
 lock:  ## renew the locked requirements
 	@$(PYTHON) scripts/lock.py
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info
+	rm -rf .venv .venv-bench build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

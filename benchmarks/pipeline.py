@@ -23,10 +23,10 @@ DEVICES = 64
 PUBLIC = ValueRange(0, 3000)
 RANDOMIZER = BudgetAware(1.0, PUBLIC, Precision(beta=0.5, rho=0.9))
 # Alpha 30 in 16 groups would let an observer of order do better than twice chance, so that Robust
-# draws uniformly; alpha 0.5 keeps it to a Mallows law.
+# draws uniformly; alpha 0.3 keeps it to a Mallows law.
 SHUFFLERS = {
     "uniform": Robust(alpha=30, group_count=16),
-    "Mallows": Robust(alpha=0.5, group_count=16),
+    "Mallows": Robust(alpha=0.3, group_count=16),
 }
 # In a process of its own: readings by round, CPU time, and how far memory grew beyond them.
 GROWTH = """

@@ -13,6 +13,7 @@ import pytest
 import rase
 from rase.cli import COMMANDS, main
 from rase.errors import PrivacyRefused
+from rase.kernels.backend import kernels_in_use
 
 
 def rase_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -43,9 +44,10 @@ def test_help_of_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_version() -> None:
-    """The version is the package's."""
+    """The version is the package's; the kernels in use are told with it."""
     done = rase_command("--version")
-    assert (done.returncode, done.stdout) == (0, f"rase {rase.__version__}\n")
+    expected = f"rase {rase.__version__}\nkernels: {kernels_in_use()}\n"
+    assert (done.returncode, done.stdout) == (0, expected)
 
 
 def test_completion() -> None:

@@ -1,12 +1,18 @@
 """Sources of random words."""
 
+import ast
+import multiprocessing
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rase.kernels.words import SecureRandom, SeededRandom, source_of
+import rase
+from rase.campaign import ShufflePlan
+from rase.kernels.words import Keystream, SecureRandom, SeededRandom, source_of
+from rase.shuffler.order import draw_order
 
 
 def test_seeded_words_are_one_stream() -> None:
@@ -77,3 +83,48 @@ def test_strange_seeds_are_refused(seed: object) -> None:
 def test_seeded_sources_show_their_seed() -> None:
     """Seeded randomness is visible wherever it is printed."""
     assert repr(SeededRandom(7)) == "SeededRandom(7)"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_a_pool_share_no_words(method: str) -> None:
+    """Workers of multiprocessing draw words of their own, forked ones too."""
+    mine = SecureRandom().words(4).tolist()
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        drawn = pool.map(SecureRandom().words, [4] * 6, chunksize=1)
+    every = mine + [int(word) for words in drawn for word in words]
+    assert len(set(every)) == len(every) == 28
+
+
+def test_a_stream_goes_on_and_streams_differ() -> None:
+    """The words of one stream follow each other; two streams of the secure source share none."""
+    key = bytes(range(32))
+    stream = Keystream(key)
+    pieces = np.concatenate([stream.words(3), stream.words(5), stream.words(0)])
+    assert pieces.tolist() == Keystream(key).words(8).tolist()
+    source = SecureRandom()
+    words = [*source.stream().words(4), *source.stream().words(4)]
+    assert len(set(words)) == 8
+    seeded = SeededRandom(1)
+    assert seeded.stream() is seeded
+
+
+def test_the_shuffler_refuses_seeded_words() -> None:
+    """Who knows the seed could undo the order, so production takes the secure type alone."""
+    plan = ShufflePlan("uniform")
+    with pytest.raises(TypeError, match="rng must be a SecureRandom"):
+        draw_order(["a", "b"], plan, rng=SeededRandom(1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("room", ["device", "shuffler"])
+def test_rooms_that_run_in_production_know_no_seeds(room: str) -> None:
+    """No module of the device's agent or of the shuffler as much as names a seeded source."""
+    folder = Path(rase.__file__).parent / room
+    modules = sorted(folder.rglob("*.py"))
+    assert modules
+    for module in modules:
+        names = {
+            node.id
+            for node in ast.walk(ast.parse(module.read_text("utf-8")))
+            if isinstance(node, ast.Name)
+        }
+        assert not names & {"SeededRandom", "SeededEntropy"}

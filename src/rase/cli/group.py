@@ -57,7 +57,23 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
 
 
+def _show_version(context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
+    if not is_asked:
+        return
+    from rase.kernels.backend import kernels_in_use
+
+    click.echo(f"rase {__version__}\nkernels: {kernels_in_use()}")
+    context.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="rase", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and the kernels in use, and exit.",
+)
 def _rase() -> None:
     """Randomize, shuffle, estimate: private averages from fleets of devices."""

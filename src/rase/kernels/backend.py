@@ -6,20 +6,21 @@ variable ``RASE_KERNELS=numpy`` chooses the twins where both are at hand.
 
 import importlib
 import os
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MOST_ITEMS", "Compiled", "compiled", "kernels_in_use", "native"]
 
 # The compiled trees count in 32 bits; longer orders go to NumPy.
 MOST_ITEMS = (1 << 31) - 1
 
-_Array = NDArray[Any]
-_Table = tuple[_Array, _Array]
-"""Partial sums and guide."""
-_Grid = tuple[float, float, int]
-"""First point, step, how many steps."""
+# A device tells its kernels without having NumPy.
+_Array: TypeAlias = "NDArray[Any]"
+# Partial sums and guide; first point, step and how many steps.
+_Table: TypeAlias = "tuple[_Array, _Array]"
+_Grid: TypeAlias = tuple[float, float, int]
 
 
 class Compiled(Protocol):

@@ -26,7 +26,13 @@ static unsigned select_portable(uint64_t word, unsigned k);
 #define TARGET
 #define SELECT(word, k) select_portable(word, k)
 #define STEP(before, v) step_portable(before, v)
+#define RAISE(before, more) raise_portable(before, more)
 #define POPCOUNT(word) count_portable(word)
+static inline void raise_portable(int32_t *before, const int32_t *more)
+{
+    for (int j = 0; j < 16; j++)
+        before[j] += more[j];
+}
 static inline size_t step_portable(int32_t *before, int32_t v)
 {
     int32_t above = 0;
@@ -49,6 +55,7 @@ static inline unsigned count_portable(uint64_t word)
 #undef TARGET
 #undef SELECT
 #undef STEP
+#undef RAISE
 #undef POPCOUNT
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -58,7 +65,19 @@ static inline unsigned count_portable(uint64_t word)
 #define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 #define SELECT(word, k) ((unsigned)_tzcnt_u64(_pdep_u64((uint64_t)1 << (k), (word))))
 #define STEP(before, v) step_newer(before, v)
+#define RAISE(before, more) raise_newer(before, more)
 #define POPCOUNT(word) _mm_popcnt_u64(word)
+TARGET static inline __attribute__((always_inline)) void raise_newer(int32_t *before,
+                                                                     const int32_t *more)
+{
+    __m256i *halves = (__m256i *)before;
+    const __m256i *added = (const __m256i *)more;
+    __m256i first = _mm256_add_epi32(_mm256_loadu_si256(halves), _mm256_loadu_si256(added));
+    __m256i second =
+        _mm256_add_epi32(_mm256_loadu_si256(halves + 1), _mm256_loadu_si256(added + 1));
+    _mm256_storeu_si256(halves, first);
+    _mm256_storeu_si256(halves + 1, second);
+}
 TARGET static inline __attribute__((always_inline)) size_t step_newer(int32_t *before, int32_t v)
 {
     __m256i *halves = (__m256i *)before;
@@ -78,6 +97,7 @@ TARGET static inline __attribute__((always_inline)) size_t step_newer(int32_t *b
 #undef TARGET
 #undef SELECT
 #undef STEP
+#undef RAISE
 #undef POPCOUNT
 static int is_newer(void)
 {

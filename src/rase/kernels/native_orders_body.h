@@ -1,7 +1,7 @@
 /* The two trees of counts, compiled once for every machine and once for newer ones.
  *
- * Included with NAMED(name) giving the version's names, TARGET its attributes and SELECT(word, k)
- * the place of the k-th set bit (from 0).
+ * Included with NAMED(name) giving the version's names, TARGET its attributes, SELECT(word, k) the
+ * place of the k-th set bit (from 0), and STEP and RAISE the work on one node.
  *
  * A tree stands over a bitmap of items, 64 to a leaf. A node holds, for each of its 16 children,
  * how many items lie in the children before it. Looking for the v-th item, the child is the last
@@ -100,9 +100,7 @@ TARGET static inline __attribute__((always_inline)) enum outcome NAMED(count_thr
             place >>= 4;
             int32_t *before = tree->level[level] + 16 * place;
             smaller += (uint64_t)before[child];
-            const int32_t *is_behind = behind + 15 - child;
-            for (int j = 0; j < 16; j++)
-                before[j] += is_behind[j];
+            RAISE(before, behind + 15 - child);
         }
         rising += smaller;
     }

@@ -29,6 +29,7 @@ from rase.kernels.reports import clamped_reports, clamped_sums
 from rase.kernels.table import IntegerTable
 from rase.kernels.words import SeededRandom, Words
 from rase.shuffle.mallows import Mallows
+from rase.shuffle.permutation import kendall_tau
 from rase.stream import ValueRange
 
 SIZES = [0, 1, 2, 63, 64, 65, 1024, 1025, 4097]
@@ -233,10 +234,28 @@ def test_a_refused_word_is_replaced_alike(n: int) -> None:
     """A word of 0 is refused for bounds that do not divide 2^64; the next of the stream follows."""
     order = assert_same(lambda: uniform_order(n, FixedWords([0])))
     assert is_permutation(order)
-    orders = assert_same(lambda: uniform_orders(50, 3, FixedWords([5, 0])))
+    orders = assert_same(lambda: uniform_orders(50, 3, FixedWords([7, 7, 7, 0])))
     assert (np.sort(orders, axis=1) == np.arange(3)).all()
     source_words = np.array([0, 1 << 63], np.uint64)
     assert_same(lambda: integers_from(source_words, np.array([3, 3]), source=SeededRandom(1)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 65, 3000])
+def test_kendall_distances_are_the_same(n: int) -> None:
+    """Counted at once in C, by way of an inverse in NumPy."""
+    a, b = uniform_order(n, SeededRandom(1)), uniform_order(n, SeededRandom(2))
+    compiled, by_numpy = twice(lambda: kendall_tau(a, b))
+    assert compiled == by_numpy
+
+
+def test_what_cannot_be_done_is_left_to_numpy() -> None:
+    """A partner that does not exist is an IndexError in both; no number is wrong for no order."""
+    for native in (backend.compiled, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(backend, "native", native)
+            with pytest.raises(IndexError):
+                order_from_swaps(np.array([0, 5]))
+            assert isinstance(inversion_count(np.array([1, 1])), int)
 
 
 def test_rows_of_floats_are_shuffled_as_their_places() -> None:

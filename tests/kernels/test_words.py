@@ -91,6 +91,8 @@ def test_processes_of_a_pool_share_no_words(method: str) -> None:
     mine = SecureRandom().words(4).tolist()
     with multiprocessing.get_context(method).Pool(2) as pool:
         drawn = pool.map(SecureRandom().words, [4] * 6, chunksize=1)
+        pool.close()
+        pool.join()
     every = mine + [int(word) for words in drawn for word in words]
     assert len(set(every)) == len(every) == 28
 

@@ -215,8 +215,6 @@ def numpy_order_from_codes(codes: Order) -> Order:
     padded = np.zeros((1 << levels, run), dtype=np.int64)
     padded.reshape(-1)[:n] = codes
     picks = _resolved_runs(padded)
-    if levels == 0:
-        return picks.reshape(n)
     places = np.argsort(picks, axis=1)
     picks = np.take_along_axis(picks, places, axis=1)
     places += np.arange(0, picks.size, run)[:, np.newaxis]

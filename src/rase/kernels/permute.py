@@ -170,14 +170,18 @@ def inversion_count(order: Order) -> int:
     Args:
         order: A permutation of 0 .. n - 1.
 
+    Raises:
+        ValueError: If it is none, where that is noticed: the compiled count always does.
+
     Example:
         >>> inversion_count(np.array([2, 0, 3, 1]))
         3
     """
     if backend.native is not None and order.size <= backend.MOST_ITEMS:
         total = backend.native.count_inversions(np.ascontiguousarray(order, dtype=np.int64))
-        if total >= 0:
-            return total
+        if total < 0:
+            raise ValueError(f"order must be a permutation of 0..{order.size - 1}, got another.")
+        return total
     return numpy_inversion_count(order)
 
 

@@ -15,7 +15,8 @@ __all__ = ["Keystream", "Random", "SecureRandom", "SeededRandom", "Words", "sour
 
 Words = NDArray[np.uint64]
 
-_ZEROS = bytes(1 << 16)
+_FROM_THE_START = modes.CTR(bytes(16))
+_ZEROS = memoryview(bytes(1 << 16))
 
 
 class SecureRandom:
@@ -111,14 +112,16 @@ class Keystream:
 
     def __init__(self, key: bytes, block: int = 0) -> None:
         """Set the cipher to the first block."""
-        mode = modes.CTR(block.to_bytes(16, "big"))
+        mode = modes.CTR(block.to_bytes(16, "big")) if block else _FROM_THE_START
         self._encryptor = Cipher(algorithms.AES256(key), mode).encryptor()
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words."""
         stream = np.empty(8 * count, dtype=np.uint8)
+        place = stream.data
         # Piece by piece into its place: no second copy, and the zeros stay in the cache.
-        for start in range(0, stream.size, len(_ZEROS)):
-            piece = stream[start : start + len(_ZEROS)]
-            self._encryptor.update_into(_ZEROS[: piece.size], piece.data)
-        return stream.view("<u8").astype(np.uint64, copy=False)
+        for start in range(0, 8 * count, len(_ZEROS)):
+            piece = place[start : start + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(piece)], piece)
+        words: Words = stream.view("<u8").astype(np.uint64, copy=False)
+        return words

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from rase.privacy import CentralDP, LocalDP, PermutationPrivacy
     from rase.randomize.bounded import Duchi, Hybrid, Piecewise
     from rase.randomize.budget_aware import BudgetAware, Laplace
+    from rase.randomize.certificate import Certificate
+    from rase.randomize.choice import auto
+    from rase.randomize.optimal import Optimal
     from rase.randomize.protocol import Randomizer
     from rase.shuffle.cayley import CayleyMallows
     from rase.shuffle.mallows import Mallows
@@ -55,6 +58,7 @@ __all__ = [
     "BudgetAware",
     "CayleyMallows",
     "CentralDP",
+    "Certificate",
     "Cyclic",
     "DataError",
     "Duchi",
@@ -66,6 +70,7 @@ __all__ = [
     "MallowsShuffle",
     "Manifest",
     "NotIdentifiable",
+    "Optimal",
     "Partition",
     "PermutationPrivacy",
     "Piecewise",
@@ -84,6 +89,7 @@ __all__ = [
     "ValueRange",
     "aggregate",
     "amplify",
+    "auto",
     "bootstrap_mean",
     "compose_local",
     "compose_permutation",
@@ -126,6 +132,9 @@ _HOME = {
     "rase.privacy": ("CentralDP", "LocalDP", "PermutationPrivacy"),
     "rase.randomize.bounded": ("Duchi", "Hybrid", "Piecewise"),
     "rase.randomize.budget_aware": ("BudgetAware", "Laplace"),
+    "rase.randomize.certificate": ("Certificate",),
+    "rase.randomize.choice": ("auto",),
+    "rase.randomize.optimal": ("Optimal",),
     "rase.randomize.protocol": ("Randomizer",),
     "rase.shuffle.cayley": ("CayleyMallows",),
     "rase.shuffle.mallows": ("Mallows",),

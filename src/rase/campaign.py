@@ -23,7 +23,7 @@ __all__ = [
     "ShufflePlan",
 ]
 
-MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid")
+MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal")
 SHUFFLES: Final = ("robust", "uniform", "mallows")
 ESTIMATORS: Final = ("unbiased_mean", "sample_mean", "median", "bootstrap_mean")
 KEMS: Final = ("x25519", "x-wing")

@@ -8,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import MECHANISMS, Mechanism, best_mechanism, mechanism_named
+from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.estimate.mean import ESTIMATORS, bootstrap_mean
 from rase.kernels.words import SeededRandom
-from rase.randomize.bounded import Duchi, Hybrid
+from rase.randomize.bounded import Duchi
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.choice import best_mechanism
+from rase.randomize.ladder import rung_below
+from rase.randomize.optimal import Optimal
 from rase.stream import Precision, ValueRange
 
 PUBLIC = ValueRange(-500, 2500)
@@ -106,7 +109,7 @@ def test_moments_are_those_of_the_law(name: str, epsilon: float) -> None:
     model = ErrorModel(mechanism)
     grid = FleetReadings.uniform(small).grid
     np.testing.assert_allclose(model.decoded_variance(grid), mechanism.variance(grid), rtol=1e-6)
-    reach = 40 * 64 / min(epsilon, 2) if name in ("laplace", "budget-aware") else 80
+    reach = 40 * 64 / min(epsilon, 2) if name in ("laplace", "budget-aware") else 256
     codes = np.arange(-int(reach), 64 + int(reach) + 1)
     places = small.low + small.step * codes
     edges = np.append(places - small.step / 2, places[-1] + small.step / 2)
@@ -157,16 +160,18 @@ def test_clamping_formulas() -> None:
 
 
 def test_the_best_mechanism_is_best() -> None:
-    """No mechanism has a worst variance below that of the automatic choice, up to epsilon 7."""
+    """No mechanism has a worst variance below that of the automatic choice, but for 6 % at 0.6."""
     unit = ValueRange(0, 1)
-    for epsilon in np.geomspace(0.01, 7, 40).tolist():
+    for epsilon in (*np.geomspace(0.01, 7, 40).tolist(), 1.0499, 0.6499, 0.5999, 8.5):
         worst = {
             name: ErrorModel(build(epsilon, unit, PRECISION)).worst("unbiased_mean", 1).noise ** 2
             for name, build in MECHANISMS.items()
         }
-        assert worst[best_mechanism(epsilon)] <= (1 + 1e-9) * min(worst.values())
+        # Below 0.6 one bit is preferred to the optimum; a share of 1e-4 is the fineness of grids.
+        slack = 1e-4 if epsilon >= 0.6 else 0.06
+        assert worst[best_mechanism(epsilon)] <= (1 + slack) * min(worst.values())
     assert isinstance(mechanism_named("auto", 0.5, value_range=unit, precision=PRECISION), Duchi)
-    assert isinstance(mechanism_named("auto", 1, value_range=unit, precision=PRECISION), Hybrid)
+    assert isinstance(mechanism_named("auto", 1, value_range=unit, precision=PRECISION), Optimal)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -200,11 +205,13 @@ def test_more_devices_mean_less_noise(epsilon: float, n: int, name: str, estimat
 
 @given(st.floats(0.05, 8), st.floats(1.01, 1.5), st.sampled_from(sorted(MECHANISMS)))
 def test_more_epsilon_means_less_noise(epsilon: float, factor: float, name: str) -> None:
-    """Noise falls with epsilon, but where budget-aware stops to clamp."""
+    """Noise falls with epsilon, but where budget-aware stops to clamp or a rung is the same."""
     here = ErrorModel(built(name, epsilon)).worst("unbiased_mean", 100).noise
     there = ErrorModel(built(name, factor * epsilon)).worst("unbiased_mean", 100).noise
     bound = PRECISION.epsilon_bound(PUBLIC)
-    assert there < here or (name == "budget-aware" and epsilon < bound <= factor * epsilon)
+    is_rung = name == "optimal" and rung_below(epsilon) == rung_below(factor * epsilon)
+    is_jump = name == "budget-aware" and epsilon < bound <= factor * epsilon
+    assert there < here or (is_rung and there <= here) or is_jump
 
 
 def test_even_and_odd_numbers_of_reports() -> None:

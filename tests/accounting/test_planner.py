@@ -15,6 +15,7 @@ from rase.accounting.planner import plan
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.bounded import Hybrid
 from rase.randomize.budget_aware import BudgetAware
+from rase.randomize.optimal import Optimal
 from rase.shuffle.robust import Robust
 from rase.stream import Precision, ValueRange
 
@@ -51,7 +52,11 @@ def test_keys_of_the_document_are_pinned() -> None:
             *("name", "window", "epsilon", "window_budget", "reports_per_window"),
             *("reports_per_round", "empty_share", "round_errors"),
         ],
-        "standard_errors": ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"],
+        "certificate": [
+            *("law", "epsilon", "drawn_epsilon", "effective_epsilon", "steps", "total"),
+            *("readings", "report", "ratio", "exponent", "rounding", "sentence"),
+        ],
+        "standard_errors": ["budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal"],
         "errors": ["estimator", "readings", "round", "window"],
         "precision": [
             *("epsilon_bound", "epsilon_bound_everywhere", "is_clamping", "share_met", "readings"),
@@ -95,7 +100,7 @@ def test_every_estimator_has_its_rows() -> None:
     row = made.error("unbiased_mean")
     assert row.round.bias == 0
     assert row.window.noise == pytest.approx(row.round.noise / 5)
-    model = ErrorModel(Hybrid(1.0, PUBLIC))
+    model = ErrorModel(Optimal(1.0, PUBLIC))
     assert row.round == model.worst("unbiased_mean", 100)
     assert (
         made.error("sample_mean", "yours").window.bias
@@ -217,12 +222,12 @@ def test_precision_on_the_users_readings() -> None:
 
 
 def test_recommendation_names_the_best_mechanism() -> None:
-    """Duchi below 0.6, Hybrid above, and what another choice costs."""
+    """Duchi below 0.6, Optimal above, and what another choice costs."""
     assert quick(epsilon=0.5).recommendation.mechanism == "duchi"
     advice = quick(mechanism="laplace").recommendation
-    assert advice.mechanism == "hybrid"
+    assert advice.mechanism == "optimal"
     assert advice.estimator == "unbiased_mean"
-    assert "laplace, as asked, has 37 % more." in advice.reasons[0]
+    assert "laplace, as asked, has 42 % more." in advice.reasons[0]
     assert "as asked" not in quick().recommendation.reasons[0]
     assert "here the same as sample_mean" in advice.reasons[1]
     assert "has a bias of up to" in quick().recommendation.reasons[1]
@@ -231,9 +236,9 @@ def test_recommendation_names_the_best_mechanism() -> None:
 def test_useless_rounds_are_warned_about_with_remedies() -> None:
     """An error above a quarter of the range brings a warning and what would help."""
     advice = quick(devices=5).recommendation
-    assert advice.warnings[0].startswith("One round says hardly anything: its error of 1.39e+03")
+    assert advice.warnings[0].startswith("One round says hardly anything: its error of 1.34e+03")
     said = " ".join(advice.remedies)
-    for what in ("devices suffice", "A window of", "Reports of epsilon", "A range 324 wide"):
+    for what in ("devices suffice", "A window of", "Reports of epsilon", "A range 336 wide"):
         assert what in said
     assert quick(devices=5000).recommendation.warnings == ()
     assert quick(devices=5000).recommendation.remedies == ()
@@ -304,7 +309,7 @@ def test_curves_hold_every_estimator_at_every_candidate() -> None:
     assert made.curve_readings == "worst"
     here = [point for point in made.curve if point.epsilon == 1.0]
     assert [point.error for point in here] == [made.error(point.estimator).window for point in here]
-    assert [point.mechanism for point in made.curve[::4]] == ["duchi", "hybrid", "hybrid"]
+    assert [point.mechanism for point in made.curve[::4]] == ["duchi", "optimal", "optimal"]
     yours = quick(curve=[1.0], readings=SKEWED, mechanism="laplace")
     assert yours.curve_readings == "yours"
     assert yours.curve[0].error == yours.error("unbiased_mean", "yours").window

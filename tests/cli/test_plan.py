@@ -43,8 +43,9 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == (
         "plan      readings from 0 to 3000, epsilon 1 a report, 1000 devices, windows of 24 rounds"
     )
-    assert lines[1].startswith("noise     hybrid, chosen as the best at this epsilon; certificate")
-    table = lines[3:12]
+    assert lines[1] == "noise     optimal, chosen as the best at this epsilon"
+    assert lines[2].startswith("certified One report has epsilon 1, at most the 1 asked for")
+    table = lines[4:13]
     assert table[0].split()[:5] == ["estimator", "readings", "bias", "noise", "error"]
     assert len({len(line) for line in table}) == 1
     assert not any("-0" in line for line in table)
@@ -54,9 +55,9 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "          a day of 24 reports: epsilon 24",
         "          a month of 720 reports: epsilon 720",
         "shuffle   uniform",
-        "wish      error 50, worst case: met, expected 20.05.",
-        "          161 devices suffice for an error of 50.",
-        "advice    hybrid: best for a mean",
+        "wish      error 50, worst case: met, expected 19.34.",
+        "          150 devices suffice for an error of 50.",
+        "advice    optimal: best for a mean",
         "warning   A day of reports",
         "helps     Let each device report once in 24 rounds",
     ):
@@ -256,3 +257,18 @@ def test_data_of_one_device_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text("time,device,value\n1,a,1\n2,a,2\n")
     assert main(["plan", *RANGE, "--epsilon", "1", "--data", str(path)]) == 2
     assert "must hold readings of two devices or more" in capsys.readouterr().err
+
+
+def test_a_budget_between_rungs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The optimal mechanism says which of its shipped budgets it draws with; JSON has it, too."""
+    asked = ("--range", "0", "3000", "--epsilon", "1.02", "--devices", "1000")
+    out, _ = ran(*asked, "--mechanism", "optimal", capsys=capsys)
+    assert "certified One report has epsilon 1, at most the 1.02 asked for" in out
+    assert "this one is that of epsilon 1, the next below." in out
+    out, _ = ran(*asked, "--mechanism", "optimal", "--json", capsys=capsys)
+    certificate = json.loads(out)["certificate"]
+    assert (certificate["epsilon"], certificate["drawn_epsilon"]) == (1.02, 1.0)
+    numerator, denominator = (int(part) for part in certificate["ratio"])
+    assert 2.718 < numerator / denominator < 2.7183
+    out, _ = ran(*ASKED, "--mechanism", "optimal", capsys=capsys)
+    assert "the next below" not in out

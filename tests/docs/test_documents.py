@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rase
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -68,9 +68,9 @@ def test_the_readme_states_the_errors_the_code_computes() -> None:
 
 
 def test_the_noise_page_states_the_variances_the_code_computes() -> None:
-    """The table of mechanisms shows their largest variance."""
+    """The tables of mechanisms and of the optimum show what the code computes."""
     text = (ROOT / "docs/explain/noise.md").read_text(encoding="utf-8")
-    for row in variance_rows():
+    for row in [*variance_rows(), *optimum_rows()]:
         assert row in text
 
 
@@ -89,7 +89,7 @@ def error_rows() -> list[str]:
 
 def variance_rows() -> list[str]:
     """Return the noise page's table of variances."""
-    readings, public = np.linspace(0, 1, 101), ValueRange(0, 1)
+    readings, public = np.linspace(0, 1, 1001), ValueRange(0, 1)
     rows = []
     for epsilon in (0.1, 0.5, 1, 2, 4, 8):
         mechanisms = [
@@ -98,7 +98,20 @@ def variance_rows() -> list[str]:
             Duchi(epsilon, public),
             Piecewise(epsilon, public),
             Hybrid(epsilon, public),
+            Optimal(epsilon, public),
         ]
         shown = [f"{mechanism.variance(readings).max():.3g}" for mechanism in mechanisms]
         rows.append(f"| {epsilon:g} | {' | '.join(shown)} |")
+    return rows
+
+
+def optimum_rows() -> list[str]:
+    """Return the noise page's table of optimal channels and their lower bounds."""
+    rows = []
+    for epsilon in (0.25, 0.5, 1, 2, 4, 6, 8):
+        optimal = Optimal(epsilon, ValueRange(0, 1))
+        worst = float(optimal.variance(np.linspace(0, 1, 1001)).max())
+        bound = optimal.lower_bound()
+        gap = 100 * (worst / bound - 1)
+        rows.append(f"| {epsilon:g} | {bound:.5g} | {worst:.5g} | {gap:.2g} % |")
     return rows

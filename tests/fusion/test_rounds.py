@@ -17,13 +17,15 @@ from tests.fusion.conftest import (
     reports,
 )
 
-from rase.campaign import Campaign
+from rase.campaign import MECHANISMS, Campaign
 from rase.clock import FakeClock
 from rase.errors import StorageConflict
 from rase.estimate.mean import unbiased_mean
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of
 from rase.fusion.rounds import FailedRound, Rounds, estimates_of
+from rase.kernels.entropy import SeededEntropy
+from rase.randomize.pure import DeviceRandomizer
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.sqlite import open_sqlite
 
@@ -203,13 +205,22 @@ def test_one_batch_more_is_waited_for(centre: Centre) -> None:
 CLASSES = replace(CAMPAIGN, id="classes", epsilon=(0.5, 2.0), mechanism="laplace")
 
 
-@pytest.mark.parametrize("mechanism", ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) -> None:
     """Each report is decoded with its own budget, by the campaign's mechanism."""
     campaign = replace(CLASSES, mechanism=mechanism)
     centre.publisher.publish(campaign)
+    drawn = [
+        DeviceRandomizer(mechanism, epsilon, campaign.value_range, campaign.precision)
+        for epsilon in campaign.epsilon
+    ]
+    entropy = SeededEntropy(2026)
     inner = [
-        envelope(4096 * (number % 2), epsilon_class=number % 2, campaign=campaign)
+        envelope(
+            drawn[number % 2].place(campaign.high * (number % 2), entropy),
+            epsilon_class=number % 2,
+            campaign=campaign,
+        )
         for number in range(8)
     ]
     one = parcel(inner, campaign=campaign)

@@ -2,6 +2,8 @@
 
 import math
 from array import array
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from rase.kernels import geometric
 from rase.kernels.fixed import (
     WORD,
-    _largest_ratio,
+    _worst_pair,
     clamped_table,
     digit_sums,
     drawn_from,
@@ -29,7 +31,7 @@ def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     law = noise.ClampedGeometric(epsilon, steps)
     assert list(table.sums) == law._table.sums.tolist()
     assert table.drawn_epsilon <= epsilon
-    assert table.effective_epsilon == law.effective_epsilon <= epsilon
+    assert table.effective_epsilon == law.drawn.effective_epsilon <= epsilon
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.3, 2.0, 40.0])
@@ -61,4 +63,45 @@ def test_log_ratio_rounds_up() -> None:
 
 def test_the_largest_ratio_may_stand_at_any_end() -> None:
     """A table that favours one end shows its ratio."""
-    assert _largest_ratio(array("Q", [1 << 62, WORD - 1]), 1) == (WORD - (1 << 62), 1)
+    pair = _worst_pair(array("Q", [1 << 62, WORD - 1]), 1)
+    assert pair == ((1, 0), 1, WORD - (1 << 62), 1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 10.0, 30.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+def test_the_worst_pair_is_that_of_all_pairs(epsilon: float, steps: int) -> None:
+    """Comparing all inputs and reports finds the same ratio, with the weights it names."""
+    table = clamped_table(epsilon, steps)
+    rows = _rows(table.sums, steps)
+    worst = max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))
+    first, second = table.worst.inputs
+    assert rows[first][table.worst.report] == table.worst.numerator
+    assert rows[second][table.worst.report] == table.worst.denominator
+    assert Fraction(table.worst.numerator, table.worst.denominator) == worst
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_reports_inside_count_where_rounding_makes_them_worst(seed: int) -> None:
+    """In tables of any weights, too, the worst pair is that of all pairs."""
+    generator = np.random.default_rng(seed)
+    steps = int(generator.integers(2, 9))
+    cuts = generator.choice(10**6, size=2 * steps, replace=False)
+    sums = array("Q", sorted((cuts.astype(object) + 1) * (WORD // (10**6 + 1))))
+    rows = _rows(sums, steps)
+    worst = max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))
+    pair = _worst_pair(sums, steps)
+    assert Fraction(pair.numerator, pair.denominator) == worst
+    assert rows[pair.inputs[0]][pair.report] == pair.numerator
+    assert rows[pair.inputs[1]][pair.report] == pair.denominator
+
+
+def _rows(sums: "array[int]", steps: int) -> list[list[int]]:
+    """Return the weight of each report (column) for each input, noise beyond the ends folded."""
+    noise_weights = [later - sooner for sooner, later in pairwise([0, *sums, WORD])]
+    rows = []
+    for index in range(steps + 1):
+        row = [0] * (steps + 1)
+        for place, weight in enumerate(noise_weights):
+            row[min(max(index + place - steps, 0), steps)] += weight
+        rows.append(row)
+    return rows

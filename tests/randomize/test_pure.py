@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, SeededRandom, ValueRange
+from rase import (
+    BudgetAware,
+    Duchi,
+    Hybrid,
+    Laplace,
+    Optimal,
+    Piecewise,
+    Precision,
+    SeededRandom,
+    ValueRange,
+)
 from rase.campaign import MECHANISMS
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
 from rase.randomize import bounded
@@ -26,6 +36,7 @@ TWINS: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
     "duchi": Duchi,
     "piecewise": Piecewise,
     "hybrid": Hybrid,
+    "optimal": Optimal,
 }
 each = pytest.mark.parametrize("mechanism", MECHANISMS)
 

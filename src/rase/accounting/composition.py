@@ -146,7 +146,7 @@ def compose_shuffled(
     return worst_of(parts, n)
 
 
-def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Amplification:
+def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) -> Amplification:
     """Return what `compose_shuffled` returns, or for many devices a bound, within milliseconds.
 
     For sliders that move. Up to 20,000 reports of an epsilon up to 6 a single round is that of
@@ -157,7 +157,7 @@ def compose_live(source: Covered, n: int, *, rounds: int, delta: float) -> Ampli
     Guarantee: as for `compose_shuffled`.
 
     Args:
-        source: A randomizer with one budget.
+        source: A randomizer with one budget, or the budget of any.
         n: As for `compose_shuffled`.
         rounds: As for `compose_shuffled`.
         delta: As for `compose_shuffled`.

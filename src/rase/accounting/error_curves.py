@@ -12,11 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import MECHANISMS, best_mechanism, mechanism_named
+from rase.accounting.candidates import MECHANISMS, mechanism_named
 from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, ErrorModel
 from rase.accounting.plan_schedule import mean_inverse
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.bounded import HYBRID_FROM
+from rase.randomize.choice import best_mechanism
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 from rase.stream import Precision, ValueRange
 

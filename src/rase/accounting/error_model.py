@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.accounting.binomial import Floats
-from rase.accounting.blanket import channel_of
+from rase.accounting.blanket import Covered, channel_of
 from rase.accounting.candidates import Mechanism
 from rase.accounting.median_error import SignLaw, line_over, worst_of_two_ends
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.optimal import Optimal
 from rase.stream import ValueRange
 
 __all__ = ["BOOTSTRAP_RESAMPLES", "Error", "ErrorModel", "FleetReadings"]
@@ -235,6 +236,8 @@ class ErrorModel:
             return reading, self.decoded_variance(reading)
         offset = reading - public.middle
         if not self._is_laplace:
+            if isinstance(self.mechanism, Optimal):
+                return self.mechanism.report_moments(reading)
             slope, constant, curve = _bounded_moments(self.mechanism)
             mean = slope * offset
             return public.middle + mean, constant + curve * np.square(offset) - np.square(mean)
@@ -291,7 +294,10 @@ class ErrorModel:
     def _line(self) -> Floats:
         public = self.mechanism.value_range
         if not self._is_laplace:
-            return line_over(public, reach=public.width / 2)
+            reach = public.width / 2
+            if isinstance(self.mechanism, Optimal):
+                reach = max(self.mechanism.reach, reach)
+            return line_over(public, reach=reach)
         return line_over(public, reach=0.0 if self._is_clamping else 40 * self._tail)
 
     def _below(self, readings: Floats, points: Floats) -> Floats:
@@ -321,7 +327,7 @@ def _sign_law(model: ErrorModel, readings: FleetReadings) -> SignLaw:
 
 
 @lru_cache(maxsize=256)
-def _bounded_moments(mechanism: Mechanism) -> tuple[float, float, float]:
+def _bounded_moments(mechanism: Covered) -> tuple[float, float, float]:
     """Return slope, constant and curve of a report's moments about the middle of the range.
 
     For Duchi, Piecewise and Hybrid the mean of a report is slope * offset and its mean square

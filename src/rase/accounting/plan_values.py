@@ -11,6 +11,7 @@ from rase.accounting.error_model import Error
 from rase.accounting.inverse import Answer
 from rase.accounting.plan_schedule import ReportSchedule
 from rase.privacy import LocalDP
+from rase.randomize.certificate import Certificate
 from rase.shuffle.release import Manifest
 from rase.stream import Precision, ValueRange
 
@@ -220,7 +221,7 @@ class Plan:
     Args:
         request: What was asked.
         mechanism: The name of the mechanism used.
-        effective_epsilon: The certificate: the largest log-ratio of the law as it is drawn.
+        certificate: The epsilon of the law as it is drawn, and what it was computed from.
         standard_errors: The worst standard error of the unbiased mean of a round, by mechanism.
         errors: The expected errors.
         precision: How far (beta, rho) is met.
@@ -239,7 +240,7 @@ class Plan:
 
     request: Request
     mechanism: str
-    effective_epsilon: float
+    certificate: Certificate
     standard_errors: Mapping[str, float]
     errors: tuple[ErrorRow, ...]
     precision: PrecisionMet
@@ -253,6 +254,11 @@ class Plan:
     curve_readings: str = "worst"
     recommendation: Recommendation
     schedule_errors: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def effective_epsilon(self) -> float:
+        """The largest log-ratio of the law as it is drawn."""
+        return self.certificate.effective_epsilon
 
     def error(self, estimator: str, readings: str = "worst") -> ErrorRow:
         """Return the expected error of an estimator.
@@ -287,6 +293,7 @@ class Plan:
             },
             "mechanism": self.mechanism,
             "effective_epsilon": self.effective_epsilon,
+            "certificate": self.certificate.to_json(),
             "standard_errors": dict(self.standard_errors),
             "errors": [
                 {

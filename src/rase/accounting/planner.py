@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from rase.accounting.advice import recommend
 from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import MECHANISMS, Mechanism, best_mechanism, mechanism_named
+from rase.accounting.blanket import Covered
+from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
 from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
 from rase.accounting.error_model import ErrorModel, FleetReadings
@@ -43,6 +44,7 @@ from rase.accounting.plan_values import (
 from rase.errors import PrivacyRefused
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.choice import best_mechanism
 from rase.shuffle.release import Manifest, uniform_manifest
 from rase.shuffle.robust import Robust
 from rase.stream import Precision, ValueRange
@@ -114,10 +116,10 @@ def plan(
     Example:
         >>> power = plan(ValueRange(0, 3000), 1.0, devices=1000, interval_s=3600, window=24)
         >>> power.mechanism, round(power.error("unbiased_mean").window.total, 1)
-        ('hybrid', 20.1)
+        ('optimal', 19.3)
         >>> print(power.periods[0])
         one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
-        shuffled, (0.144, 1e-06)-DP: at most 54 % sure.
+        shuffled, (0.182, 1e-06)-DP: at most 55 % sure.
     """
     rounds = _checked_count("window", window)
     planned = report_schedule(
@@ -178,7 +180,7 @@ def _planned(
     return Plan(
         request=request,
         mechanism=best if request.mechanism == "auto" else request.mechanism,
-        effective_epsilon=drawn.effective_epsilon,
+        certificate=drawn.certificate(),
         standard_errors=MappingProxyType(standard_errors),
         errors=tuple(rows),
         precision=_precision(request, drawn, sample or uniform),
@@ -340,7 +342,8 @@ def _periods(
             source = request.epsilon if detail == "quick" else _on_unit_range(drawn)
             central = request.schedule.hidden(
                 _central_of(source, reports, is_live=detail == "live"),
-                source,
+                # Without a blanket of its own it is bounded as any mechanism of its epsilon.
+                source if isinstance(source, Covered) else request.epsilon,
                 devices=request.devices,
                 rounds=reports,
                 delta=request.delta,
@@ -392,7 +395,8 @@ def _central(
     if isinstance(source, float):
         return amplify(source, n, delta=delta, method="clone")
     if is_live:
-        return compose_live(source, n, rounds=rounds, delta=delta)
+        known = source if isinstance(source, Covered) else source.guarantee.epsilon
+        return compose_live(known, n, rounds=rounds, delta=delta)
     return compose_shuffled(source, n, rounds=rounds, delta=delta)
 
 

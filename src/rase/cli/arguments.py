@@ -14,6 +14,8 @@ from rase.errors import PrivacyRefused
 from rase.pipeline import Pipeline
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.choice import auto
+from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import Shuffler, Uniform
@@ -26,6 +28,8 @@ _PLAIN: Mapping[str, Callable[[float, ValueRange], Randomizer]] = {
     "duchi": Duchi,
     "piecewise": Piecewise,
     "hybrid": Hybrid,
+    "optimal": Optimal,
+    "auto": auto,
 }
 MECHANISMS = ("budget-aware", *_PLAIN)
 

@@ -19,6 +19,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines of a plan."""
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
+    yield from _block("certified", [str(plan.certificate), *_rung(plan)])
     yield from _block("schedule", _schedule(plan))
     yield ""
     yield from _error_table(plan)
@@ -58,10 +59,16 @@ def _headline(plan: Plan) -> str:
 
 def _mechanism(plan: Plan) -> str:
     chosen = ", chosen as the best at this epsilon" if plan.request.mechanism == "auto" else ""
-    return (
-        f"{plan.mechanism}{chosen}; certificate: the law as drawn has epsilon "
-        f"{plan.effective_epsilon:.12g}"
-    )
+    return f"{plan.mechanism}{chosen}"
+
+
+def _rung(plan: Plan) -> Iterator[str]:
+    drawn = plan.certificate.drawn_epsilon
+    if plan.mechanism == "optimal" and drawn < plan.certificate.epsilon:
+        yield (
+            f"Channels are shipped for some budgets only; this one is that of epsilon {drawn:g}, "
+            "the next below."
+        )
 
 
 def _schedule(plan: Plan) -> Iterator[str]:

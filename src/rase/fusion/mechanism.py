@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rase.campaign import Campaign
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Floats, Randomizer
 from rase.stream import ValueRange
 
@@ -20,6 +21,7 @@ _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "duchi": Duchi,
     "piecewise": Piecewise,
     "hybrid": Hybrid,
+    "optimal": Optimal,
 }
 
 Places = NDArray[np.int64]

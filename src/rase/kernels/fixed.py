@@ -7,15 +7,19 @@ is integer arithmetic. Hence the tables are the same on every machine, with and 
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_CEILING, Decimal, localcontext
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
 __all__ = [
     "FIXED_ONE",
+    "NEGLIGIBLE",
     "WORD",
     "ClampedTable",
+    "WorstPair",
     "clamped_table",
     "decay_powers",
     "digit_sums",
@@ -31,7 +35,7 @@ FIXED_ONE = 1 << _FIXED_BITS
 WORD = 1 << 64
 _DIGIT = 4096
 # Beyond this many nats a digit is zero except with probability below 2^-64.
-_NEGLIGIBLE = 64 * math.log(2)
+NEGLIGIBLE = 64 * math.log(2)
 
 
 def decay_powers(rate: float, count: int) -> list[int]:
@@ -69,7 +73,7 @@ def geometric_digits(rate: float) -> list[tuple[int, float]]:
     """
     digits: list[tuple[int, float]] = []
     weight = 1
-    while rate < _NEGLIGIBLE:
+    while rate < NEGLIGIBLE:
         digits.append((weight, rate))
         weight *= _DIGIT
         rate *= _DIGIT
@@ -77,7 +81,7 @@ def geometric_digits(rate: float) -> list[tuple[int, float]]:
 
 
 def geometric_reach(rate: float) -> int:
-    """Return the largest geometric number that the tables can draw; a true one is seldom larger.
+    """Return the largest geometric number that is believed; one in 2^60 is larger.
 
     Example:
         >>> geometric_reach(0.5)
@@ -96,7 +100,7 @@ def digit_sums(rate: float) -> "array[int]":
 
 def _digit_count(rate: float) -> int:
     """Return how many values a digit has in its table."""
-    return min(_DIGIT, math.ceil(_NEGLIGIBLE / rate) + 1)
+    return min(_DIGIT, math.ceil(NEGLIGIBLE / rate) + 1)
 
 
 class ClampedTable(NamedTuple):
@@ -108,6 +112,22 @@ class ClampedTable(NamedTuple):
     """The largest log-ratio of two inputs' weights for one report, rounded up."""
     drawn_epsilon: float
     """The budget the weights were made for: the one asked for, or a hair less."""
+    worst: "WorstPair"
+    """The two inputs and the report from which the effective epsilon was computed."""
+
+
+class WorstPair(NamedTuple):
+    """Hold two inputs, the report that tells them apart best, and its weights for the two."""
+
+    inputs: tuple[int, int]
+    report: int
+    numerator: int
+    denominator: int
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of the ratio of the weights, rounded up."""
+        return log_ratio(self.numerator, self.denominator)
 
 
 def clamped_table(epsilon: float, steps: int) -> ClampedTable:
@@ -125,12 +145,12 @@ def clamped_table(epsilon: float, steps: int) -> ClampedTable:
     """
     asked = epsilon
     sums = _noise_sums(asked, steps)
-    effective = log_ratio(*_largest_ratio(sums, steps))
-    while effective > epsilon:
-        asked -= 1.5 * (effective - epsilon) + math.ulp(epsilon)
+    worst = _worst_pair(sums, steps)
+    while worst.log_ratio > epsilon:
+        asked -= 1.5 * (worst.log_ratio - epsilon) + math.ulp(epsilon)
         sums = _noise_sums(asked, steps)
-        effective = log_ratio(*_largest_ratio(sums, steps))
-    return ClampedTable(sums, effective, asked)
+        worst = _worst_pair(sums, steps)
+    return ClampedTable(sums, worst.log_ratio, asked, worst)
 
 
 def log_ratio(numerator: int, denominator: int) -> float:
@@ -152,14 +172,42 @@ def _noise_sums(epsilon: float, steps: int) -> "array[int]":
     return sums
 
 
-def _largest_ratio(sums: "array[int]", steps: int) -> tuple[int, int]:
+def _worst_pair(sums: "array[int]", steps: int) -> WorstPair:
     """Return the largest ratio of two inputs' weights for the same report, from the integers."""
-    ratios = [(sums[steps], sums[0]), (WORD - sums[steps - 1], WORD - sums[-1])]
-    if steps > 1:
-        inside = [later - sooner for sooner, later in pairwise(sums)]
-        ratios.append((max(inside), min(inside)))
-    largest = ratios[0]
-    for numerator, denominator in ratios[1:]:
-        if numerator * largest[1] > largest[0] * denominator:
-            largest = numerator, denominator
-    return largest
+    worst = _worse(
+        WorstPair((0, steps), 0, sums[steps], sums[0]),
+        WorstPair((steps, 0), steps, WORD - sums[steps - 1], WORD - sums[-1]),
+    )
+    inside = [later - sooner for sooner, later in pairwise(sums)]
+    # Reports inside are less telling than the ends by a step of noise; only where a weight is so
+    # small that rounding decides need all pairs be compared.
+    if steps > 1 and max(inside) * worst.denominator > worst.numerator * min(inside):
+        worst = reduce(_worse, _inside_pairs(inside, steps), worst)
+    return worst
+
+
+def _inside_pairs(inside: list[int], steps: int) -> Iterator[WorstPair]:
+    """Yield for each report inside the range the two inputs that differ most in it."""
+    most, least = (list(_extremes(inside, steps + 1, pick)) for pick in (max, min))
+    for report, (high, low) in enumerate(zip(most, least, strict=True), start=1):
+        # inside[0] is noise 1 - steps, and noise is the report less the input.
+        inputs = report + steps - 1 - high, report + steps - 1 - low
+        yield WorstPair(inputs, report, inside[high], inside[low])
+
+
+def _extremes(values: list[int], width: int, pick: Callable[[int, int], int]) -> Iterator[int]:
+    """Yield the place of the extreme value in each window of a width, in one pass."""
+    waiting: deque[int] = deque()
+    for place, value in enumerate(values):
+        while waiting and pick(values[waiting[-1]], value) == value:
+            waiting.pop()
+        waiting.append(place)
+        if place >= width - 1:
+            if waiting[0] <= place - width:
+                waiting.popleft()
+            yield waiting[0]
+
+
+def _worse(one: WorstPair, other: WorstPair) -> WorstPair:
+    is_worse = other.numerator * one.denominator > one.numerator * other.denominator
+    return other if is_worse else one

@@ -167,7 +167,7 @@ def scheme_named(
                               blocks of arrival places
     ``rase-paper``            BR, Algorithm 2 as printed, with the chosen reading of its line 9
     ``rase``                  BR, Algorithm 2 corrected
-    ``best``                  the best mechanism for means there is here: Hybrid (Duchi's bit below
+    ``best``                  the best published mechanism for means: Hybrid (Duchi's bit below
                               epsilon 0.61), uniform order, unbiased mean
     ========================  ====================================================================
 

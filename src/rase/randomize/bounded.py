@@ -8,14 +8,16 @@ private exactly and not up to rounding.
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from rase.errors import NotIdentifiable
-from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers, log_ratio
+from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers
 from rase.kernels.integers import integers_below
 from rase.kernels.words import Random
+from rase.randomize.certificate import Drawn
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.protocol import Codes, Flags, Floats, Law
 
@@ -114,6 +116,7 @@ class BitLaw:
 
     def __init__(self, epsilon: float, steps: int, margin: int) -> None:
         """Place the two codes ``margin`` steps outside the range."""
+        self._epsilon = epsilon
         self.steps, self.low, self.high = steps, -margin, steps + margin
         decay = decay_powers(epsilon, 2)[1]
         # Flips are rounded up, so that keeping is at most e^epsilon times as likely.
@@ -122,9 +125,24 @@ class BitLaw:
         self._slope = 2 * self._keep - 1
 
     @property
-    def effective_epsilon(self) -> float:
-        """The log-ratio of keeping to flipping, rounded up."""
-        return log_ratio(WORD - self._flip, self._flip)
+    def drawn(self) -> Drawn:
+        """The ratio of keeping to flipping, which both ends of the range have."""
+        return Drawn(
+            "duchi",
+            self._epsilon,
+            self.steps * WORD,
+            (0, self.steps),
+            self.low,
+            (self.steps * (WORD - self._flip), self.steps * self._flip),
+        )
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Return the two weights: those of rounding times those of flipping."""
+        keep = WORD - self._flip
+        return {
+            self.low: (self.steps - index) * keep + index * self._flip,
+            self.high: index * keep + (self.steps - index) * self._flip,
+        }
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Round, then flip."""
@@ -174,6 +192,7 @@ class WindowLaw:
 
     def __init__(self, epsilon: float, steps: int) -> None:
         """Take the window that Wang et al. found best, a share exp(-epsilon / 2) of the range."""
+        self._epsilon = epsilon
         self.steps = steps
         # Even, so that the code of an undisturbed index is a grid point.
         self.half = max(round(steps * math.exp(-epsilon / 2) / 2), 0)
@@ -188,10 +207,24 @@ class WindowLaw:
         self._slope = self._excess * (self.width + 1)
 
     @property
-    def effective_epsilon(self) -> float:
-        """The log-ratio of a code's weight inside and outside the window, rounded up."""
-        outside = WORD - self._inside
-        return log_ratio(self._inside * self.steps, outside * (self.width + 1))
+    def drawn(self) -> Drawn:
+        """The ratio of a code's weight inside and outside the window."""
+        return Drawn(
+            "piecewise",
+            self._epsilon,
+            WORD * self.steps * (self.width + 1),
+            (0, self.steps),
+            -self.half,
+            (self._inside * self.steps, (WORD - self._inside) * (self.width + 1)),
+        )
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Return the weight of each code, in or out of the window of an index."""
+        near, far = self._inside * self.steps, (WORD - self._inside) * (self.width + 1)
+        return {
+            place - self.half: near if index <= place <= index + self.width else far
+            for place in range(self.steps + self.width + 1)
+        }
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Choose inside or outside, then one of its codes uniformly."""
@@ -253,15 +286,37 @@ class MixtureLaw:
         self._window = _window(epsilon, steps)
         self._bit = _bit(epsilon, steps, self._window.half + 1)
         self._share = -math.expm1(-epsilon / 2)
+        self._toss = int(self._share * WORD)
 
     @property
-    def effective_epsilon(self) -> float:
-        """The larger of the two laws' log-ratios: their codes are disjoint."""
-        return max(self._window.effective_epsilon, self._bit.effective_epsilon)
+    def drawn(self) -> Drawn:
+        """The larger of the two laws' ratios: their codes are disjoint."""
+        window, bit = self._window.drawn, self._bit.drawn
+        worst = max(window, bit, key=lambda part: Fraction(*(part.ratio or (1, 1))))
+        factor = self._factor(is_window=worst is window)
+        numerator, denominator = worst.ratio or (1, 1)
+        total = WORD * WORD * self._window.steps * (self._window.width + 1)
+        return worst._replace(
+            law="hybrid", total=total, ratio=(numerator * factor, denominator * factor)
+        )
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Return the weights of both, each times that of its side of the coin."""
+        return {
+            code: weight * self._factor(is_window=law is self._window)
+            for law in (self._window, self._bit)
+            for code, weight in law.weights(index).items()
+        }
+
+    def _factor(self, *, is_window: bool) -> int:
+        """Return what a law's weights are multiplied with, for both to have one total."""
+        if is_window:
+            return self._toss
+        return (WORD - self._toss) * (self._window.width + 1)
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Toss the coin, then draw."""
-        tossed = source.words(index.size).reshape(index.shape) < np.uint64(self._share * WORD)
+        tossed = source.words(index.size).reshape(index.shape) < np.uint64(self._toss)
         code = np.empty_like(index)
         code[tossed] = self._window.sample(index[tossed], source)
         code[~tossed] = self._bit.sample(index[~tossed], source)

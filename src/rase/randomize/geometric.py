@@ -6,14 +6,19 @@ geometric number again, which is why clamped reports can be read without bias.
 """
 
 import math
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
-from rase.kernels.fixed import clamped_table, geometric_reach
-from rase.kernels.geometric import geometric
+from rase.kernels.digits import rate_within
+from rase.kernels.fixed import WORD, clamped_table, geometric_reach
 from rase.kernels.reports import clamped_reports, clamped_sums
 from rase.kernels.table import IntegerTable
+from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import Random
+from rase.randomize.certificate import Drawn
 from rase.randomize.protocol import Codes, Flags, Floats
 from rase.stream import ValueRange
 
@@ -52,12 +57,30 @@ class ClampedGeometric(_Geometric):
         table = clamped_table(epsilon, steps)
         super().__init__(table.drawn_epsilon / steps, steps)
         self._table = IntegerTable(table.sums)
-        self._effective = table.effective_epsilon
+        self._sums = table.sums
+        worst = table.worst
+        self._drawn = Drawn(
+            "clamped",
+            table.drawn_epsilon,
+            WORD,
+            worst.inputs,
+            worst.report,
+            (worst.numerator, worst.denominator),
+        )
 
     @property
-    def effective_epsilon(self) -> float:
-        """The largest log-ratio of the integer weights, rounded up."""
-        return self._effective
+    def drawn(self) -> Drawn:
+        """The largest ratio of the integer weights."""
+        return self._drawn
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Return the noise's weights, those beyond the ends folded into them."""
+        sums = [0, *self._sums, WORD]
+        noise = [later - sooner for sooner, later in pairwise(sums)]
+        found: Counter[int] = Counter()
+        for place, weight in enumerate(noise):
+            found[min(max(index + place - self.steps, 0), self.steps)] += weight
+        return dict(found)
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Draw the noise and clamp."""
@@ -120,30 +143,45 @@ class ClampedGeometric(_Geometric):
 class UnboundedGeometric(_Geometric):
     """Draw ``index + d`` without clamping, d the difference of two geometric numbers.
 
-    Guarantee: epsilon-LDP for any two indices, up to the tables' resolution of 2^-64 per digit.
+    Guarantee: epsilon-LDP for any two indices, by formula: the drawn law is the geometric one
+    itself (rase.kernels.digits), so two indices' probabilities differ by exp(rate) for each step
+    between them, and ``steps * rate`` is at most epsilon in fractions
+    (tests/randomize/test_certificate.py).
 
     Validation: chi-square against the exact law in tests/statistical/test_noise.py.
     """
 
     def __init__(self, epsilon: float, steps: int) -> None:
-        """Keep the budget; there is no table of its own."""
-        super().__init__(epsilon / steps, steps)
-        self._epsilon = epsilon
+        """Take the largest rate whose ``steps``-fold is at most the budget."""
+        super().__init__(rate_within(epsilon, steps), steps)
         self.reach = geometric_reach(self.rate)
 
     @property
-    def effective_epsilon(self) -> float:
-        """The budget asked for."""
-        return self._epsilon
+    def drawn(self) -> Drawn:
+        """The loss by formula: as many rates as there are steps."""
+        loss = Fraction(self.rate) * self.steps
+        return Drawn(
+            "unbounded",
+            float(loss),
+            None,
+            (0, self.steps),
+            0,
+            None,
+            (loss.numerator, loss.denominator),
+        )
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Refuse: there is no last report."""
+        raise ValueError("the law must have a table, got unclamped noise, whose reports never end.")
 
     def sample(self, index: Codes, source: Random) -> Codes:
         """Add the noise."""
-        ups = geometric(self.rate, index.size, source).astype(np.int64)
-        downs = geometric(self.rate, index.size, source).astype(np.int64)
+        ups = exact_geometric(self.rate, index.size, source)
+        downs = exact_geometric(self.rate, index.size, source)
         return index + (ups - downs).reshape(index.shape)
 
     def is_code(self, code: Codes) -> Flags:
-        """Accept what the tables can draw: at most ``reach`` beyond an end."""
+        """Accept at most ``reach`` beyond an end; one report in 2^60 lies further out."""
         return (code >= -self.reach) & (code <= self.steps + self.reach)
 
     def decode(self, code: Codes) -> Floats:

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from rase.kernels.integers import rounded_up
 from rase.kernels.words import Random, source_of
 from rase.privacy import LocalDP
+from rase.randomize.certificate import Certificate
 from rase.randomize.protocol import Codes, Floats, Law, SweepingLaw
 from rase.stream import ValueRange
 
@@ -72,7 +73,62 @@ class GridRandomizer(ABC):
     @property
     def effective_epsilon(self) -> float:
         """The largest log-ratio of the laws as they are drawn; never above ``epsilon``."""
-        return max(self._law(budget).effective_epsilon for budget in self.budgets)
+        return max(self._law(budget).drawn.effective_epsilon for budget in self.budgets)
+
+    def certificate(self, *, epsilon: float | None = None) -> Certificate:
+        """Return the epsilon of one report as it is drawn, and what it was computed from.
+
+        Args:
+            epsilon: One of the budgets; the largest unless given.
+
+        Raises:
+            ValueError: If no contributor has this budget.
+
+        Example:
+            >>> from rase import Duchi, ValueRange
+            >>> print(Duchi(1.0, ValueRange(0, 10)).certificate())
+            One report has epsilon 1, at most the 1 asked for: computed from the whole numbers of
+            its duchi law over 4096 grid steps; readings 0 and 10 with report 0 come closest to it.
+        """
+        budget = self.budgets[-1] if epsilon is None else float(epsilon)
+        if budget not in self.budgets:
+            raise ValueError(f"epsilon must be one of {self.budgets}, got {epsilon}.")
+        drawn = self._law(budget).drawn
+        low, step = self.value_range.low, self.value_range.step
+        first, second = (low + step * index for index in drawn.indices)
+        return Certificate(
+            law=drawn.law,
+            epsilon=budget,
+            drawn_epsilon=drawn.epsilon,
+            effective_epsilon=drawn.effective_epsilon,
+            steps=self.value_range.steps,
+            total=drawn.total,
+            readings=(first, second),
+            report=low + step * drawn.code,
+            ratio=drawn.ratio,
+            exponent=drawn.exponent,
+        )
+
+    def table_rows(self, *, epsilon: float | None = None) -> Iterator[Mapping[int, int]]:
+        """Yield for each grid point the whole number with which each grid place is drawn.
+
+        The weights of all rows add up to the certificate's ``total``.
+
+        Args:
+            epsilon: One of the budgets; the largest unless given.
+
+        Raises:
+            ValueError: If reports have no end (unclamped noise), or no contributor has this budget.
+
+        Example:
+            >>> from rase import Duchi, ValueRange
+            >>> rows = list(Duchi(1.0, ValueRange(0, 10, steps=2)).table_rows())
+            >>> [sorted(row) for row in rows], len({sum(row.values()) for row in rows})
+            ([[0, 2], [0, 2], [0, 2]], 1)
+        """
+        law = self._law(self.certificate(epsilon=epsilon).epsilon)
+        for index in range(self.value_range.steps + 1):
+            yield law.weights(index)
 
     def for_contributors(self, contributors: Sequence[int] | Codes) -> Self:
         """Return the randomizer of some of the contributors, by their places in ``epsilon``."""

@@ -1,5 +1,6 @@
 """The face of every randomizer, and of the law it draws a report from."""
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.kernels.words import Random
 from rase.privacy import LocalDP
+from rase.randomize.certificate import Drawn
 from rase.stream import ValueRange
 
 __all__ = ["Codes", "Flags", "Floats", "Law", "Randomizer", "SweepingLaw"]
@@ -97,9 +99,13 @@ class Law(Protocol):
         """Say which codes this law can draw."""
         ...
 
+    def weights(self, index: int) -> Mapping[int, int]:
+        """Return the whole number with which each code is drawn for an index."""
+        ...
+
     @property
-    def effective_epsilon(self) -> float:
-        """The largest log-ratio of the law as it is drawn, rounded up."""
+    def drawn(self) -> Drawn:
+        """What the law is drawn with, and where it gives most away."""
         ...
 
 

@@ -5,27 +5,32 @@ give the same report (tests/randomize/test_pure.py).
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol
 
 from rase.campaign import MAX_EPSILON, MECHANISMS, MIN_EPSILON
+from rase.kernels.digits import exact_digits, one_exact_geometric, rate_within
 from rase.kernels.entropy import Entropy, integer_below, is_rounded_up
 from rase.kernels.fixed import (
     FIXED_ONE,
     WORD,
     clamped_table,
     decay_powers,
-    digit_sums,
     drawn_from,
-    geometric_digits,
     log_ratio,
 )
+from rase.randomize.certificate import Drawn
 from rase.stream import Precision, ValueRange
 
-__all__ = ["HYBRID_FROM", "DeviceRandomizer", "PlaceLaw"]
+__all__ = ["HYBRID_FROM", "LOWEST_RUNG", "DeviceRandomizer", "PlaceLaw"]
 
+# As in rase.randomize.ladder; a test keeps them equal.
+LOWEST_RUNG = 0.25
 # Wang et al. Eq. (9), as in rase.randomize.bounded; a test keeps them equal.
 HYBRID_FROM = math.log(
     (
@@ -90,6 +95,8 @@ class DeviceRandomizer:
             return "clamped" if self.epsilon < bound else "unbounded"
         if self.mechanism == "hybrid" and self.epsilon <= HYBRID_FROM:
             return "duchi"
+        if self.mechanism == "optimal" and self.epsilon < LOWEST_RUNG:
+            return "duchi"
         return self.mechanism
 
     @property
@@ -139,7 +146,8 @@ class _Clamped:
 
     def __init__(self, epsilon: float, steps: int) -> None:
         self.steps = steps
-        self.sums, self.effective_epsilon, _ = clamped_table(epsilon, steps)
+        table = clamped_table(epsilon, steps)
+        self.sums, self.effective_epsilon = table.sums, table.effective_epsilon
 
     def draw(self, index: int, entropy: Entropy) -> int:
         noise = drawn_from(self.sums, entropy.word()) - self.steps
@@ -150,16 +158,16 @@ class _Unbounded:
     """Draw ``index + d``, d the difference of two geometric numbers, digit by digit."""
 
     def __init__(self, epsilon: float, steps: int) -> None:
-        self.effective_epsilon = epsilon
-        digits = geometric_digits(epsilon / steps)
-        self.digits = [(weight, digit_sums(rate)) for weight, rate in digits]
+        rate = rate_within(epsilon, steps)
+        loss = Fraction(rate) * steps
+        self.effective_epsilon = Drawn(
+            "unbounded", epsilon, None, (0, steps), 0, None, (loss.numerator, loss.denominator)
+        ).effective_epsilon
+        self.digits = exact_digits(rate)
 
     def draw(self, index: int, entropy: Entropy) -> int:
-        up = self._geometric(entropy)
-        return index + up - self._geometric(entropy)
-
-    def _geometric(self, entropy: Entropy) -> int:
-        return sum(weight * drawn_from(sums, entropy.word()) for weight, sums in self.digits)
+        up = one_exact_geometric(self.digits, entropy)
+        return index + up - one_exact_geometric(self.digits, entropy)
 
 
 class _Bit:
@@ -218,12 +226,32 @@ class _Mixture:
         return law.draw(index, entropy)
 
 
+class _Optimal:
+    """Round the index to an input of the optimal channel at random, then draw from its row."""
+
+    def __init__(self, epsilon: float, steps: int) -> None:
+        # Only who draws from it pays for reading the ladder.
+        from rase.randomize.ladder import programme_below
+
+        programme = programme_below(epsilon)
+        self.steps, self.parts = steps, programme.parts
+        self.effective_epsilon = programme.drawn(steps).effective_epsilon
+        self.places = programme.places(steps)
+        self.sums = [list(accumulate(row[:-1])) for row in programme.rows]
+
+    def draw(self, index: int, entropy: Entropy) -> int:
+        below, rest = divmod(index * self.parts, self.steps)
+        row = below + (integer_below(self.steps, entropy) < rest)
+        return self.places[bisect_right(self.sums[row], entropy.word())]
+
+
 _LAWS: dict[str, Callable[[float, int], PlaceLaw]] = {
     "clamped": _Clamped,
     "unbounded": _Unbounded,
     "duchi": _Bit,
     "piecewise": _Window,
     "hybrid": _Mixture,
+    "optimal": _Optimal,
 }
 
 

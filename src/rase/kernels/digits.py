@@ -1,0 +1,129 @@
+"""Geometric numbers without end, drawn exactly: every value has its own probability, to the last.
+
+Tables have 64 bits; where a word falls on a boundary of one, further words decide, and what lies
+beyond the last table is drawn again from there. Either happens once in 2^52 draws. Pure Python,
+because devices draw from it.
+"""
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import NamedTuple
+
+from rase.kernels.entropy import Entropy
+from rase.kernels.fixed import (
+    FIXED_ONE,
+    NEGLIGIBLE,
+    decay_powers,
+    digit_sums,
+    geometric_digits,
+    word_sums,
+)
+
+__all__ = [
+    "Digit",
+    "exact_digits",
+    "one_exact_geometric",
+    "rate_within",
+    "settled_index",
+    "tail_sums",
+]
+
+# Gaps are computed with 40 digits to spare, so one this far outside of (0, 1) is so without doubt.
+_DOUBT = Decimal("1e-20")
+
+
+class Digit(NamedTuple):
+    """Hold one digit of a geometric number."""
+
+    weight: int
+    rate: float
+    sums: "array[int]"
+    size: int | None
+    """How many values it has; None for the highest digit, which has no end."""
+
+    def drawn(self, word: int, entropy: Entropy) -> int:
+        """Return the digit that a word stands for, with more words where they are needed."""
+        index = settled_index(self.sums, word, rate=self.rate, size=self.size, more=entropy.word)
+        if self.size is None and index == len(self.sums):
+            return index + self.drawn(entropy.word(), entropy)
+        return index
+
+
+def rate_within(epsilon: float, steps: int) -> float:
+    """Return the largest rate whose ``steps``-fold is at most epsilon, in fractions.
+
+    Example:
+        >>> rate_within(1.0, 4096)
+        0.000244140625
+    """
+    rate = epsilon / steps
+    while Fraction(rate) * steps > Fraction(epsilon):
+        rate = math.nextafter(rate, 0.0)
+    return rate
+
+
+def exact_digits(rate: float) -> list[Digit]:
+    """Return the digits of a geometric number, the lowest first."""
+    *lower, (weight, highest) = geometric_digits(rate) or [(1, rate)]
+    digits = []
+    for lower_weight, lower_rate in lower:
+        sums = digit_sums(lower_rate)
+        digits.append(Digit(lower_weight, lower_rate, sums, len(sums) + 1))
+    return [*digits, Digit(weight, highest, tail_sums(highest), None)]
+
+
+def one_exact_geometric(digits: list[Digit], entropy: Entropy) -> int:
+    """Draw one value.
+
+    Validation: word for word that of `rase.kernels.unbounded.exact_geometric`
+    (tests/kernels/test_unbounded.py).
+    """
+    return sum(digit.weight * digit.drawn(entropy.word(), entropy) for digit in digits)
+
+
+def tail_sums(rate: float) -> "array[int]":
+    """Return the table of the highest digit: ``Pr[G <= k]``, and a rest below 2^-64 for the tail.
+
+    A geometric number forgets its past, so what falls into the rest is the table's size and
+    another draw.
+    """
+    powers = decay_powers(rate, math.ceil(NEGLIGIBLE / rate) + 2)
+    return word_sums(FIXED_ONE - power for power in powers[1:])
+
+
+def settled_index(
+    sums: "array[int]", word: int, *, rate: float, size: int | None, more: Callable[[], int]
+) -> int:
+    """Return the digit that a word stands for, exactly: at a boundary more words decide.
+
+    A word is the first 64 bits of a uniform number u. Partial sums are real numbers of which the
+    table has 64 bits, so a word equal to one of them does not tell on which side u lies. That
+    happens once in 2^52 draws; deciding it makes the drawn law the geometric one itself.
+
+    Args:
+        sums: The table of a digit, as from `digit_sums` or `tail_sums`.
+        word: The word drawn.
+        rate: The rate of the digit.
+        size: How many values the digit has; None for the highest, which has no end.
+        more: Draws another word.
+    """
+    index = bisect_left(sums, word)
+    bits = 64
+    while index < len(sums) and sums[index] == word >> (bits - 64):
+        with localcontext() as context:
+            context.prec = 40 + bits
+            partial = 1 - (-Decimal(rate) * (index + 1)).exp()
+            if size is not None:
+                partial /= 1 - (-Decimal(rate) * size).exp()
+            gap = partial * (1 << bits) - word
+        if gap <= -_DOUBT:
+            index += 1
+        elif gap >= 1 + _DOUBT:
+            break
+        else:
+            word, bits = word << 64 | more(), bits + 64
+    return index

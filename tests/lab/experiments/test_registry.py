@@ -21,6 +21,8 @@ def test_all_of_the_paper_is_there() -> None:
         "composition",
         "stronger",
         "equal-epsilon",
+        "optimum",
+        "low-bits",
     }
 
 

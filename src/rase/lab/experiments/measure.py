@@ -21,16 +21,23 @@ from rase.lab.attacks.forest import ForestAttack
 from rase.lab.attacks.profile import ProfileAttack
 from rase.lab.attacks.protocol import Attack
 from rase.lab.attacks.runner import attack_scheme
+from rase.lab.low_bits import (
+    excluded_by_low_bits,
+    excluded_by_table,
+    insecure_float_laplace,
+)
 from rase.lab.panel import Panel
 from rase.lab.schemes import PAPER_PRECISION, scheme_named
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.grid import GridRandomizer
+from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.attacker import order_attack
 from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
-from rase.stream import ValueRange
+from rase.stream import Precision, ValueRange
 
 __all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
 
@@ -227,6 +234,44 @@ def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
     }
 
 
+def variances(panel: Panel, *, mechanism: str, epsilon: float) -> Measured:
+    """Tell worst and mean variance of a decoded report, in squared widths of the range."""
+    del panel  # only tables and formulas decide
+    unit = ValueRange(0, 1)
+    # At any epsilon clamped: what BR is below its bound.
+    randomizer: Randomizer = (
+        BudgetAware(epsilon, unit, Precision(beta=0, rho=0.9))
+        if mechanism == "budget-aware"
+        else randomizer_named(mechanism, epsilon, unit)
+    )
+    spread = randomizer.variance(np.linspace(0, 1, 1025))
+    found = {"worst": float(spread.max()), "mean": float(spread.mean())}
+    if isinstance(randomizer, Optimal):
+        found["lower_bound"] = randomizer.lower_bound()
+    return found
+
+
+def low_bits(
+    panel: Panel, *, mechanism: str, epsilon: float, high: float, count: int, seed: int
+) -> Measured:
+    """Tell in how many single reports of 0 the candidates 0 and ``high`` are excluded."""
+    del panel  # two candidates are enough
+    if mechanism == "float laplace":
+        scale = high / epsilon
+        drawn = insecure_float_laplace(0.0, scale, count=count, seed=seed).tolist()
+        return {
+            "right": excluded_by_low_bits(drawn, 0.0, scale),
+            "wrong": excluded_by_low_bits(drawn, high, scale),
+        }
+    # A coarse grid, because whole tables are looked at.
+    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high, steps=256))
+    reports = randomizer.randomize(np.zeros(count), rng=SeededRandom(seed)).tolist()
+    return {
+        "right": excluded_by_table(randomizer, reports, 0.0),
+        "wrong": excluded_by_table(randomizer, reports, high),
+    }
+
+
 def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
     """Choose n devices by the seed, in the panel's own sequence.
 
@@ -240,15 +285,16 @@ def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).permutation(panel.n)[:n])
 
 
-def randomizer_named(mechanism: str, epsilon: float, value_range: ValueRange) -> Randomizer:
+def randomizer_named(mechanism: str, epsilon: float, value_range: ValueRange) -> GridRandomizer:
     """Return a mechanism by its name on the command line."""
     if mechanism == "budget-aware":
         return BudgetAware(epsilon, value_range, PAPER_PRECISION)
-    plain: dict[str, Callable[[float, ValueRange], Randomizer]] = {
+    plain: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
         "laplace": Laplace,
         "duchi": Duchi,
         "piecewise": Piecewise,
         "hybrid": Hybrid,
+        "optimal": Optimal,
     }
     return plain[mechanism](epsilon, value_range)
 
@@ -289,4 +335,6 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "trace": trace,
     "watched": watched,
     "order": order,
+    "variances": variances,
+    "low_bits": low_bits,
 }

@@ -8,7 +8,9 @@ habits shifts the weights, and doubt about the model is part of the error.
 
 import itertools
 import math
+import struct
 from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +24,30 @@ _DAY_S = 86_400.0
 # Where rounds are too long to see a wave, it looks like a part of the level and does no harm.
 _PERIODS_S = np.array([*(_DAY_S / k for k in range(1, 7)), *(7 * _DAY_S / k for k in range(1, 4))])
 _RELATIVE_SIZES = np.array([*(1 / k for k in range(1, 7)), *(0.3 / k for k in range(1, 4))])
-# Scales are shares of the public range's width, a factor of 4 to 8 apart: nearer ones can hardly be
-# told apart by noisy rounds. The level's is a standard deviation per day.
+# Scales are shares of the public range's width, a factor of 2.5 to 6 apart: nearer ones can hardly
+# be told apart by noisy rounds. The level's is a standard deviation per day.
 _LEVELS = (0.0, 0.002, 0.01, 0.05, 0.25)
-_PROFILES = (0.0015, 0.006, 0.025, 0.1)
-_IRREGULAR = (0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.013, 0.026, 0.052, 0.1)
-# How long the irregular part lasts: the next round knows nothing of it, or an hour or so.
-_LASTING_S = (0.0, 5400.0)
+_PROFILES = (0.002, 0.012, 0.07)
+_IRREGULAR = (0.0001, 0.00025, 0.0006, 0.0015, 0.004, 0.01, 0.025, 0.06)
+# How long the irregular part lasts: the next round knows nothing of it, minutes, or hours.
+_LASTING_S = (0.0, 1200.0, 7200.0)
+_SHAPE = (len(_LEVELS), len(_IRREGULAR), len(_LASTING_S), len(_PROFILES))
 # A profile changes by this share of itself a day, in standard deviations.
 _PROFILE_DRIFT = 0.02
-# After so many days the evidence for a model counts a third.
+# From round to round a fleet may begin to move like a neighbouring model, or like any: without this
+# a model that was wrong for long would count nothing when its time comes.
+_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.01, 0.03, 1e-4
+# What rounds told of the spread of readings counts a third after so many days.
 _MEMORY_DAYS = 60.0
 # Standard deviations of readings in a round that are thought of before any report, as shares of the
 # width, and how far the irregular part's variance may lie from that of n independent devices.
 _SPREADS = np.geomspace(0.005, 0.5, 40)
 _SPREADS_NEEDED = 5.0
-_IRREGULAR_FACTOR = math.log(1.5)
+_IRREGULAR_FACTOR = math.log(1.8)
+# Changes with every change of the numbers above: a state of other models means something else.
+_FORMAT: Final = b"rase-bank-1\n"
+_SIZE = 2 + 2 * len(_PERIODS_S)
+_COUNT = math.prod(_SHAPE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +63,16 @@ class Belief:
     weights: Floats
     means: Floats
     variances: Floats
+
+    @property
+    def mean(self) -> float:
+        """The mean of the mixture."""
+        return float(self.weights @ self.means)
+
+    @property
+    def variance(self) -> float:
+        """Its variance: how sure the models are, and how far they disagree."""
+        return float(self.weights @ (self.variances + (self.means - self.mean) ** 2))
 
 
 class FilterBank:
@@ -71,21 +91,53 @@ class FilterBank:
         level, irregular, self._lasting_s, profile = models.T
         self._level_per_s = (level * width) ** 2 / _DAY_S
         self._irregular = (irregular * width) ** 2
-        count, size = len(models), 2 + 2 * len(_PERIODS_S)
-        self._state = np.zeros((count, size))
+        self._state = np.zeros((_COUNT, _SIZE))
         self._state[:, 0] = low + width / 2
-        self._covariance = np.zeros((count, size, size))
+        self._covariance = np.zeros((_COUNT, _SIZE, _SIZE))
         # Before any report every place of the range is as likely: variance of the uniform law.
         self._covariance[:, 0, 0] = width**2 / 12
         self._covariance[:, 1, 1] = self._irregular
-        self._waves = np.arange(2, size)
+        self._waves = np.arange(2, _SIZE)
         amplitudes = (profile[:, None] * width * np.repeat(_RELATIVE_SIZES, 2)) ** 2
         self._covariance[:, self._waves, self._waves] = amplitudes
         self._profile_per_s = amplitudes * (_PROFILE_DRIFT**2 / _DAY_S)
-        self._evidence = np.zeros(count)
+        self._weights = np.full(_COUNT, 1 / _COUNT)
         # Count, sum and sum of squares of what rounds told of their readings' variance.
         self._spread = np.zeros(3)
         self._time_s: float | None = None
+
+    @classmethod
+    def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
+        """Return the bank that `to_bytes` wrote, to the last bit.
+
+        Raises:
+            ValueError: If the bytes are of other models or another range.
+        """
+        bank = cls(low, width)
+        head = _head(low, width)
+        numbers = (
+            np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
+        )
+        sizes = (1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
+        if len(numbers) != sum(sizes):
+            raise ValueError("state must be of the same models and range; follow the rounds again.")
+        time_s, bank._spread, bank._weights, means, half = (
+            part.astype(np.float64) for part in np.split(numbers, np.cumsum(sizes)[:-1])
+        )
+        bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
+        bank._state = means.reshape(_COUNT, _SIZE)
+        rows, columns = np.triu_indices(_SIZE)
+        bank._covariance[:, rows, columns] = half.reshape(_COUNT, -1)
+        bank._covariance[:, columns, rows] = half.reshape(_COUNT, -1)
+        return bank
+
+    def to_bytes(self, low: float) -> bytes:
+        """Return all that the bank knows, as float64 to the last bit."""
+        # Covariances are symmetric to the last bit, because every step is; half of each is enough.
+        half = self._covariance[(slice(None), *np.triu_indices(_SIZE))]
+        time_s = math.nan if self._time_s is None else self._time_s
+        parts = ([time_s], self._spread, self._weights, self._state.ravel(), half.ravel())
+        return _head(low, self._width) + np.concatenate(parts).astype("<f8").tobytes()
 
     @property
     def time_s(self) -> float | None:
@@ -100,6 +152,9 @@ class FilterBank:
             value: The unbiased mean.
             variance: Its variance by noise alone.
             n: How many reported.
+
+        Raises:
+            ValueError: If the round is not later than the last.
         """
         self._advance(time_s)
         seen = _seen(time_s)
@@ -107,12 +162,12 @@ class FilterBank:
         signal = gain @ seen
         total = signal + variance
         surprise = value - self._state @ seen
-        self._evidence -= 0.5 * (np.log(total) + surprise * surprise / total)
-        share = gain / total[:, None]
-        self._state += share * surprise[:, None]
-        self._covariance -= share[:, :, None] * gain[:, None, :]
-        evidence = self._evidence + self._irregular_prior(n)
-        weights = np.exp(evidence - evidence.max())
+        self._weigh(-0.5 * (np.log(total) + surprise * surprise / total))
+        # The same factor on both sides keeps the covariance symmetric to the last bit.
+        scaled = gain / np.sqrt(total)[:, None]
+        self._covariance -= scaled[:, :, None] * scaled[:, None, :]
+        self._state += gain * (surprise / total)[:, None]
+        weights = self._weights * self._irregular_prior(n)
         return Belief(weights / weights.sum(), self._state @ seen, signal * (variance / total))
 
     def learn_spread(self, value: float) -> None:
@@ -126,7 +181,7 @@ class FilterBank:
     def _advance(self, time_s: float) -> None:
         if self._time_s is not None:
             passed_s = time_s - self._time_s
-            if not passed_s > 0:
+            if not 0 < passed_s < math.inf:
                 raise ValueError(f"time_s must be later than {self._time_s:g}, got {time_s:g}.")
             with np.errstate(divide="ignore"):
                 left = np.exp(-passed_s / self._lasting_s)
@@ -136,10 +191,15 @@ class FilterBank:
             self._covariance[:, 0, 0] += passed_s * self._level_per_s
             self._covariance[:, 1, 1] += self._irregular * (1 - left**2)
             self._covariance[:, self._waves, self._waves] += passed_s * self._profile_per_s
-            forget = math.exp(-passed_s / (_MEMORY_DAYS * _DAY_S))
-            self._evidence *= forget
-            self._spread *= forget
+            self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * _DAY_S))
+            self._weights = _drifted(self._weights)
+        elif not math.isfinite(time_s):
+            raise ValueError(f"time_s must be finite, got {time_s}.")
         self._time_s = time_s
+
+    def _weigh(self, evidence: Floats) -> None:
+        weights = self._weights * np.exp(evidence - evidence.max())
+        self._weights = weights / weights.sum()
 
     def _irregular_prior(self, n: int) -> Floats:
         """Say how likely each model's irregular part is: n independent devices average to V / n."""
@@ -152,9 +212,25 @@ class FilterBank:
             told = -0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
         grid = (np.array(_IRREGULAR) * self._width) ** 2
         away = (np.log(grid)[:, None] - np.log(spreads / n)[None, :]) / _IRREGULAR_FACTOR
-        weights = np.exp(told - told.max() - 0.5 * away**2).sum(axis=1)
-        logs: Floats = np.log(weights + 1e-300)
-        return np.asarray(logs[np.searchsorted(grid, self._irregular)])
+        likely = np.exp(told - told.max() - 0.5 * away**2).sum(axis=1) + 1e-300
+        shaped = np.broadcast_to(likely[None, :, None, None], _SHAPE)
+        return np.ascontiguousarray(shaped).reshape(_COUNT)
+
+
+def _head(low: float, width: float) -> bytes:
+    return _FORMAT + struct.pack("<dd", low, width)
+
+
+def _drifted(weights: Floats) -> Floats:
+    """Return what the models count before the next round: some of it goes to their neighbours."""
+    shaped = weights.reshape(_SHAPE)
+    for axis, share in ((0, _NEXT_LEVEL / 2), (1, _NEXT_IRREGULAR / 2)):
+        flow = share * np.diff(shaped, axis=axis)
+        ends = [(0, 0)] * 4
+        ends[axis] = (1, 1)
+        # What flows in from the right less what flows out to the left; nothing beyond the ends.
+        shaped = shaped + np.diff(np.pad(flow, ends), axis=axis)
+    return np.asarray((1 - _ANY) * shaped.reshape(_COUNT) + _ANY / _COUNT)
 
 
 def _seen(time_s: float) -> Floats:

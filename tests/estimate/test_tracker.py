@@ -1,0 +1,236 @@
+"""Following the mean through time: error, coverage, and what spoils lesser filters."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rase import Duchi, Hybrid, SeededRandom, ValueRange
+from rase.estimate.bank import FilterBank
+from rase.estimate.estimate import Estimate
+from rase.estimate.mean import unbiased_mean
+from rase.estimate.tracker import Tracker, spread_of
+from rase.estimate.window import window
+
+Floats = NDArray[np.float64]
+
+REACH = ValueRange(0, 1000)
+HOUR_S = 3600.0
+DAY = 24
+
+
+def mean_of(value: float, error: float, n: int = 50) -> Estimate:
+    """Return what a round tells by itself."""
+    return Estimate(value, error, n=n, method="unbiased_mean", target="mean of the readings")
+
+
+def followed(tracker: Tracker, means: Floats, error: float, *, first: int = 0) -> list[Estimate]:
+    """Return the tracked estimates of hourly rounds."""
+    return [
+        tracker.update((first + place) * HOUR_S, mean_of(float(value), error))
+        for place, value in enumerate(means)
+    ]
+
+
+def fleet_mean(rng: np.random.Generator, rounds: int) -> Floats:
+    """Return a level that wanders by 5 % of the range a day, with a daily wave on it."""
+    steps = rng.normal(size=rounds) * 50 / math.sqrt(DAY)
+    wave = 60 * np.cos(2 * math.pi * np.arange(rounds) / DAY)
+    return np.asarray(400 + np.cumsum(steps) + wave)
+
+
+class Static(FilterBank):
+    """A bank that forgets to add process noise: the planted fault."""
+
+    def _advance(self, time_s: float) -> None:
+        self._time_s = time_s
+
+
+def squared_errors(kind: type[FilterBank], seeds: range) -> Floats:
+    """Return squared errors of the last of 60 rounds in units of the stated variance."""
+    found = []
+    for seed in seeds:
+        rng = np.random.default_rng([2026, seed])
+        truth = fleet_mean(rng, 60)
+        tracker = Tracker(REACH)
+        tracker._bank = kind(REACH.low, REACH.width)
+        last = followed(tracker, truth + 15 * rng.normal(size=60), 15.0)[-1]
+        found.append(((last.value - truth[-1]) / last.standard_error) ** 2)
+    return np.array(found)
+
+
+def test_stated_errors_are_those_made_and_a_static_bank_is_noticed() -> None:
+    """Squared errors average to the stated variance; without process noise they are far larger.
+
+    One error a run, so that they are independent. If the statement is right or too careful, the
+    mean of 30 chi-squares exceeds 2.6 with probability below 1e-6.
+    """
+    honest = float(squared_errors(FilterBank, range(30)).mean())
+    assert 0.2 < honest < 2.6
+    assert float(squared_errors(Static, range(30)).mean()) > 2.6
+
+
+def test_a_tracked_mean_is_much_nearer_than_the_round_alone() -> None:
+    """Two weeks of a daily wave in noise twice its size: the error falls below a third."""
+    rng = np.random.default_rng(2026)
+    truth = fleet_mean(rng, 14 * DAY)
+    noisy = truth + 150 * rng.normal(size=truth.size)
+    tracked = np.array([one.value for one in followed(Tracker(REACH), noisy, 150.0)])
+    late = slice(7 * DAY, None)
+    alone = float(np.sqrt(np.mean((noisy - truth)[late] ** 2)))
+    # 168 normal errors of deviation 150 average to one between 100 and 200 but for 1e-7.
+    assert 100 < alone < 200
+    assert float(np.sqrt(np.mean((tracked - truth)[late] ** 2))) < alone / 3
+
+
+def test_a_precise_round_comes_through_unchanged() -> None:
+    """Where noise is far below what the mean moves, the estimate is the round's own."""
+    rng = np.random.default_rng(2026)
+    truth = fleet_mean(rng, 100)
+    done = followed(Tracker(REACH), truth, 0.02)
+    assert max(abs(one.value - value) for one, value in zip(done, truth, strict=True)) < 0.1
+    assert done[-1].standard_error == pytest.approx(0.02, rel=0.2)
+
+
+def test_a_level_shift_is_followed_within_hours() -> None:
+    """After a jump by 40 % of the range the estimate is at the new level within six rounds."""
+    rng = np.random.default_rng(2026)
+    truth = np.repeat([200.0, 600.0], 5 * DAY)
+    done = followed(Tracker(REACH), truth + 20 * rng.normal(size=truth.size), 20.0)
+    assert abs(done[5 * DAY + 6].value - 600) < 60
+    assert max(abs(one.value - 600) for one in done[5 * DAY + 6 :]) < 100
+
+
+def test_gaps_widen_the_interval_and_nothing_else() -> None:
+    """Withheld rounds are left out: the next estimate is less sure, however long the gap."""
+    rng = np.random.default_rng(2026)
+    truth = fleet_mean(rng, 5 * DAY)
+    tracker = Tracker(REACH)
+    before = followed(tracker, truth + 60 * rng.normal(size=truth.size), 60.0)[-1]
+    copy = Tracker.from_bytes(REACH, tracker.to_bytes())
+    near = tracker.update(5 * DAY * HOUR_S, mean_of(400, 60))
+    far = copy.update(50 * DAY * HOUR_S, mean_of(400, 60))
+    assert near.standard_error < 1.5 * before.standard_error
+    assert near.standard_error < far.standard_error <= 61
+
+
+def test_one_device_is_followed_too() -> None:
+    """A single report a round of the widest error is enough to go on."""
+    randomizer = Duchi(0.5, REACH)
+    tracker, rng = Tracker(REACH), SeededRandom(2026)
+    for number in range(200):
+        reports = randomizer.randomize([300.0], rng=rng)
+        assert spread_of(reports, randomizer=randomizer) is None
+        last = tracker.update(number * HOUR_S, unbiased_mean(reports, randomizer=randomizer))
+    alone = math.sqrt(float(randomizer.variance(np.array([300.0]))[0]))
+    # 200 rounds average to an error of 0.07 of one; five times that would be one in 1e6.
+    assert abs(last.value - 300) < 0.4 * alone
+    assert last.n == 1
+
+
+def test_the_spread_within_rounds_tells_how_far_the_mean_moves() -> None:
+    """Where readings hardly differ, the mean cannot jump about, and the interval knows it."""
+    tracked = {}
+    for spread in (25.0, 90_000.0):
+        rng, tracker = np.random.default_rng(2026), Tracker(REACH)
+        for number in range(100):
+            mean = mean_of(500 + 100 * rng.normal(), 100.0)
+            tracked[spread] = tracker.update(number * HOUR_S, mean, spread=spread)
+    assert tracked[25.0].standard_error < tracked[90_000.0].standard_error
+
+
+def test_the_spread_is_the_variance_of_the_readings() -> None:
+    """Mechanisms whose reports carry squares tell it."""
+    readings = np.tile([300.0, 500.0], 4000)
+    reports = Hybrid(8.0, REACH).randomize(readings, rng=SeededRandom(2026))
+    spread = spread_of(reports, randomizer=Hybrid(8.0, REACH))
+    assert spread == pytest.approx(10_000, rel=0.2)
+
+
+def test_a_state_written_and_read_goes_on_to_the_last_bit() -> None:
+    """Estimates after a checkpoint equal those without, as bits."""
+    rng = np.random.default_rng(2026)
+    means = 500 + 50 * rng.normal(size=40)
+    whole = Tracker(REACH)
+    expected = [
+        whole.update(place * HOUR_S, mean_of(value, 50.0), spread=400.0)
+        for place, value in enumerate(means.tolist())
+    ]
+    stopped = Tracker.from_bytes(REACH, Tracker(REACH).to_bytes())
+    assert stopped.time_s is None
+    for place, value in enumerate(means.tolist()):
+        done = stopped.update(place * HOUR_S, mean_of(value, 50.0), spread=400.0)
+        assert done == expected[place]
+        stopped = Tracker.from_bytes(REACH, stopped.to_bytes())
+    assert stopped.to_bytes() == whole.to_bytes()
+    assert stopped.time_s == 39 * HOUR_S
+
+
+@pytest.mark.parametrize("state", [b"", b"rase-bank-0\n" + bytes(100), b"cut"])
+def test_a_state_of_other_models_is_refused(state: bytes) -> None:
+    """Bytes of another release, cut off or empty, are never taken for a state."""
+    with pytest.raises(ValueError, match="state must be of the same models"):
+        Tracker.from_bytes(REACH, state)
+    whole = Tracker(REACH).to_bytes()
+    with pytest.raises(ValueError, match="state must be of the same models"):
+        Tracker.from_bytes(REACH, whole[:-8])
+    with pytest.raises(ValueError, match="state must be of the same models"):
+        Tracker.from_bytes(ValueRange(0, 999), whole)
+
+
+def test_estimates_stay_finite_and_inside_the_range_whatever_comes() -> None:
+    """Huge, tiny and contradictory rounds give finite estimates within the range."""
+    tracker = Tracker(REACH)
+    hostile = [(1e300, 1e8), (-1e300, 1e-6), (1e300, 1e-6), (0.0, 1e-9), (1000.0, 1e-9)]
+    for place, (value, error) in enumerate(hostile * 5):
+        done = tracker.update(place * 60.0, mean_of(value, error, 1), spread=(-1.0) ** place * 1e12)
+        assert REACH.low <= done.value <= REACH.high
+        assert 0 <= done.standard_error < math.inf
+
+
+@pytest.mark.parametrize("error", [0.0, math.inf, 1e10])
+def test_a_mean_without_a_usable_error_is_refused(error: float) -> None:
+    """An estimate that knows nothing of its error, or claims to have none, teaches nothing."""
+    with pytest.raises(ValueError, match="mean must have a finite standard error above 0"):
+        Tracker(REACH).update(0.0, mean_of(1.0, error))
+
+
+def test_rounds_out_of_order_and_endless_numbers_are_refused() -> None:
+    """Time goes forward, and every number is finite; a refused round leaves no trace."""
+    tracker = Tracker(REACH)
+    with pytest.raises(ValueError, match="time_s must be finite"):
+        tracker.update(math.nan, mean_of(1.0, 1.0))
+    tracker.update(100.0, mean_of(1.0, 1.0))
+    state = tracker.to_bytes()
+    for late in (100.0, 99.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="time_s must be later than 100"):
+            tracker.update(late, mean_of(1.0, 1.0))
+    with pytest.raises(ValueError, match="spread must be finite"):
+        tracker.update(200.0, mean_of(1.0, 1.0), spread=math.nan)
+    assert tracker.to_bytes() == state
+
+
+def test_windows_of_tracked_means_would_claim_too_much() -> None:
+    """Errors of tracked rounds go together: their mean is worse than independence promises.
+
+    The reason why windows average unbiased means. Over 40 runs the squared error of the mean of 12
+    tracked rounds is more than twice what independent errors would give; for unbiased means it is
+    not (the mean of 40 chi-squares exceeds 2.3 with probability below 1e-6).
+    """
+    ratios: dict[str, list[float]] = {"tracked": [], "alone": []}
+    for seed in range(40):
+        rng = np.random.default_rng([2026, seed])
+        truth = fleet_mean(rng, 36)
+        noisy = truth + 100 * rng.normal(size=36)
+        rounds = {
+            "tracked": followed(Tracker(REACH), noisy, 100.0)[-12:],
+            "alone": [mean_of(float(value), 100.0) for value in noisy[-12:]],
+        }
+        for name, row in rounds.items():
+            (mean,) = window(row, 12)
+            assert mean is not None
+            error = (mean.value - truth[-12:].mean()) / mean.standard_error
+            ratios[name].append(float(error**2))
+    assert np.mean(ratios["tracked"]) > 2.3
+    assert np.mean(ratios["alone"]) < 2.3

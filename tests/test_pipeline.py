@@ -26,6 +26,7 @@ from rase import (
     aggregate,
     unbiased_mean,
 )
+from rase.estimate.tracker import Tracker
 
 PUBLIC = ValueRange(0, 100)
 BR = BudgetAware(2.0, PUBLIC, Precision(0.5, 0.9))
@@ -154,7 +155,7 @@ def test_budgets_belong_to_devices_in_tables() -> None:
     """The i-th budget is that of the i-th device by name, also when some do not report."""
     mixed = BudgetAware((30.0, 0.5, 30.0), PUBLIC, Precision(0, 0.9))
     table = {"time": [0, 0, 1, 1], "device": ["c", "a", "b", "c"], "value": [10.0] * 4}
-    results = Pipeline(mixed).run(table, rng=SeededRandom(1))
+    results = Pipeline(mixed, estimator="unbiased_mean").run(table, rng=SeededRandom(1))
     # Without the device of budget 0.5 the error is that of budget 30.
     assert results[0].estimate.standard_error < 5 < results[1].estimate.standard_error
 
@@ -204,3 +205,28 @@ def test_the_pipeline_decodes_as_the_estimator_does_alone() -> None:
     together = Pipeline(BR).release(reports, rng=source).estimate
     assert together.value == pytest.approx(alone.value)
     assert together.standard_error == pytest.approx(alone.standard_error)
+
+
+def test_auto_follows_the_rounds_of_a_table() -> None:
+    """By default each round borrows from those before; a round by itself is its unbiased mean."""
+    table = {
+        "time": [3600 * round for round in range(60) for _ in range(20)],
+        "device": [f"d{device}" for _ in range(60) for device in range(20)],
+        "value": [30.0] * 1200,
+    }
+    results = Pipeline(BR).run(table, rng=SeededRandom(2026))
+    tracked, alone = results[-1].estimate, results[-1].alone
+    assert alone is not None
+    assert (tracked.method, alone.method) == ("auto", "unbiased_mean")
+    assert tracked.standard_error < alone.standard_error / 2
+    by_hand = Tracker(PUBLIC)
+    for result in results:
+        assert result.alone is not None
+        assert result.start_ms is not None
+        last = by_hand.update(result.start_ms / 1000, result.alone)
+    # Without what rounds tell of their spread it is nearly the same.
+    assert last.value == pytest.approx(tracked.value, abs=tracked.standard_error)
+    single = Pipeline(BR).run_round([30.0] * 20, rng=SeededRandom(2026))
+    assert single.estimates == {"auto": single.alone}
+    other = Pipeline(BR, estimator="median").run_round([30.0] * 20, rng=SeededRandom(2026))
+    assert other.alone is None

@@ -25,7 +25,7 @@ __all__ = [
 
 MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal")
 SHUFFLES: Final = ("robust", "uniform", "mallows")
-ESTIMATORS: Final = ("unbiased_mean", "sample_mean", "median", "bootstrap_mean")
+ESTIMATORS: Final = ("unbiased_mean", "sample_mean", "median", "bootstrap_mean", "auto")
 KEMS: Final = ("x25519", "x-wing")
 # The bounds of rase.randomize.grid, which needs NumPy; a test keeps them equal.
 MIN_EPSILON: Final = 1e-4
@@ -152,7 +152,7 @@ class Campaign:
     grace_s: int
     k_min: int
     shuffle: ShufflePlan = field(default_factory=ShufflePlan)
-    estimators: tuple[str, ...] = ("unbiased_mean",)
+    estimators: tuple[str, ...] = ("auto",)
     not_before: int
     not_after: int
     kem: str = "x25519"

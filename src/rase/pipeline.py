@@ -17,6 +17,7 @@ from rase.errors import DataError
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import Estimator, estimator_named
 from rase.estimate.rounds import RoundMeans, unbiased_means
+from rase.estimate.tracker import Tracker, spread_of
 from rase.kernels.words import Random, source_of
 from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.protocol import Floats, Randomizer
@@ -42,6 +43,8 @@ class RoundResult:
         round: The round's number; None for readings without a time.
         start_ms: When it began, in milliseconds since 1970; None likewise.
         truth: The mean of the readings themselves; only in studies of data one holds anyway.
+        alone: The unbiased mean of this round by itself, where it or ``auto`` was asked: windows of
+            ``auto`` average it, because the errors of tracked rounds go together. None otherwise.
     """
 
     n: int
@@ -50,6 +53,7 @@ class RoundResult:
     round: int | None = None
     start_ms: int | None = None
     truth: float | None = None
+    alone: Estimate | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -67,7 +71,8 @@ class Pipeline:
     Args:
         randomizer: What each device does.
         shuffler: What stands between devices and fusion centre; `Uniform` unless given.
-        estimator: A name, a function, or several of them.
+        estimator: A name, a function, or several of them. ``auto`` follows the mean through the
+            rounds of a table (`rase.estimate.tracker`); one round by itself gets its unbiased mean.
 
     Example:
         >>> from rase import BudgetAware, Pipeline, Precision, SeededRandom, ValueRange
@@ -82,7 +87,7 @@ class Pipeline:
         self,
         randomizer: Randomizer,
         shuffler: Shuffler | None = None,
-        estimator: str | Estimator | Sequence[str | Estimator] = "unbiased_mean",
+        estimator: str | Estimator | Sequence[str | Estimator] = "auto",
     ) -> None:
         """Look the estimators up by name."""
         self.randomizer = randomizer
@@ -122,12 +127,14 @@ class Pipeline:
         round: int | None = None,
         start_ms: int | None = None,
         truth: float | None = None,
+        tracker: Tracker | None = None,
         rng: Random | None = None,
     ) -> RoundResult:
         """Shuffle the reports of one round and estimate: the two servers' steps.
 
         Where contributors differ in epsilon, each report travels with its budget, as it does on
-        the wire; the budget is public, whose it is is not.
+        the wire; the budget is public, whose it is is not. With a ``tracker``, ``auto`` borrows
+        from the rounds it has seen; those need a ``start_ms``.
         """
         source = source_of(rng)
         values = np.asarray(reports, dtype=np.float64)
@@ -145,6 +152,10 @@ class Pipeline:
             name: estimator(shuffled, randomizer=self.randomizer, epsilon=budgets, rng=source)
             for name, estimator in self.estimators.items()
         }
+        alone = estimates.get("auto", estimates.get("unbiased_mean"))
+        if "auto" in estimates and alone and tracker is not None and start_ms is not None:
+            spread = spread_of(shuffled, randomizer=self.randomizer, epsilon=budgets)
+            estimates["auto"] = tracker.update(start_ms / 1000, alone, spread=spread)
         return RoundResult(
             n=len(values),
             estimates=estimates,
@@ -152,6 +163,7 @@ class Pipeline:
             round=round,
             start_ms=start_ms,
             truth=truth,
+            alone=alone,
         )
 
     def run_round(self, readings: ArrayLike, *, rng: Random | None = None) -> RoundResult:
@@ -246,12 +258,14 @@ class Pipeline:
         reports = self.randomize(rows.reading, contributors=rows.contributor, rng=source)
         order = np.lexsort((rows.contributor, rows.round))
         rounds, starts = np.unique(rows.round[order], return_index=True)
+        tracker = Tracker(self.randomizer.value_range)
         return [
             self.release(
                 reports[part],
                 contributors=rows.contributor[part],
                 round=int(number),
                 start_ms=int(number) * (interval_ms or 1),
+                tracker=tracker,
                 rng=source,
             )
             for number, part in zip(rounds, np.split(order, starts[1:]), strict=True)
@@ -275,7 +289,7 @@ def aggregate(
     epsilon: float | Sequence[float],
     every: None = None,
     shuffler: Shuffler | None = None,
-    estimator: str | Estimator = "unbiased_mean",
+    estimator: str | Estimator = "auto",
     rng: Random | None = None,
 ) -> Estimate: ...
 
@@ -288,7 +302,7 @@ def aggregate(
     epsilon: float | Sequence[float],
     every: str | None = None,
     shuffler: Shuffler | None = None,
-    estimator: str | Estimator = "unbiased_mean",
+    estimator: str | Estimator = "auto",
     rng: Random | None = None,
 ) -> list[RoundResult]: ...
 
@@ -300,7 +314,7 @@ def aggregate(
     epsilon: float | Sequence[float],
     every: str | None = None,
     shuffler: Shuffler | None = None,
-    estimator: str | Estimator = "unbiased_mean",
+    estimator: str | Estimator = "auto",
     rng: Random | None = None,
 ) -> Estimate | list[RoundResult]:
     """Estimate the mean of readings privately, in one line.

@@ -26,7 +26,7 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     lines = shown.out.splitlines()
     assert lines[0].split() == ["estimator", "hour", "day", "3", "days", "bias", "predicted"]
     assert {line.split()[0] for line in lines[1:]} == {
-        *("unbiased_mean", "sample_mean", "median", "bootstrap_mean"),
+        *("auto", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"),
     }
     assert "epsilon 2 a report, 48 a day, 144 in all" in shown.err
     assert "uniform in every hour" in shown.err

@@ -101,9 +101,11 @@ def test_truth_is_told(readings: Path, capsys: pytest.CaptureFixture[str]) -> No
         readings, *RANGE, "--every", "1h", "--window", 3, "--truth", "--seed", 5, capsys=capsys
     )
     assert out.splitlines()[0].split()[-2:] == ["truth", "error"]
-    assert "unbiased_mean per round: RMSE " in err
-    assert "unbiased_mean per window of 3: RMSE " in err
+    assert "auto per round: RMSE " in err
+    assert "auto per window of 3: RMSE " in err
     assert err.count("bias ") == 2
+    assert err.count("skill     auto ") == 1
+    assert "against the mean of earlier rounds (RMSE " in err
 
 
 def test_one_report_has_no_known_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,6 +226,7 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     out, err = ran(
         *(data_folder / "refit_64x25d.parquet", "--range", 0, 1000, "--epsilon", 2),
         *("--every", "1h", "--window", "1d", "--truth", "--seed", 2026, "--json"),
+        *("--estimator", "unbiased_mean", "--estimator", "auto"),
         capsys=capsys,
     )
     document = json.loads(out)
@@ -233,6 +236,10 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     predicted = pytest.approx(hourly["predicted_rmse"], rel=0.16)
     assert hourly["rmse"] == predicted
     assert 1.3 * hourly["rmse"] != predicted
+    tracked = document["errors"][1]
+    assert (hourly["estimator"], tracked["estimator"]) == ("unbiased_mean", "auto")
+    assert hourly["skill"] < 1 < hourly["rmse"] / tracked["rmse"]
+    assert tracked["history_rmse"] == hourly["history_rmse"]
     assert "38400 rows of 64 devices, 0 empty; 600 rounds." in err
 
 

@@ -56,3 +56,17 @@ def test_errors_add_up() -> None:
     assert (tally.count, tally.bias, tally.mean_absolute) == (2, -1.0, 2.0)
     assert tally.rmse == pytest.approx(math.sqrt(5))
     assert tally.predicted == 2.0
+
+
+def test_windows_of_auto_average_the_rounds_by_themselves() -> None:
+    """Errors of tracked means go together, so a window takes the unbiased means."""
+    windows = Windows(2, is_gapless=False)
+    for number in (1, 2):
+        alone = Estimate(10.0 * number, 3.0, n=4, method="unbiased_mean", target="mean")
+        tracked = Estimate(99.0, 1.0, n=4, method="auto", target="mean")
+        manifest = Uniform().shuffle([1.0]).manifest
+        done = RoundResult(4, {"auto": tracked}, manifest, round=number, alone=alone)
+        window = windows.add(done)
+    assert window is not None
+    assert window.estimates["auto"].value == 15.0
+    assert window.estimates["auto"].method == "unbiased_mean"

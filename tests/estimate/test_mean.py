@@ -294,7 +294,7 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
     """The refusal lists the names, and the nearest if there is one."""
     with pytest.raises(ValueError, match="did you mean unbiased_mean"):
         estimator_named("unbiased-mean")
-    with pytest.raises(ValueError, match=r"one of unbiased_mean, .* got 'xyz'\.$"):
+    with pytest.raises(ValueError, match=r"one of auto, unbiased_mean, .* got 'xyz'\.$"):
         estimator_named("xyz")
 
 

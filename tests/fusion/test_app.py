@@ -521,5 +521,5 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("tags", "places", "classes"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
-        *("number", "time_s", "question", "answer", "role"),
+        *("number", "time_s", "question", "answer", "role", "spread"),
     }

@@ -81,13 +81,13 @@ def command(
     sealed on its device, each hour is shuffled and estimated, over HTTP on this machine alone and
     with a clock that does not wait; estimates appear beside the truth, which here is known.
 
-    Then four estimators are compared over all days. The picture shows truth against estimates, day
+    Then five estimators are compared over all days. The picture shows truth against estimates, day
     by day.
     """
     with usage():
         fleet = SyntheticFleet(devices=devices, days=days)
         randomizer = BudgetAware(epsilon, _POWER_W, Precision(beta=0.5, rho=0.9))
-        pipeline = Pipeline(randomizer, estimator=tuple(ESTIMATORS))
+        pipeline = Pipeline(randomizer, estimator=("auto", *ESTIMATORS))
         if not out.parent.is_dir() or out.is_dir():
             raise click.BadParameter(f"--out must be a file in a folder that exists, got {out}.")
     with ExitStack() as running:

@@ -12,6 +12,7 @@ from rase.cli.output import Row
 from rase.engine.local import RunSummary
 from rase.engine.score import ErrorTally, WindowResult
 from rase.estimate.estimate import Estimate
+from rase.estimate.skill import SkillTally
 from rase.pipeline import Pipeline, RoundResult
 from rase.shuffle.shufflers import Manifest
 from rase.stream import ValueRange
@@ -32,6 +33,8 @@ class RunReport:
         self._pipeline = pipeline
         self._window = options.window_rounds
         self._errors: dict[tuple[int, str], ErrorTally] = {}
+        self._skills: dict[str, SkillTally] = {}
+        self._trial = 0
         self._shuffles: dict[str, int] = {}
         self._manifests: dict[str, Manifest] = {}
 
@@ -63,6 +66,7 @@ class RunReport:
         manifest = result.manifest
         self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
         self._manifests.setdefault(manifest.method, manifest)
+        self._score(result, trial)
         for name, estimate in result.estimates.items():
             yield self._row(
                 estimate,
@@ -82,6 +86,17 @@ class RunReport:
                     start_ms=window.start_ms,
                     of=(manifest, window.truth),
                 )
+
+    def _score(self, result: RoundResult, trial: int) -> None:
+        if result.truth is None or result.alone is None:
+            return
+        if trial != self._trial:
+            # Each trial learns its own history; the last one is told.
+            self._trial, self._skills = trial, {}
+        public = self._pipeline.randomizer.value_range
+        for name, estimate in result.estimates.items():
+            tally = self._skills.setdefault(name, SkillTally(public))
+            tally.add(estimate, alone=result.alone, truth=result.truth)
 
     def _row(
         self,
@@ -137,10 +152,24 @@ class RunReport:
                     "bias": tally.bias,
                     "mean_absolute_error": tally.mean_absolute,
                     "predicted_rmse": tally.predicted,
+                    **self._skill_fields(name, rounds),
                 }
                 for (rounds, name), tally in self._errors.items()
             ]
         return tail
+
+    def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
+        tally = self._skills.get(name)
+        if rounds > 1 or tally is None or not tally.count or not tally.rmse:
+            return {}
+        return {
+            "noise": tally.noise,
+            "coverage": tally.coverage,
+            "history_rmse": tally.history,
+            "last_rmse": tally.last,
+            "skill": tally.skill,
+            "skill_against_last": tally.skill_against_last,
+        }
 
     def words(self, summary: RunSummary) -> Iterator[str]:
         """Yield the lines that are told at the end of a run."""
@@ -173,6 +202,15 @@ class RunReport:
                 f"bias {tally.bias:+.{decimals}f}, mean |error| {tally.mean_absolute:.{decimals}f} "
                 f"(predicted {tally.predicted:.{decimals}f})."
             )
+        for name in self._skills:
+            told = self._skill_fields(name, 1)
+            if told:
+                verdict = "worth more than" if (told["skill"] or 0) > 1 else "no better than"
+                yield (
+                    f"skill     {name} {told['skill']:.2f} against the mean of earlier rounds "
+                    f"(RMSE {told['history_rmse']:.{decimals}f}), {told['skill_against_last']:.2f} "
+                    f"against the round before: {verdict} a constant."
+                )
 
 
 def decimals_for(public: ValueRange) -> int:

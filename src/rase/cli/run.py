@@ -52,9 +52,9 @@ __all__ = ["command"]
 @click.option(
     "--estimator",
     multiple=True,
-    default=("unbiased_mean",),
+    default=("auto",),
     show_default=True,
-    help="unbiased_mean, sample_mean, median or bootstrap_mean; may be repeated.",
+    help="auto, unbiased_mean, sample_mean, median or bootstrap_mean; may be repeated.",
 )
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")

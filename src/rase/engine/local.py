@@ -16,6 +16,7 @@ from rase.clock import parse_duration_s
 from rase.collect import Collector, Contributions
 from rase.engine.runs import ReportRuns
 from rase.engine.table import Rows
+from rase.estimate.tracker import Tracker
 from rase.kernels.words import Random, source_of
 from rase.pipeline import Pipeline, RoundResult
 from rase.shuffle.shufflers import Shuffler
@@ -128,6 +129,7 @@ class TableRun:
         self._memory_bytes = memory_bytes
         self._on_batch = on_batch
         self._collector = Collector(interval_ms)
+        self._tracker = Tracker(pipeline.randomizer.value_range)
         self._clipped = 0
         self._rounds = 0
         self._reports_of = np.zeros(0, dtype=np.int64)
@@ -198,6 +200,7 @@ class TableRun:
             round=number,
             start_ms=number * (self._interval_ms or 1),
             truth=None if self._truth is None else self._truth.mean(number),
+            tracker=self._tracker,
             rng=self._rng,
         )
 

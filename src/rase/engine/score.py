@@ -55,7 +55,7 @@ class Windows:
             return None
         truths = [one.truth for one in self._rounds if one.truth is not None]
         means = {
-            name: window([one.estimates[name] for one in self._rounds], self.size)[0]
+            name: window([_single(one, name) for one in self._rounds], self.size)[0]
             for name in result.estimates
         }
         return WindowResult(
@@ -103,6 +103,13 @@ class ErrorTally:
     def predicted(self) -> float:
         """The root mean square of the standard errors the estimates came with."""
         return math.sqrt(self._predicted / self.count)
+
+
+def _single(result: RoundResult, name: str) -> Estimate:
+    """Return what a window averages: errors of rounds by themselves are independent."""
+    if name == "auto" and result.alone is not None:
+        return result.alone
+    return result.estimates[name]
 
 
 def _before(number: int | None) -> int | None:

@@ -6,6 +6,7 @@ model foretold the rounds so far decides how much it counts. So nothing has to b
 habits shifts the weights, and doubt about the model is part of the error.
 """
 
+import functools
 import itertools
 import math
 import struct
@@ -37,6 +38,9 @@ _PROFILE_DRIFT = 0.02
 # From round to round a fleet may begin to move like a neighbouring model, or like any: without this
 # a model that was wrong for long would count nothing when its time comes.
 _NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.01, 0.03, 1e-4
+# Before any round the stiller of two models is the likelier, by these factors for each step: at
+# first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
+_STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
 # What rounds told of the spread of readings counts a third after so many days.
 _MEMORY_DAYS = 60.0
 # Standard deviations of readings in a round that are thought of before any report, as shares of the
@@ -101,7 +105,7 @@ class FilterBank:
         amplitudes = (profile[:, None] * width * np.repeat(_RELATIVE_SIZES, 2)) ** 2
         self._covariance[:, self._waves, self._waves] = amplitudes
         self._profile_per_s = amplitudes * (_PROFILE_DRIFT**2 / _DAY_S)
-        self._weights = np.full(_COUNT, 1 / _COUNT)
+        self._weights = _prior()
         # Count, sum and sum of squares of what rounds told of their readings' variance.
         self._spread = np.zeros(3)
         self._time_s: float | None = None
@@ -221,6 +225,15 @@ def _head(low: float, width: float) -> bytes:
     return _FORMAT + struct.pack("<dd", low, width)
 
 
+@functools.cache
+def _prior() -> Floats:
+    level, _, _, profile = np.indices(_SHAPE)
+    weights = _STILLER_LEVEL ** -level.astype(float) * _STILLER_PROFILE ** -profile.astype(float)
+    prior = (weights / weights.sum()).reshape(_COUNT)
+    prior.flags.writeable = False
+    return np.asarray(prior)
+
+
 def _drifted(weights: Floats) -> Floats:
     """Return what the models count before the next round: some of it goes to their neighbours."""
     shaped = weights.reshape(_SHAPE)
@@ -230,7 +243,7 @@ def _drifted(weights: Floats) -> Floats:
         ends[axis] = (1, 1)
         # What flows in from the right less what flows out to the left; nothing beyond the ends.
         shaped = shaped + np.diff(np.pad(flow, ends), axis=axis)
-    return np.asarray((1 - _ANY) * shaped.reshape(_COUNT) + _ANY / _COUNT)
+    return np.asarray((1 - _ANY) * shaped.reshape(_COUNT) + _ANY * _prior())
 
 
 def _seen(time_s: float) -> Floats:

@@ -247,20 +247,24 @@ class Estimator(Protocol):
 def estimator_named(name: str) -> Estimator:
     """Return the estimator of this name.
 
+    ``auto`` borrows from the rounds before (`rase.estimate.tracker`); of a round by itself it is
+    the unbiased mean, which is what this function returns for it.
+
     Raises:
         ValueError: If there is none; the message lists the names and the nearest.
 
     Example:
         >>> estimator_named("unbiased")
         Traceback (most recent call last):
-        ValueError: estimator must be one of unbiased_mean, sample_mean, median, bootstrap_mean, \
-got 'unbiased'; did you mean unbiased_mean?
+        ValueError: estimator must be one of auto, unbiased_mean, sample_mean, median, \
+bootstrap_mean, got 'unbiased'; did you mean unbiased_mean?
     """
-    if name in ESTIMATORS:
-        return ESTIMATORS[name]
-    near = difflib.get_close_matches(name, ESTIMATORS, n=1, cutoff=0.5)
+    named = {"auto": _named_unbiased_mean, **ESTIMATORS}
+    if name in named:
+        return named[name]
+    near = difflib.get_close_matches(name, named, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else "."
-    raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {name!r}{hint}")
+    raise ValueError(f"estimator must be one of {', '.join(named)}, got {name!r}{hint}")
 
 
 def _named_unbiased_mean(

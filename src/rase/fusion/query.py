@@ -129,7 +129,8 @@ class Questions:
         """Return Win(t, w) for each t from first to last.
 
         A window with a withheld round is "too_few", one with a missing round a "gap": the mean of
-        the other rounds would be the mean of something else.
+        the other rounds would be the mean of something else. Windows of ``auto`` average the
+        rounds' unbiased means, whose errors are independent; those of tracked means are not.
 
         Raises:
             Refused: If w is out of bounds, or there are too many rounds.
@@ -140,7 +141,9 @@ class Questions:
         begin = first - w + 1
         told = {
             one.answer.round: one
-            for one in self._told(campaign, max(begin, 0), last, _one_of(campaign, method))
+            for one in self._told(
+                campaign, max(begin, 0), last, _one_of(campaign, method), is_window=w > 1
+            )
         }
         row = [told.get(number) for number in range(begin, last + 1)]
         means = window((None if one is None else one.estimate for one in row), w)
@@ -184,7 +187,15 @@ class Questions:
             )
         return round(sum(row[0] for row in rows) / len(rows)) if rows else campaign.k_min
 
-    def _told(self, campaign: Campaign, first: int, last: int, method: str | None) -> list["_Told"]:
+    def _told(
+        self,
+        campaign: Campaign,
+        first: int,
+        last: int,
+        method: str | None,
+        *,
+        is_window: bool = False,
+    ) -> list["_Told"]:
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
                 "SELECT round, version, state, shuffle FROM rounds WHERE campaign = ? "
@@ -193,7 +204,7 @@ class Questions:
             )
             if len(rows) > MAX_ROUNDS:
                 raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
-            return _Teller(transaction, campaign.id).tell(rows, method)
+            return _Teller(transaction, campaign.id).tell(rows, method, is_window=is_window)
 
 
 def parse_moment_s(text: str) -> float:
@@ -257,7 +268,7 @@ class _Teller:
         self._id = campaign_id
         self._versions: dict[int, Campaign] = {}
 
-    def tell(self, rows: list[Row], method: str | None) -> list[_Told]:
+    def tell(self, rows: list[Row], method: str | None, *, is_window: bool = False) -> list[_Told]:
         if not rows:
             return []
         found = self._transaction.execute(
@@ -269,11 +280,13 @@ class _Teller:
         told = []
         for row in rows:
             campaign = self._version(row[1])
-            methods = [method] if method in campaign.estimators else []
+            methods = [method] if method in _kept(campaign) else []
             if method is None:
                 methods = [campaign.estimators[0]]
             elif method == "all":
                 methods = list(campaign.estimators)
+            if is_window:
+                methods = ["unbiased_mean" if name == "auto" else name for name in methods]
             # A round whose version did not have the estimator says nothing about it.
             told += [self._one(row, campaign, name, estimates) for name in methods]
         return told
@@ -303,6 +316,11 @@ class _Teller:
         if number not in self._versions:
             self._versions[number] = campaign_of_version(self._transaction, self._id, number)
         return self._versions[number]
+
+
+def _kept(campaign: Campaign) -> tuple[str, ...]:
+    """Return the estimators whose numbers are kept: with `auto` always the unbiased mean too."""
+    return (*campaign.estimators, *(["unbiased_mean"] if "auto" in campaign.estimators else []))
 
 
 def _numbers(estimate: Estimate | None, method: str) -> dict[str, Any]:

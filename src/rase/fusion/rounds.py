@@ -1,17 +1,19 @@
 """From reports to estimates: a round becomes final once, and its reports go in the same moment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rase.campaign import Campaign
-from rase.clock import Clock
+from rase.clock import Clock, round_start_s
 from rase.errors import StorageBusy, StorageUnusable
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import estimator_named
+from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of, values_of
+from rase.fusion.tracking import Tracking, last_tracked, write_tracked
 from rase.kernels.words import SeededRandom
 from rase.privacy import PermutationPrivacy
 from rase.storage.face import Database, Transaction
@@ -68,6 +70,20 @@ class _Settled:
     classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Followed:
+    """Hold how far the tracker had come, whether the round was new to it, and what it is now."""
+
+    last: int | None
+    is_new: bool
+    tracker: Tracker
+    spread: float | None
+
+    def last_now(self, round: int) -> int:
+        """Return the last round the tracker has followed, now that this one is final."""
+        return round if self.last is None else max(self.last, round)
+
+
 class Rounds:
     """Make settled rounds final.
 
@@ -88,6 +104,7 @@ class Rounds:
         self._resting: dict[tuple[str, int], float] = {}
         self._failed: list[FailedRound] = []
         self._prune_at_s = clock.monotonic_s()
+        self._tracking = Tracking()
 
     def tick(self) -> list[FinalRound]:
         """Do all that is due: finalise, delete what was kept long enough, overwrite its traces.
@@ -193,17 +210,42 @@ class Rounds:
                 settled.campaign, settled.places, settled.classes, seed=b"".join(settled.batches)
             )
         )
+        followed = None
+        if estimates and "auto" in settled.campaign.estimators:
+            followed = self._follow(settled, estimates)
         with self._database.transaction() as transaction:
-            rows = transaction.execute(
-                "SELECT state, batches FROM rounds WHERE campaign = ? AND round = ?",
-                (campaign, round),
-            )
-            if rows[0] != ("open", len(settled.batches)):
+            if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time
             _write(transaction, settled, estimates)
+            if followed is not None and followed.is_new:
+                write_tracked(
+                    transaction, campaign, round, spread=followed.spread, tracker=followed.tracker
+                )
             self._erase(transaction, settled)
+        if followed is not None:
+            self._tracking.keep(campaign, followed.last_now(round), followed.tracker)
         self._is_clean = False
         return FinalRound(campaign, round, is_withheld)
+
+    def _follow(self, settled: _Settled, estimates: list[Estimate]) -> "_Followed":
+        """Put the tracked mean in the place of `auto`, and the unbiased mean beside it."""
+        campaign = settled.campaign
+        place = campaign.estimators.index("auto")
+        alone = estimates[place]
+        with self._database.snapshot() as transaction:
+            last, tracker = self._tracking.take(transaction, campaign)
+        values, budgets = values_of(campaign, settled.places, settled.classes)
+        spread = spread_of(values, randomizer=randomizer_of(campaign), epsilon=budgets)
+        # A round that is late was not there when later ones were told; it stands by itself.
+        is_new = last is None or settled.round > last
+        told = alone
+        if is_new:
+            begin_s = round_start_s(settled.round, campaign.round_s)
+            told = tracker.update(begin_s, alone, spread=spread)
+        estimates[place] = replace(told, method="auto")
+        if alone.method not in campaign.estimators:
+            estimates.append(alone)
+        return _Followed(last, is_new, tracker, spread)
 
     def _erase(self, transaction: Transaction, settled: _Settled) -> None:
         where = (settled.campaign.id, settled.round)
@@ -281,6 +323,16 @@ def _read(transaction: Transaction, campaign: str, round: int) -> _Settled:
         places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
         classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
     )
+
+
+def _is_as_read(transaction: Transaction, settled: _Settled, followed: _Followed | None) -> bool:
+    campaign, round = settled.campaign.id, settled.round
+    rows = transaction.execute(
+        "SELECT state, batches FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
+    )
+    if rows[0] != ("open", len(settled.batches)):
+        return False
+    return followed is None or last_tracked(transaction, campaign) == followed.last
 
 
 def _write(transaction: Transaction, settled: _Settled, estimates: list[Estimate]) -> None:

@@ -60,7 +60,8 @@ def draw_trace(
 def _draw_all(
     axes: Axes, numbers: NDArray[np.int64], truth: NDArray[np.float64], days: Sequence[WindowResult]
 ) -> None:
-    for name in days[0].estimates:
+    # Over a day `auto` is the mean of unbiased means: the same line again.
+    for name in (name for name in days[0].estimates if name != "auto"):
         colour, line, marker, width = _LOOKS[name]
         values = [day.estimates[name].value for day in days]
         label = name.replace("_", " ")

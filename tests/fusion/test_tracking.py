@@ -1,0 +1,220 @@
+"""The estimator auto at the fusion centre: the same bits whatever process goes on."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, reports
+
+from rase.clock import FakeClock, round_start_s
+from rase.estimate.mean import unbiased_mean
+from rase.estimate.tracker import Tracker, spread_of
+from rase.fusion.mechanism import randomizer_of, values_of
+from rase.fusion.rounds import Rounds
+from rase.fusion.tracking import last_tracked
+from rase.storage.face import Database
+from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.sqlite import open_sqlite
+
+AUTO = replace(CAMPAIGN, estimators=("auto",))
+HOUR_S = 3600
+
+
+@pytest.fixture
+def auto(tmp_path: Path) -> Iterator[Centre]:
+    """A centre whose campaign is followed through time, four days later."""
+    database = open_sqlite(tmp_path / "auto.db", migrations="fusion")
+    clock = FakeClock((ROUND + 200) * HOUR_S)
+    one = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    one.publisher.publish_keyset(keyset(7))
+    one.publisher.publish(AUTO)
+    yield Centre(database, clock)
+    database.close()
+
+
+def places_of(round: int) -> list[int]:
+    """Return the places of a round's reports: a wave with some noise."""
+    rng = np.random.default_rng([2026, round])
+    return rng.integers(0, 4097, size=6).tolist()
+
+
+def sent(centre: Centre, *rounds: int) -> None:
+    """Take in the batches of some rounds."""
+    for round in rounds:
+        places = reports(places_of(round), round=round, campaign=AUTO)
+        one = parcel(places, round=round, campaign=AUTO)
+        centre.intake.receive(one.id, one.payload)
+
+
+def expected(rounds: list[int]) -> dict[int, tuple[float, float]]:
+    """Return value and error of each round by the mathematics alone."""
+    tracker, found = Tracker(AUTO.value_range), {}
+    for round in rounds:
+        places = np.sort(np.array(places_of(round)))
+        values, _ = values_of(AUTO, places, np.zeros(6, np.uint8))
+        mean = unbiased_mean(values, randomizer=randomizer_of(AUTO))
+        spread = spread_of(values, randomizer=randomizer_of(AUTO))
+        done = tracker.update(round_start_s(round, AUTO.round_s), mean, spread=spread)
+        found[round] = (done.value, done.standard_error)
+    return found
+
+
+def told(centre: Centre) -> dict[int, tuple[float | None, float | None]]:
+    """Return what subscribers are told of all rounds."""
+    answers = centre.questions.between(AUTO, ROUND, ROUND + 200)
+    assert {one.method for one in answers} == {"auto"}
+    return {one.round: (one.mean, one.standard_error) for one in answers}
+
+
+def test_rounds_borrow_from_those_before(auto: Centre) -> None:
+    """Answers are the tracked means, bit for bit, and their unbiased means can be asked for."""
+    rounds = [ROUND + place for place in range(5)]
+    for round in rounds:
+        sent(auto, round)
+        auto.rounds.tick()
+    assert told(auto) == expected(rounds)
+    alone = auto.questions.at(AUTO, ROUND + 4, method="unbiased_mean")
+    tracked = auto.questions.at(AUTO, ROUND + 4)
+    assert tracked.standard_error is not None
+    assert alone.standard_error is not None
+    assert tracked.standard_error < alone.standard_error
+    assert [one.method for one in auto.questions.between(AUTO, ROUND, ROUND, method="all")] == [
+        "auto"
+    ]
+
+
+def test_windows_average_unbiased_means(auto: Centre) -> None:
+    """A window's answer says so, and its error is that of independent rounds."""
+    rounds = [ROUND + place for place in range(4)]
+    sent(auto, *rounds)
+    auto.rounds.tick()
+    (window,) = auto.questions.windows(AUTO, 4, first=rounds[-1], last=rounds[-1])
+    alone = [auto.questions.at(AUTO, round, method="unbiased_mean") for round in rounds]
+    assert window.method == "unbiased_mean"
+    assert window.mean == pytest.approx(np.mean([one.mean for one in alone]))
+    errors = [one.standard_error or 0.0 for one in alone]
+    assert window.standard_error == pytest.approx(np.sqrt(np.sum(np.square(errors))) / 4)
+    (one,) = auto.questions.windows(AUTO, 1, first=ROUND, last=ROUND)
+    assert one.method == "auto"
+
+
+def test_any_process_goes_on_with_the_same_bits(
+    auto: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that come and go, and take turns, leave the estimates of one that stayed."""
+    monkeypatch.setattr("rase.fusion.tracking.STATE_EVERY", 8)
+    rounds = [ROUND + place for place in range(14)]
+    processes = [Rounds(auto.database, auto.clock) for _ in range(2)]
+    for place, round in enumerate(rounds):
+        sent(auto, round)
+        if place % 4 == 3:
+            processes[place % 8 // 4] = Rounds(auto.database, auto.clock)
+        assert len(processes[place % 3 % 2].tick()) == 1
+    assert told(auto) == expected(rounds)
+    assert auto.count("tracker_states") == 1
+    # The state of the 8th round is used; the rounds before it are not gone through again.
+    with auto.database.transaction() as transaction:
+        transaction.execute("DELETE FROM tracked WHERE round < ?", (ROUND + 7,))
+    sent(auto, ROUND + 14)
+    Rounds(auto.database, auto.clock).tick()
+    assert told(auto)[ROUND + 14] == expected([*rounds, ROUND + 14])[ROUND + 14]
+
+
+def test_a_state_of_another_release_is_left_aside(auto: Centre) -> None:
+    """Where the models have changed, all rounds are gone through again."""
+    rounds = [ROUND + place for place in range(4)]
+    sent(auto, *rounds[:3])
+    auto.rounds.tick()
+    with auto.database.transaction() as transaction:
+        transaction.execute(
+            "INSERT INTO tracker_states (campaign, round, state) VALUES (?, ?, ?)",
+            (AUTO.id, ROUND + 2, b"of another release"),
+        )
+    sent(auto, rounds[3])
+    Rounds(auto.database, auto.clock).tick()
+    assert told(auto) == expected(rounds)
+
+
+def test_a_death_while_writing_changes_nothing(auto: Centre) -> None:
+    """A round whose writing failed at any statement is estimated again, to the same bits."""
+    rounds = [ROUND + place for place in range(2)]
+    sent(auto, rounds[0])
+    auto.rounds.tick()
+    sent(auto, rounds[1])
+    deaths = 0
+    with pytest.raises(SimulatedDeath):
+        # One process that survives its own failures: what it learnt without writing is forgotten.
+        Rounds(FaultyDatabase(auto.database, 3), auto.clock).finalise_due()
+    process = Rounds(auto.database, auto.clock)
+    for point in range(100):
+        process._database = FaultyDatabase(auto.database, point)
+        try:
+            process.finalise_due()
+        except SimulatedDeath:
+            deaths += 1
+        else:
+            break
+    assert deaths > 5
+    assert told(auto) == expected(rounds)
+
+
+def test_a_late_round_stands_by_itself(auto: Centre) -> None:
+    """A round that becomes final after a later one gets its unbiased mean, and teaches nothing."""
+    sent(auto, ROUND, ROUND + 2)
+    auto.rounds.tick()
+    sent(auto, ROUND + 1)
+    auto.rounds.tick()
+    late = auto.questions.at(AUTO, ROUND + 1)
+    alone = auto.questions.at(AUTO, ROUND + 1, method="unbiased_mean")
+    assert (late.mean, late.standard_error) == (alone.mean, alone.standard_error)
+    with auto.database.snapshot() as transaction:
+        assert last_tracked(transaction, AUTO.id) == ROUND + 2
+    sent(auto, ROUND + 3)
+    auto.rounds.tick()
+    assert told(auto)[ROUND + 3] == expected([ROUND, ROUND + 2, ROUND + 3])[ROUND + 3]
+
+
+def test_another_process_may_follow_meanwhile(auto: Centre) -> None:
+    """A process that followed from an older state does not write; it comes again."""
+    sent(auto, ROUND)
+    other = Rounds(auto.database, auto.clock)
+
+    def settles(round: int, time_s: int) -> None:
+        with auto.database.transaction() as transaction:
+            transaction.execute("UPDATE rounds SET settles_s = ? WHERE round = ?", (time_s, round))
+
+    class Meanwhile(FaultyDatabase):
+        def transaction(self):  # type: ignore[no-untyped-def]
+            if auto.count("rounds") == 1:
+                settles(ROUND, 2**40)
+                sent(auto, ROUND + 1)
+                other.finalise_due()
+            return super().transaction()
+
+    slow = Rounds(Meanwhile(auto.database), auto.clock)
+    assert slow.finalise_due() == []
+    settles(ROUND, 0)
+    assert len(slow.finalise_due()) == 1
+    alone = auto.questions.at(AUTO, ROUND, method="unbiased_mean")
+    assert auto.questions.at(AUTO, ROUND).mean == alone.mean
+
+
+def test_a_campaign_with_both_keeps_one_unbiased_row(tmp_path: Path) -> None:
+    """Where the unbiased mean is asked for anyway it is not written twice."""
+    both = replace(CAMPAIGN, estimators=("unbiased_mean", "auto"))
+    database: Database = open_sqlite(tmp_path / "both.db", migrations="fusion")
+    centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    centre.publisher.publish_keyset(keyset(7))
+    centre.publisher.publish(both)
+    late = Centre(database, FakeClock((ROUND + 5) * HOUR_S))
+    one = parcel(reports([1, 2, 3, 4], campaign=both), campaign=both)
+    late.intake.receive(one.id, one.payload)
+    late.rounds.tick()
+    assert late.count("estimates") == 2
+    assert [a.method for a in late.questions.between(both, ROUND, ROUND, method="all")] == [
+        "unbiased_mean",
+        "auto",
+    ]
+    database.close()  # type: ignore[attr-defined]

@@ -1,12 +1,15 @@
 """``rase plan``: what it prints, draws and refuses."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
 import pytest
 
+from rase.accounting.foretell import Forecast
 from rase.cli import main
+from rase.cli.plan_forecast import Outlook, forecast_lines
 
 ASKED = ("--range", "0", "3000", "--epsilon", "1", "--devices", "1000")
 
@@ -272,3 +275,54 @@ def test_a_budget_between_rungs_is_told(capsys: pytest.CaptureFixture[str]) -> N
     assert 2.718 < numerator / denominator < 2.7183
     out, _ = ran(*ASKED, "--mechanism", "optimal", capsys=capsys)
     assert "the next below" not in out
+
+
+def wave(path: Path, *, swing: float, devices: int = 8) -> Path:
+    """Write two days of hours of some devices that share a daily wave."""
+    lines = ["time,device,value"]
+    lines += [
+        f"{3600 * hour},d{device},{500 + swing * math.sin(math.pi * hour / 12) + device:.3f}"
+        for device in range(devices)
+        for hour in range(48)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_own_data_foretells_what_auto_achieves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a strong signal auto beats the constant; with a weak one the plan says what would."""
+    strong = wave(tmp_path / "strong.csv", swing=400)
+    asked = ("--range", 0, 1000, "--data", strong, "--every", "1h")
+    out, _ = ran(*asked, "--epsilon", 8, capsys=capsys)
+    assert "forecast  on 48 rounds of your readings with trial noise, 8 devices: auto RMSE " in out
+    assert "worth more than repeating a constant" in out
+    out, _ = ran(*asked, "--epsilon", 8, "--devices", 20, "--json", capsys=capsys)
+    told = json.loads(out)["forecast"]
+    assert told["devices"] == 16
+    assert told["beats_constant"]
+    assert told["skill"] == pytest.approx(told["history"] / told["tracked"])
+    weak = ("--range", 0, 40_000, "--data", strong, "--every", "1h", "--epsilon", 0.5)
+    out, _ = ran(*weak, capsys=capsys)
+    assert "it cannot beat repeating a constant" in out
+    assert "a range of width 8" in out
+
+
+def test_where_nothing_helps_the_plan_says_so() -> None:
+    """A constant that nothing tried could beat leads to a window, not to a promise."""
+    lines = list(forecast_lines(Outlook(Forecast(96, 2.0, 9.0, 1.0, 0.95), 8, ())))
+    assert lines[1] == "          skill 0.50: it cannot beat repeating a constant."
+    assert "nor would 16 times the devices" in lines[2]
+
+
+def test_a_part_of_a_fleet_foretells_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For fewer devices than the data has, or other schedules, no forecast is made."""
+    asked = ("--range", 0, 1000, "--data", wave(tmp_path / "a.csv", swing=9), "--every", "1h")
+    out, _ = ran(*asked, "--epsilon", 1, "--devices", 3, "--json", capsys=capsys)
+    assert json.loads(out)["forecast"] is None
+    rotate = ("--window", 24, "--schedule", "rotate")
+    out, _ = ran(*asked, "--epsilon", 1, *rotate, capsys=capsys)
+    assert "forecast" not in out

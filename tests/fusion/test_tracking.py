@@ -37,7 +37,7 @@ def auto(tmp_path: Path) -> Iterator[Centre]:
 def places_of(round: int) -> list[int]:
     """Return the places of a round's reports: a wave with some noise."""
     rng = np.random.default_rng([2026, round])
-    return rng.integers(0, 4097, size=6).tolist()
+    return [int(place) for place in rng.integers(0, 4097, size=6)]
 
 
 def sent(centre: Centre, *rounds: int) -> None:
@@ -217,4 +217,4 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(tmp_path: Path) -> None:
         "unbiased_mean",
         "auto",
     ]
-    database.close()  # type: ignore[attr-defined]
+    database.close()

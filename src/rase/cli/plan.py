@@ -16,6 +16,7 @@ from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.cli.arguments import usage
 from rase.cli.output import replacing
+from rase.cli.plan_forecast import forecast_lines, outlook_of, table_of
 from rase.cli.plan_report import plan_lines
 from rase.clock import parse_duration_s
 from rase.collect import Collector
@@ -143,11 +144,14 @@ def command(
             curve=() if plot is None else _candidates(public, asked, rounds),
             **asked,
         )
+    outlook = None if sample is None else outlook_of(made, sample.table)
     drawn = None if plot is None else _drawn(made, plot)
     if as_json:
-        click.echo(json.dumps(made.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        document = made.to_dict()
+        document["forecast"] = None if outlook is None else outlook.to_dict()
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        for line in plan_lines(made):
+        for line in (*plan_lines(made), *([] if outlook is None else forecast_lines(outlook))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
@@ -160,6 +164,7 @@ class _Sample:
     readings: NDArray[np.float64]
     devices: int
     notes: list[str]
+    table: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None) -> _Sample:
@@ -167,13 +172,15 @@ def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None
     table = open_table(data, time_column=time, device_column=device, value_column=value)
     collector = Collector(None if interval_s is None else 1000 * interval_s)
     parts = [
-        collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid).reading
+        collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid)
         for rows in table.batches()
     ]
-    readings = np.concatenate([*parts, collector.finish().reading])
+    parts.append(collector.finish())
+    readings = np.concatenate([part.reading for part in parts])
     if collector.devices < 2:
         raise DataError(f"{data} must hold readings of two devices or more, got one.")
-    return _Sample(readings, collector.devices, table.notes)
+    interval_ms = 1 if interval_s is None else 1000 * interval_s
+    return _Sample(readings, collector.devices, table.notes, table_of(parts, interval_ms))
 
 
 def _rounds(window: str | None, interval_s: int | None) -> int:

@@ -36,9 +36,12 @@ def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None
 def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
     """Yield the entries of `window` one by one, keeping no more than ``w`` rounds.
 
-    The rounds' errors are taken as independent, which the noise of different rounds is. Where a
-    standard error also holds the spread of the readings (`sample_mean`, `median`), the same devices
-    report in every round and the spread does not average out; it is then a rough guide only.
+    The rounds' errors are taken as independent, which the noise of different rounds is. Those of
+    tracked rounds (``auto``) are not: borrowed from the same past, they go together, and the error
+    of their window is taken as if they did so fully, which is too large rather than too small. A
+    window of the rounds' unbiased means has the smaller error. Where a standard error also holds
+    the spread of the readings (`sample_mean`, `median`), the same devices report in every round and
+    the spread does not average out; it is then a rough guide only.
 
     Args:
         estimates: As for `window`; any iterable, also an endless one.
@@ -72,9 +75,12 @@ def _mean(rounds: list[Estimate]) -> Estimate:
     variances = [one.standard_error**2 for one in rounds]
     methods = dict.fromkeys(one.method for one in rounds)
     targets = dict.fromkeys(one.target for one in rounds)
+    error = math.sqrt(math.fsum(variances)) / w
+    if "auto" in methods:
+        error = math.fsum(one.standard_error for one in rounds) / w
     return Estimate(
         math.fsum(one.value for one in rounds) / w,
-        math.sqrt(math.fsum(variances)) / w,
+        error,
         n=sum(one.n for one in rounds),
         method=" and ".join(methods),
         target=f"{' and '.join(targets)}, over {w} rounds",

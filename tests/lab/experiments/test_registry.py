@@ -23,6 +23,7 @@ def test_all_of_the_paper_is_there() -> None:
         "equal-epsilon",
         "optimum",
         "low-bits",
+        "accuracy",
     }
 
 

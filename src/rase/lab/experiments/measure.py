@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rase.errors import DataError
 from rase.estimate.mean import estimator_named
 from rase.kernels.words import SeededRandom
+from rase.lab.accuracy import accuracy
 from rase.lab.attacks import attack_named
 from rase.lab.attacks.averaging import error_by_rounds
 from rase.lab.attacks.forest import ForestAttack
@@ -185,6 +186,13 @@ def trace(
     }
 
 
+def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
+    """Follow the mean through all rounds, beside the paper's estimators and a constant."""
+    some = panel.of_devices(chosen_devices(panel, n, seed))
+    found = accuracy(some, ValueRange(0, high), epsilon=epsilon, seed=seed)
+    return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
+
+
 def watched(
     panel: Panel,
     *,
@@ -333,6 +341,7 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "attack": attack,
     "mean_errors": mean_errors,
     "trace": trace,
+    "followed": followed,
     "watched": watched,
     "order": order,
     "variances": variances,

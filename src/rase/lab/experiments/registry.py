@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
+from rase.lab.experiments.accuracy_figure import ACCURACY
 from rase.lab.experiments.comparisons import EQUAL_EPSILON, STRONGER
 from rase.lab.experiments.departures import BIAS_CLIFF, COMPOSITION, SWITCH_OFF
 from rase.lab.experiments.error_figures import FIG7, FIG8, FIG9
@@ -36,6 +37,7 @@ EXPERIMENTS = {
         EQUAL_EPSILON,
         OPTIMUM,
         LOW_BITS,
+        ACCURACY,
     )
 }
 

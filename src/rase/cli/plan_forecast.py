@@ -1,0 +1,124 @@
+"""What ``rase plan --data`` foretells: the error of `auto` beside that of a constant."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.accounting.candidates import Mechanism, mechanism_named
+from rase.accounting.foretell import Forecast, Remedy, foretell, remedies
+from rase.accounting.plan_values import Plan
+from rase.cli.progress import Progress
+from rase.collect import Contributions
+from rase.stream import ValueRange
+
+__all__ = ["Outlook", "forecast_lines", "outlook_of", "table_of"]
+
+Floats = NDArray[np.float64]
+
+# The first month of hours tells how a fleet moves; more would only take longer.
+_MOST_ROUNDS = 720
+_MOST_READINGS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Hold what is foretold for the fleet that was asked for.
+
+    Args:
+        forecast: The errors.
+        devices: How many devices it is for.
+        helps: What would beat the constant, where it is not beaten.
+    """
+
+    forecast: Forecast
+    devices: int
+    helps: tuple[Remedy, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        told = asdict(self.forecast)
+        return {
+            **told,
+            "devices": self.devices,
+            "skill": self.forecast.skill,
+            "beats_constant": self.forecast.beats_constant,
+            "helps": [asdict(one) for one in self.helps],
+        }
+
+
+def table_of(parts: list[Contributions], interval_ms: int) -> tuple[Floats, Floats]:
+    """Return the readings of the first rounds as rounds x devices, and when each round began."""
+    rounds = np.concatenate([part.round for part in parts])
+    devices = np.concatenate([part.contributor for part in parts])
+    readings = np.concatenate([part.reading for part in parts])
+    numbers = np.unique(rounds)
+    columns = int(devices.max()) + 1
+    most = max(min(_MOST_ROUNDS, _MOST_READINGS // columns), 2)
+    numbers = numbers[:most]
+    chosen = rounds <= numbers[-1]
+    table = np.full((len(numbers), columns), np.nan)
+    table[np.searchsorted(numbers, rounds[chosen]), devices[chosen]] = readings[chosen]
+    return table, numbers * (interval_ms / 1000)
+
+
+def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
+    """Foretell what `auto` achieves; None where a single round or part of a fleet tells nothing.
+
+    A fleet that is larger than the data's is made of as many copies of it as fit.
+    """
+    readings, times_s = table
+    request = plan.request
+    copies = request.devices // readings.shape[1]
+    # To rotate or split is to report otherwise than the trial does.
+    if len(times_s) < 2 or not copies or request.schedule.name != "every":
+        return None
+
+    def made(epsilon: float, value_range: ValueRange) -> Mechanism:
+        return mechanism_named(
+            request.mechanism, epsilon, value_range=value_range, precision=request.precision
+        )
+
+    mechanism = made(request.epsilon, request.value_range)
+    with Progress() as progress:
+        forecast = foretell(
+            readings,
+            times_s,
+            mechanism=mechanism,
+            copies=copies,
+            on_trial=lambda share: progress.show("trying the estimator on your data", share),
+        )
+    helps: tuple[Remedy, ...] = ()
+    if not forecast.beats_constant:
+        helps = remedies(
+            readings,
+            times_s,
+            mechanism_of=made,
+            epsilon=request.epsilon,
+            value_range=request.value_range,
+        )
+    return Outlook(forecast, copies * readings.shape[1], helps)
+
+
+def forecast_lines(outlook: Outlook) -> Iterator[str]:
+    """Yield what is foretold, for people."""
+    told = outlook.forecast
+    yield (
+        f"forecast  on {told.rounds} rounds of your readings with trial noise, {outlook.devices} "
+        f"devices: auto RMSE {told.tracked:.4g} per round, a round by itself {told.alone:.4g}, the "
+        f"constant learnt from earlier rounds {told.history:.4g}."
+    )
+    if told.beats_constant:
+        yield f"          skill {told.skill:.2f}: worth more than repeating a constant."
+        return
+    yield f"          skill {told.skill:.2f}: it cannot beat repeating a constant."
+    for one in outlook.helps:
+        what = "a range of width" if one.what == "range" else one.what
+        yield f"          {what} {one.value:g} would: skill {one.skill:.2f}."
+    if not outlook.helps:
+        yield (
+            "          nor would 16 times the devices or epsilon or a range that just holds the "
+            "readings; take the mean over a window."
+        )

@@ -1,0 +1,96 @@
+"""What auto will achieve, foretold on readings one holds."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rase import Duchi, Hybrid, Precision, SeededRandom, ValueRange, unbiased_mean
+from rase.accounting.candidates import Mechanism, mechanism_named
+from rase.accounting.foretell import Forecast, Remedy, foretell, remedies
+from rase.estimate.tracker import Tracker, spread_of
+
+WATTS = ValueRange(0, 2800)
+
+
+def made(epsilon: float, value_range: ValueRange) -> Mechanism:
+    """Return the best mechanism."""
+    return mechanism_named(
+        "auto", epsilon, value_range=value_range, precision=Precision(beta=0.5, rho=0.9)
+    )
+
+
+def wave(rounds: int, n: int, swing: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return readings that follow a daily wave, and their hours."""
+    hours = np.arange(rounds, dtype=np.float64) * 3600
+    rng = np.random.default_rng(2026)
+    mean = 500 + swing * np.sin(2 * np.pi * hours / 86_400)
+    return mean[:, None] + 20 * rng.normal(size=(rounds, n)), hours
+
+
+def test_a_trial_is_a_run_of_the_estimator() -> None:
+    """A trial has the errors of the same noise followed by hand; several average squares."""
+    readings, hours = wave(40, 12, 100.0)
+    mechanism = Hybrid(2.0, WATTS)
+    squares = []
+    for seed in (3, 4):
+        rng, tracker, errors = SeededRandom(seed), Tracker(WATTS), []
+        reports = mechanism.randomize(readings.ravel(), rng=rng).reshape(readings.shape)
+        for row, some, time_s in zip(readings, reports, hours.tolist(), strict=True):
+            alone = unbiased_mean(some, randomizer=mechanism)
+            told = tracker.update(time_s, alone, spread=spread_of(some, randomizer=mechanism))
+            errors.append(told.value - row.mean())
+        squares.append(np.mean(np.square(errors[1:])))
+    shares: list[float] = []
+    done = foretell(readings, hours, mechanism=mechanism, seeds=(3, 4), on_trial=shares.append)
+    assert done.tracked == pytest.approx(np.sqrt(np.mean(squares)))
+    assert shares == [0.0, 0.5]
+
+
+def test_more_devices_and_more_epsilon_tell_more() -> None:
+    """Copies of the fleet and a larger budget both lower the error."""
+    readings, hours = wave(72, 20, 200.0)
+    one = foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,))
+    many = foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,), copies=16)
+    rich = foretell(readings, hours, mechanism=made(8.0, WATTS), seeds=(1,))
+    assert many.alone < one.alone / 2
+    assert many.tracked < one.tracked
+    assert rich.tracked < one.tracked
+
+
+def test_rounds_without_readings_are_left_out() -> None:
+    """Gaps are no rounds; fewer than two rounds tell nothing."""
+    readings, hours = wave(30, 5, 100.0)
+    readings[10:20] = np.nan
+    readings[3, 2] = np.nan
+    told = foretell(readings, hours, mechanism=Hybrid(2.0, WATTS), seeds=(1,))
+    assert told.rounds == 20
+    with pytest.raises(ValueError, match="readings must hold two rounds or more"):
+        foretell(readings[:1], hours[:1], mechanism=Hybrid(2.0, WATTS))
+
+
+def test_remedies_are_the_least_that_beat_the_constant() -> None:
+    """A wave that 20 devices cannot show at a small epsilon is shown by a change of each kind."""
+    readings, hours = wave(96, 20, 200.0)
+    before = foretell(readings, hours, mechanism=Duchi(0.2, WATTS), seeds=(1,))
+    found = remedies(readings, hours, mechanism_of=made, epsilon=0.2, value_range=WATTS)
+    assert not before.beats_constant
+    by_kind = {one.what: one for one in found}
+    assert {"epsilon", "range"} <= set(by_kind)
+    for one in found:
+        assert isinstance(one, Remedy)
+        assert one.skill > 1.1
+    assert by_kind["epsilon"].value in (0.4, 0.8, 1.6, 3.2)
+    assert by_kind["range"].value < WATTS.width
+
+
+def test_what_cannot_be_had_is_no_remedy() -> None:
+    """Epsilons above 16, and ranges no narrower than the one there is, are not offered."""
+    readings = np.tile([0.0, 2800.0], (12, 2))
+    hours = np.arange(12, dtype=np.float64) * 3600
+    found = remedies(readings, hours, mechanism_of=made, epsilon=9.0, value_range=WATTS)
+    assert {one.what for one in found} <= {"devices"}
+
+
+def test_a_forecast_without_error_has_all_skill() -> None:
+    """Skill is infinite where nothing is off."""
+    assert Forecast(2, 0.0, 0.0, 1.0, 1.0).skill == np.inf

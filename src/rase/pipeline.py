@@ -213,11 +213,11 @@ class Pipeline:
         if (
             not isinstance(shuffler, RoundShuffler)
             or isinstance(self.randomizer.epsilon, tuple)
-            or list(self.estimators) != ["unbiased_mean"]
+            or list(self.estimators) not in (["auto"], ["unbiased_mean"])
         ):
             raise ValueError(
-                "run_rounds must have one epsilon, the estimator unbiased_mean and a shuffler of "
-                "many rounds (Uniform, Robust); use run or run_round for others."
+                "run_rounds must have one epsilon, the estimator auto or unbiased_mean and a "
+                "shuffler of many rounds (Uniform, Robust); use run or run_round for others."
             )
         parts: list[RoundMeans] = []
         at_once = max(_READINGS_AT_ONCE // values.shape[1], 1)

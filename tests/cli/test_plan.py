@@ -305,14 +305,14 @@ def test_own_data_foretells_what_auto_achieves(
     assert told["skill"] == pytest.approx(told["history"] / told["tracked"])
     weak = ("--range", 0, 40_000, "--data", strong, "--every", "1h", "--epsilon", 0.5)
     out, _ = ran(*weak, capsys=capsys)
-    assert "it cannot beat repeating a constant" in out
+    assert "it does not clearly beat repeating a constant" in out
     assert "a range of width 8" in out
 
 
 def test_where_nothing_helps_the_plan_says_so() -> None:
     """A constant that nothing tried could beat leads to a window, not to a promise."""
     lines = list(forecast_lines(Outlook(Forecast(96, 2.0, 9.0, 1.0, 0.95), 8, ())))
-    assert lines[1] == "          skill 0.50: it cannot beat repeating a constant."
+    assert lines[1] == "          skill 0.50: it does not clearly beat repeating a constant."
     assert "nor would 16 times the devices" in lines[2]
 
 

@@ -188,7 +188,7 @@ def test_another_process_may_follow_meanwhile(auto: Centre) -> None:
     class Meanwhile(FaultyDatabase):
         def transaction(self):  # type: ignore[no-untyped-def]
             if auto.count("rounds") == 1:
-                settles(ROUND, 2**40)
+                settles(ROUND, int(auto.clock.now_s()) + 1)
                 sent(auto, ROUND + 1)
                 other.finalise_due()
             return super().transaction()

@@ -113,7 +113,7 @@ def forecast_lines(outlook: Outlook) -> Iterator[str]:
     if told.beats_constant:
         yield f"          skill {told.skill:.2f}: worth more than repeating a constant."
         return
-    yield f"          skill {told.skill:.2f}: it cannot beat repeating a constant."
+    yield f"          skill {told.skill:.2f}: it does not clearly beat repeating a constant."
     for one in outlook.helps:
         what = "a range of width" if one.what == "range" else one.what
         yield f"          {what} {one.value:g} would: skill {one.skill:.2f}."

@@ -91,6 +91,14 @@ def test_what_cannot_be_had_is_no_remedy() -> None:
     assert {one.what for one in found} <= {"devices"}
 
 
+def test_what_does_not_clearly_win_is_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change after which the constant is as good as before is not offered."""
+    readings, hours = wave(12, 3, 50.0)
+    still = Forecast(12, 1.0, 9.0, 1.05, 0.95)
+    monkeypatch.setattr("rase.accounting.foretell.foretell", lambda *_, **__: still)
+    assert remedies(readings, hours, mechanism_of=made, epsilon=1.0, value_range=WATTS) == ()
+
+
 def test_a_forecast_without_error_has_all_skill() -> None:
     """Skill is infinite where nothing is off."""
     assert Forecast(2, 0.0, 0.0, 1.0, 1.0).skill == np.inf

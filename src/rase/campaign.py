@@ -152,7 +152,7 @@ class Campaign:
     grace_s: int
     k_min: int
     shuffle: ShufflePlan = field(default_factory=ShufflePlan)
-    estimators: tuple[str, ...] = ("auto",)
+    estimators: tuple[str, ...] = ("unbiased_mean",)
     not_before: int
     not_after: int
     kem: str = "x25519"

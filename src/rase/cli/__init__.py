@@ -47,6 +47,7 @@ _EXTRA_OF = {
     "fastapi": "service",
     "httpx": "service",
     "matplotlib": "plot",
+    "paho": "mqtt",
     "pyarrow": "batch",
     "pydantic": "service",
     "scipy": "lab",

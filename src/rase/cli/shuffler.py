@@ -154,6 +154,25 @@ def revoke(names: tuple[str, ...], config: Path, as_json: bool) -> None:
     click.echo("revoked; running intakes notice within 5 seconds.", err=True)
 
 
+@command.command("broker-users")
+@_config
+def broker_users(config: Path) -> None:
+    """Print a password file for mosquitto with all enrolled devices, to be read by the broker only.
+
+    The passwords follow from the credentials, so that a device needs no other secret; whoever
+    learns one can connect, but make no report. Add the users of the servers with mosquitto_passwd.
+    """
+    from rase.shuffler.enrolment import broker_users
+    from rase.shuffler.mosquitto import password_line
+    from rase.storage.sqlite import open_sqlite
+
+    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+        users = broker_users(database)
+    for name, password in users:
+        click.echo(password_line(name, password))
+    click.echo(f"{len(users)} devices; have the broker read it again (SIGHUP).", err=True)
+
+
 @command.command("countersign")
 @click.argument("proposal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @_config

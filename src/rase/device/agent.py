@@ -38,11 +38,15 @@ class Habits:
         sends_cover: Whether rounds without a report get a cover report.
         poll_s: How often to ask the source; None for ten times a round.
         has_turn: Says whether a round is this device's; `rotating` makes one.
+        aggregate: How the readings of a round become one, of `AGGREGATES`.
+        unit: The unit of the source's readings; None if it is the campaign's.
     """
 
     sends_cover: bool = True
     poll_s: float | None = None
     has_turn: Callable[[Campaign, int], bool] = field(default_factory=lambda: every_round)
+    aggregate: str = "mean"
+    unit: str | None = None
 
 
 class Agent:
@@ -85,7 +89,7 @@ class Agent:
         self._journal = journal
         self._habits = habits or Habits()
         self._is_paused = is_paused
-        self._collection = Collection()
+        self._collection = Collection(self._habits.aggregate)
         self._outbox = Outbox(transport, credential, clock=clock, entropy=entropy, journal=journal)
         self._reporter = Reporter(
             memory,
@@ -224,9 +228,19 @@ class Agent:
         if self._is_paused():
             self._collection.clear()
             return
+        factor = 1.0
+        if self._habits.unit is not None:
+            from rase.device.sources.units import factor_between
+
+            found = factor_between(self._habits.unit, campaign.unit)
+            if found is None:
+                # Clipped readings of another unit would be a mean of nonsense.
+                self._journal.note("source-failed", kind="unit")
+                return
+            factor = found
         round = self._present_round(campaign)
         for reading in readings:
-            self._collection.add(round, reading)
+            self._collection.add(round, factor * reading)
 
     def _end_rounds(self, latest: Campaign) -> None:
         """Make the envelope of each round that has ended and is not closed yet."""

@@ -1,24 +1,39 @@
-"""Readings of one round become one mean, in memory alone: no reading is ever written down."""
+"""Readings of one round become one, in memory alone: no reading is ever written down."""
 
 import math
+from typing import Final
 
-__all__ = ["Collection"]
+__all__ = ["AGGREGATES", "Collection"]
 
+AGGREGATES: Final = ("mean", "last", "increments")
 _MOST_ROUNDS = 64
 
 
 class Collection:
-    """Add up readings by round.
+    """Gather readings by round.
+
+    Args:
+        aggregate: "mean"; "last" for the newest; "increments" for how much a counter, such as an
+            energy meter's, has risen. A counter that is lower than before was reset to 0.
 
     Example:
         >>> collection = Collection()
         >>> collection.add(7, 10.0); collection.add(7, 20.0)
         >>> collection.take(7), collection.take(7)
         (15.0, None)
+        >>> counter = Collection("increments")
+        >>> for round, reading in ((7, 5.0), (7, 5.5), (8, 6.0), (8, 0.25)):
+        ...     counter.add(round, reading)
+        >>> counter.take(7), counter.take(8)
+        (0.5, 0.75)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, aggregate: str = "mean") -> None:
+        if aggregate not in AGGREGATES:
+            raise ValueError(f"aggregate must be one of {', '.join(AGGREGATES)}.")
+        self._aggregate = aggregate
         self._rounds: dict[int, tuple[int, float]] = {}
+        self._counter: float | None = None
 
     def add(self, round: int, reading: float) -> None:
         """Count a reading in; one that is not finite is left out.
@@ -27,15 +42,25 @@ class Collection:
         """
         if not math.isfinite(reading):
             return
-        count, mean = self._rounds.get(round, (0, 0.0))
+        count, value = self._rounds.get(round, (0, 0.0))
         count += 1
-        self._rounds[round] = count, mean + reading / count - mean / count
+        if self._aggregate == "last":
+            value = reading
+        elif self._aggregate == "mean":
+            value += reading / count - value / count
+        else:
+            before, self._counter = self._counter, reading
+            if before is None:
+                # Where a counter stands says nothing about this round.
+                return
+            value += reading - before if reading >= before else max(reading, 0.0)
+        self._rounds[round] = count, value
         if len(self._rounds) > _MOST_ROUNDS:
             # Only a clock that jumps about makes so many; the first one in is the oldest.
             del self._rounds[next(iter(self._rounds))]
 
     def take(self, round: int) -> float | None:
-        """Return the mean of a round and forget it; None if there is none."""
+        """Return what a round's readings became and forget it; None if there is none."""
         found = self._rounds.pop(round, None)
         return None if found is None else found[1]
 
@@ -45,5 +70,6 @@ class Collection:
             del self._rounds[early]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, where a counter stood as well: a pause is nobody's business."""
         self._rounds.clear()
+        self._counter = None

@@ -25,6 +25,7 @@ shuffler_key = {shuffler_key}
 # tls_certificate_file = "device.pem"    # where the shuffler asks for a certificate
 # tls_key_file = "device-tls.key"
 # campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
+# broker = "mqtts://broker.example"      # reports go through it instead of HTTPS
 # schedule = "rotate"          # one report in each window, instead of every round
 # cover = false                # send nothing in rounds without a report; that can be seen
 
@@ -44,9 +45,17 @@ least_k = {least_k}
 #   kind = "exec"    command = ["/usr/local/bin/read-meter"]
 #   kind = "http"    url = "http://192.168.1.20/rpc/Switch.GetStatus?id=0", json_path = "apower"
 #   kind = "python"  function = "meter:read"
+#   kind = "mqtt"    preset = "tasmota", meter = "plug-1"; the broker stands in [home]
+#   kind = "homeassistant"  url = "http://ha:8123", entity = "sensor.power", token_file = "token"
 kind = "stdin"
 # every_s = 60                 # how often to ask; ten times a round unless told otherwise
 # scale = 1.0
+# aggregate = "mean"           # or "last", or "increments" of a counter
+
+# [home]
+# broker = "mqtt://192.168.1.10"         # the owner's own broker
+# user = "rase"
+# password_file = "home-password"
 """
 
 

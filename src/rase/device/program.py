@@ -13,17 +13,27 @@ from rase.device.agent import Agent, Habits, every_round, rotating
 from rase.device.folder import DeviceFolder
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
-from rase.device.settings import DeviceSettings, SourceSettings
+from rase.device.settings import DeviceSettings, HomeSettings, SourceSettings
 from rase.device.sources.face import Source
 from rase.device.state import StateFile
 from rase.device.terms import Terms
+from rase.errors import ConfigurationError
 from rase.kernels.entropy import SecureEntropy
 from rase.transport.face import Transport
 
 if TYPE_CHECKING:
+    from rase.transport.broker import Broker
     from rase.transport.http import ClientTls
 
-__all__ = ["run_device", "source_of", "tls_of", "transport_of"]
+__all__ = [
+    "broker_at_home",
+    "report_transport_of",
+    "run_device",
+    "secret_in",
+    "source_of",
+    "tls_of",
+    "transport_of",
+]
 
 
 def run_device(
@@ -55,7 +65,7 @@ def run_device(
     credential = folder.credential()
     clock = clock or SystemClock()
     journal = journal or LineJournal(sys.stderr, clock)
-    transport = transport or transport_of(settings, folder.path)
+    transport = transport or report_transport_of(settings, folder.path, credential)
     with folder.locked(), folder.ledger(settings) as ledger:
         terms = Terms(
             settings.campaign,
@@ -64,7 +74,8 @@ def run_device(
             first_hash=settings.campaign_hash,
         )
         memory = Memory(terms, StateFile(folder.state_file))
-        with closing(source_of(settings.source, folder.path)) as source:
+        home = broker_at_home(settings.home, folder.path)
+        with closing(source_of(settings.source, folder.path, home=home)) as source:
             agent = Agent(
                 memory,
                 ledger,
@@ -89,7 +100,7 @@ def run_device(
 
 
 def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
-    """Return the way to the shuffler.
+    """Return the way to the shuffler over HTTP.
 
     Raises:
         ConfigurationError: If the address or a file for TLS cannot be used.
@@ -100,6 +111,65 @@ def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
     return HttpTransport(settings.shuffler, tls=tls, timeout_s=settings.timeout_s)
 
 
+def report_transport_of(settings: DeviceSettings, folder: Path, credential: str) -> Transport:
+    """Return the way of reports: through a broker if one is named, else over HTTP.
+
+    Raises:
+        ConfigurationError: If the address or a file cannot be used.
+    """
+    if settings.broker is None:
+        return transport_of(settings, folder)
+    # Only now: the package for MQTT is loaded for those alone who use it.
+    from rase.transport.broker import Broker
+    from rase.transport.mqtt import MqttTransport
+
+    password = settings.broker_password_file
+    broker = Broker(
+        url=settings.broker,
+        user=settings.broker_user,
+        password=None if password is None else secret_in(folder / password),
+        tls=tls_of(settings, folder),
+        timeout_s=settings.timeout_s,
+    )
+    return MqttTransport(broker, campaign=settings.campaign, credential=credential)
+
+
+def broker_at_home(settings: HomeSettings, folder: Path) -> "Broker | None":
+    """Return how the broker in the home is reached; None if there is none.
+
+    Raises:
+        ConfigurationError: If the address or a file cannot be used.
+    """
+    if settings.broker is None:
+        return None
+    from rase.transport.broker import Broker
+    from rase.transport.http import ClientTls
+
+    authority, password = settings.tls_ca_file, settings.password_file
+    return Broker(
+        url=settings.broker,
+        user=settings.user,
+        password=None if password is None else secret_in(folder / password),
+        tls=ClientTls(None if authority is None else folder / authority),
+        insecure_mqtt=True,
+    )
+
+
+def secret_in(path: Path) -> str:
+    """Return the secret in a file that is for its owner only.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or others can.
+    """
+    from rase.wire.keys import read_private
+
+    try:
+        return read_private(path).strip()
+    except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise ConfigurationError([f"{path}: {reason}."]) from None
+
+
 def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":
     """Return authority and certificate of the settings; relative paths start in the folder."""
     from rase.transport.http import ClientTls
@@ -108,8 +178,13 @@ def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":
     return ClientTls(*(None if file is None else folder / file for file in files))
 
 
-def source_of(settings: SourceSettings, folder: Path) -> Source:
+def source_of(settings: SourceSettings, folder: Path, *, home: "Broker | None" = None) -> Source:
     """Return the source that the settings ask for; only its own module is imported.
+
+    Args:
+        settings: What they ask for.
+        folder: Where relative paths start.
+        home: The broker in the home, for an mqtt source.
 
     Raises:
         SourceFailed: If it cannot be opened.
@@ -126,15 +201,8 @@ def source_of(settings: SourceSettings, folder: Path) -> Source:
             return ExecSource(
                 settings.command or (), scale=settings.scale, timeout_s=settings.timeout_s
             )
-        case "http":
-            from rase.device.sources.http import HttpSource
-
-            return HttpSource(
-                settings.url or "",
-                settings.json_path,
-                scale=settings.scale,
-                timeout_s=settings.timeout_s,
-            )
+        case "http" | "mqtt" | "homeassistant":
+            return _source_in_network(settings, folder, home)
         case "python":
             from rase.device.sources.function import FunctionSource, function_named
 
@@ -145,8 +213,46 @@ def source_of(settings: SourceSettings, folder: Path) -> Source:
             return StdinSource(scale=settings.scale)
 
 
+def _source_in_network(settings: SourceSettings, folder: Path, home: "Broker | None") -> Source:
+    if settings.kind == "mqtt" and home is not None:
+        from rase.device.sources.mqtt import MqttSource
+        from rase.device.sources.presets import meter_of
+
+        meter = meter_of(settings)
+        return MqttSource(home, meter.topic, meter.path, scale=settings.scale)
+    url = settings.url or ""
+    if settings.kind == "homeassistant":
+        from rase.device.sources.homeassistant import HomeAssistantSource
+
+        return HomeAssistantSource(
+            url,
+            settings.entity or "",
+            token=secret_in(folder / (settings.token_file or "")),
+            unit=settings.unit,
+            scale=settings.scale,
+            timeout_s=settings.timeout_s,
+        )
+    from rase.device.sources.http import HttpSource
+
+    return HttpSource(url, settings.json_path, scale=settings.scale, timeout_s=settings.timeout_s)
+
+
 def _habits(settings: DeviceSettings, folder: DeviceFolder) -> Habits:
     has_turn: Callable[[Campaign, int], bool] = every_round
     if settings.schedule == "rotate":
         has_turn = rotating(hashlib.sha256(b"rase 1 turns" + folder.device_secret()).digest())
-    return Habits(sends_cover=settings.cover, poll_s=settings.source.every_s, has_turn=has_turn)
+    return Habits(
+        sends_cover=settings.cover,
+        poll_s=settings.source.every_s,
+        has_turn=has_turn,
+        aggregate=settings.source.aggregate,
+        unit=_unit_of(settings.source),
+    )
+
+
+def _unit_of(settings: SourceSettings) -> str | None:
+    if settings.kind != "mqtt":
+        return settings.unit
+    from rase.device.sources.presets import meter_of
+
+    return meter_of(settings).unit

@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from rase.accounting.ledger import OwnerLimits
+from rase.device.collection import AGGREGATES
 from rase.device.terms import OwnerRules
 from rase.errors import ConfigurationError
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["SCHEDULES", "SOURCES", "DeviceSettings", "SourceSettings", "key_bytes", "read_settings"]
+__all__ = [
+    "SCHEDULES",
+    "SOURCES",
+    "DeviceSettings",
+    "HomeSettings",
+    "SourceSettings",
+    "key_bytes",
+    "read_settings",
+]
 
 SCHEDULES: Final = ("every-round", "rotate")
 # What each source needs, beside `every_s` and `scale`.
@@ -24,7 +33,10 @@ SOURCES: Final = {
     "exec": ("command",),
     "http": ("url",),
     "python": ("function",),
+    "mqtt": (),
+    "homeassistant": ("url", "entity", "token_file"),
 }
+_PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 _REQUIRED: Final = object()
 _NUMBER = (int, float)
@@ -38,6 +50,9 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "tls_ca_file": (str, None),
         "tls_certificate_file": (str, None),
         "tls_key_file": (str, None),
+        "broker": (str, None),
+        "broker_user": (str, None),
+        "broker_password_file": (str, None),
         "timeout_s": (_NUMBER, 30.0),
         "cover": (bool, True),
         "schedule": (str, "every-round"),
@@ -62,6 +77,23 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "url": (str, None),
         "json_path": (str, ""),
         "function": (str, None),
+        "preset": (str, None),
+        "meter": (str, None),
+        "quantity": (str, "power"),
+        "channel": (int, 0),
+        "topic": (str, None),
+        "entity": (str, None),
+        "token_file": (str, None),
+        "unit": (str, None),
+        "aggregate": (str, "mean"),
+    },
+    "home": {
+        "broker": (str, None),
+        "user": (str, None),
+        "password_file": (str, None),
+        "tls_ca_file": (str, None),
+        "name": (str, "rase"),
+        "discovery": (bool, True),
     },
 }
 _WORDS: Final = {
@@ -87,6 +119,27 @@ class SourceSettings:
     url: str | None
     json_path: str
     function: str | None
+    preset: str | None
+    meter: str | None
+    quantity: str
+    channel: int
+    topic: str | None
+    entity: str | None
+    token_file: str | None
+    unit: str | None
+    aggregate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeSettings:
+    """Hold the broker in the owner's home; None if there is none."""
+
+    broker: str | None
+    user: str | None
+    password_file: str | None
+    tls_ca_file: str | None
+    name: str
+    discovery: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +154,16 @@ class DeviceSettings:
         tls_ca_file: The only authority for TLS; None for the system's.
         tls_certificate_file: The device's certificate, where the shuffler asks for one.
         tls_key_file: Its private key; None if it is in the same file.
+        broker: The broker through which reports go; None for HTTP.
+        broker_user: The name to show there; None for the device's handle.
+        broker_password_file: The file of its password.
         timeout_s: How long to wait for the shuffler.
         cover: Whether to send cover reports.
         schedule: One of `SCHEDULES`.
         rules: What the owner demands of a campaign.
         limits: What the owner allows to be spent.
         source: Where readings come from.
+        home: The broker in the owner's home.
     """
 
     shuffler: str
@@ -116,12 +173,16 @@ class DeviceSettings:
     tls_ca_file: Path | None
     tls_certificate_file: Path | None
     tls_key_file: Path | None
+    broker: str | None
+    broker_user: str | None
+    broker_password_file: Path | None
     timeout_s: float
     cover: bool
     schedule: str
     rules: OwnerRules
     limits: OwnerLimits
     source: SourceSettings
+    home: HomeSettings
 
 
 def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
@@ -183,13 +244,16 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
             mistakes.append(f"[owner] {error}")
     if mistakes or pinned is None or limits is None or rules is None:
         raise ConfigurationError(mistakes)
-    command = values["source"]["command"]
+    command, password = values["source"]["command"], device["broker_password_file"]
     return DeviceSettings(
         shuffler=device["shuffler"],
         campaign=device["campaign"],
         pinned=pinned,
         campaign_hash=campaign_hash,
         **{name: None if device[name] is None else Path(device[name]) for name in _TLS_FILES},
+        broker=device["broker"],
+        broker_user=device["broker_user"],
+        broker_password_file=None if password is None else Path(password),
         timeout_s=device["timeout_s"],
         cover=device["cover"],
         schedule=device["schedule"],
@@ -198,6 +262,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         source=SourceSettings(
             **{**values["source"], "command": None if command is None else tuple(command)}
         ),
+        home=HomeSettings(**values["home"]),
     )
 
 
@@ -283,7 +348,9 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
         ]
     if device["tls_key_file"] is not None and device["tls_certificate_file"] is None:
         mistakes.append("device.tls_certificate_file is missing: device.tls_key_file needs it.")
-    if not device["shuffler"].startswith("https:"):
+    mistakes += _broker_mistakes(values)
+    addresses = (device["shuffler"], device["broker"] or "")
+    if not any(address.startswith(("https:", "mqtts:")) for address in addresses):
         mistakes += [
             f"device.{name} must be left out unless device.shuffler begins with https://."
             for name in _TLS_FILES
@@ -293,6 +360,30 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
         value = values[section][name]
         if value is not None and not 0 < value < 1e6:
             mistakes.append(f"{section}.{name} must be greater than 0, got {value}.")
+    return mistakes
+
+
+def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what is wrong about brokers, and about sources that need one."""
+    device, source, home = values["device"], values["source"], values["home"]
+    mistakes = []
+    if device["broker"] is None and (device["broker_user"] or device["broker_password_file"]):
+        mistakes.append("device.broker is missing: device.broker_user needs it.")
+    if source["kind"] == "mqtt":
+        from rase.device.sources.presets import PRESETS
+
+        if home["broker"] is None:
+            mistakes.append("home.broker is missing: an mqtt source needs it.")
+        if source["preset"] is None and source["topic"] is None:
+            mistakes.append("source.preset or source.topic is missing: an mqtt source needs one.")
+        elif source["preset"] is not None and source["preset"] not in PRESETS:
+            mistakes.append(f"source.preset must be one of {', '.join(PRESETS)}.")
+        elif source["preset"] is not None and source["meter"] is None:
+            mistakes.append("source.meter is missing: a preset needs the name of the meter.")
+    if source["aggregate"] not in AGGREGATES:
+        mistakes.append(f"source.aggregate must be one of {', '.join(AGGREGATES)}.")
+    if not home["name"] or not set(home["name"]) <= _PLAIN_NAME:
+        mistakes.append("home.name must have small letters, digits, - and _ only.")
     return mistakes
 
 

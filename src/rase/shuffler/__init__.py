@@ -6,6 +6,7 @@ The way of a report::
     documents     what was agreed: campaigns and keysets, countersigned within a policy
     own_keys      the public halves of the closer's keys, which a keyset must name
     intake        a report is checked by its header and stored, never opened
+    mqtt          reports through a broker (mosquitto: its password file)
     gateway       several devices' reports in one request
     commits       concurrent reports share one commit
     rounds        which rounds are due, and who holds the lease to close one

@@ -27,7 +27,6 @@ from rase.shuffler.enrolment import Authenticator, NotEnrolled, enrol
 from rase.shuffler.gateway import (
     GATEWAY_TYPE,
     Handed,
-    Reply,
     body_limit,
     read_reports,
     reply_to,
@@ -37,6 +36,7 @@ from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
 from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
+from rase.wire.frames import Reply
 from rase.wire.messages import REPORT_SIZES
 from rase.wire.signed import PinnedKeys
 
@@ -52,7 +52,7 @@ _AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
 _ANSWERS = {Outcome.STORED: 201, Outcome.REPEATED: 200, Outcome.IGNORED: 200}
 
-Beside = Callable[[], AbstractAsyncContextManager[None]]
+Beside = Callable[["IntakeDesk"], AbstractAsyncContextManager[None]]
 
 
 class IntakeDesk:
@@ -150,6 +150,29 @@ class IntakeDesk:
             raise WireError(f"round {pending.round} is closed.", problem="round-closed")
         return _ANSWERS[outcome]
 
+    async def take_frame(self, name: str, frame: bytes) -> tuple[Reply, bytes | None]:
+        """Return the reply to a report that came through a broker, once it is on the disk.
+
+        Args:
+            name: The device's opaque name.
+            frame: The report with its tag.
+
+        Returns:
+            The reply, and the device's key to tag it with; None if no such device is enrolled.
+        """
+        key = None
+        try:
+            sender = self._authenticator.known_sender(name, frame)
+            if sender is None:
+                sender = await asyncio.to_thread(self._authenticator.look_up_sender, name, frame)
+            key = sender.key
+            self._rate.check(sender.device)
+            return Reply(await self.take(sender.wire, sender.device)), key
+        except RaseError as error:
+            reply = reply_to(error)
+            self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
+            return reply, key
+
     async def _answer_gateway(self, receive: Receive, send: Send) -> None:
         try:
             body = await read_body(receive, limit=body_limit(self._gateway_reports))
@@ -219,7 +242,7 @@ def create_shuffler_app(
         pinned: The public signing keys of both servers.
         telemetry: Is told what happens.
         limits: How much is taken in.
-        beside: What runs while the app does, such as the closer's process.
+        beside: What runs while the app does, such as the closer's process; it may take reports in.
     """
     limits = limits or LimitSettings()
     desk = IntakeDesk(database, clock, pinned=pinned, telemetry=telemetry, limits=limits)
@@ -252,7 +275,7 @@ def _lifespan(
             if beside is None:
                 yield
             else:
-                async with beside():
+                async with beside(desk):
                     yield
         finally:
             refreshing.cancel()

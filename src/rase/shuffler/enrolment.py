@@ -6,18 +6,20 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from string import hexdigits
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
 from rase.storage.face import Database, Transaction
+from rase.wire.frames import broker_password, credential_key, read_report
 
 __all__ = [
     "Authenticator",
     "Enrolled",
     "EnrolledDevice",
     "NotEnrolled",
+    "Sender",
+    "broker_users",
     "enrol",
     "enrolled_devices",
     "make_tokens",
@@ -28,6 +30,7 @@ __all__ = [
 _SECRET_BYTES: Final = 32
 _RETRY_S: Final = 600
 _BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for another."  # noqa: S105
+_BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _MAX_CREDENTIAL: Final = 128
 _MAX_CACHED: Final = 500_000
@@ -72,7 +75,7 @@ def make_tokens(
     with database.transaction() as transaction:
         transaction.execute_many(
             "INSERT INTO enrolment_token (id, digest, group_name, expires_s) VALUES (?, ?, ?, ?)",
-            [(name, _digest(secret), group, expires_s) for name, secret in tokens],
+            [(name, credential_key(secret), group, expires_s) for name, secret in tokens],
         )
     return tuple(f"{name}.{secret}" for name, secret in tokens)
 
@@ -107,7 +110,7 @@ def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> E
             device = found.device
             renewed = transaction.execute(
                 "UPDATE device SET digest = ? WHERE id = ? AND device_key = ? RETURNING id",
-                (_digest(credential), device, key),
+                (credential_key(credential), device, key),
             )
             if not renewed:
                 raise NotEnrolled(_BAD_TOKEN)
@@ -138,6 +141,13 @@ def enrolled_devices(database: Database) -> list[EnrolledDevice]:
     with database.snapshot() as transaction:
         rows = transaction.execute("SELECT group_name, id FROM device")
     return sorted(EnrolledDevice(group, f"{device:016x}") for group, device in rows)
+
+
+def broker_users(database: Database) -> list[tuple[str, str]]:
+    """Return the opaque name and the broker's password of each device that may send."""
+    with database.snapshot() as transaction:
+        rows = transaction.execute("SELECT id, digest FROM device ORDER BY id")
+    return [(f"{device:016x}", broker_password(bytes(digest))) for device, digest in rows]
 
 
 def revoke_devices(database: Database, names: Sequence[str]) -> tuple[str, ...]:
@@ -206,6 +216,39 @@ class Authenticator:
         # Another hash may mean that the device enrolled again: the database knows.
         return device if hmac.compare_digest(digest, expected or bytes(32)) else None
 
+    def known_sender(self, name: str, frame: bytes) -> "Sender | None":
+        """Return who made the tag of a frame if its hash is in memory; None otherwise.
+
+        Args:
+            name: The device's opaque name, from the topic.
+            frame: What was published there.
+
+        Raises:
+            NotEnrolled: If the name is none.
+        """
+        device = _number(name)
+        if device is None:
+            raise NotEnrolled(_BAD_TAG)
+        key = self._digests.get(device)
+        wire = None if key is None else read_report(frame, name, key)
+        return None if key is None or wire is None else Sender(device, key, wire)
+
+    def look_up_sender(self, name: str, frame: bytes) -> "Sender":
+        """Return who made the tag of a frame, asking the database.
+
+        Raises:
+            NotEnrolled: If no enrolled device of that name did.
+        """
+        device = int(name, 16)
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute("SELECT digest FROM device WHERE id = ?", (device,))
+        key = bytes(rows[0][0]) if rows else bytes(32)
+        wire = read_report(frame, name, key)
+        if not rows or wire is None:
+            raise NotEnrolled(_BAD_TAG)
+        self._keep(device, key)
+        return Sender(device, key, wire)
+
     def look_up(self, credential: str) -> int:
         """Return the device, asking the database.
 
@@ -218,10 +261,21 @@ class Authenticator:
         expected = bytes(rows[0][0]) if rows else bytes(32)
         if not hmac.compare_digest(digest, expected):
             raise NotEnrolled("the credential is not one of this shuffler.")
+        self._keep(device, expected)
+        return device
+
+    def _keep(self, device: int, digest: bytes) -> None:
         if len(self._digests) >= _MAX_CACHED:
             self._digests.clear()
-        self._digests[device] = expected
-        return device
+        self._digests[device] = digest
+
+
+class Sender(NamedTuple):
+    """A report that came through a broker, its device, and the key to tag the answer with."""
+
+    device: int
+    key: bytes
+    wire: bytes
 
 
 class _Token(NamedTuple):
@@ -239,7 +293,7 @@ def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) ->
     # An unknown token is compared too, so that it takes as long as a wrong one.
     digest, *rest = rows[0] if rows else (bytes(32), "", 0, None)
     found = _Token(*rest)
-    is_right = hmac.compare_digest(bytes(digest), _digest(secret))
+    is_right = hmac.compare_digest(bytes(digest), credential_key(secret))
     if not is_right or now_s >= found.expires_s:
         raise NotEnrolled(_BAD_TOKEN)
     return found
@@ -251,7 +305,7 @@ def _add_device(transaction: Transaction, credential: str, *, key: bytes, group:
     made = transaction.execute(
         "INSERT INTO device (id, digest, device_key, group_name) VALUES (?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING RETURNING id",
-        (device, _digest(credential), key, group),
+        (device, credential_key(credential), key, group),
     )
     if not made:
         raise NotEnrolled("the device key is used by another device; make a new one.")
@@ -263,7 +317,7 @@ def _parts(credential: str) -> tuple[int, bytes]:
     device = _number(name)
     if device is None or len(credential) > _MAX_CREDENTIAL:
         raise NotEnrolled("the credential is not one of this shuffler.")
-    return device, _digest(secret)
+    return device, credential_key(secret)
 
 
 def _number(name: str) -> int | None:
@@ -272,11 +326,6 @@ def _number(name: str) -> int | None:
         return None
     number = int(name, 16)
     return number if number < 1 << 63 else None
-
-
-def _digest(secret: str) -> bytes:
-    # Secrets have 256 random bits: a slow hash would add nothing but time.
-    return sha256(b"rase/1 credential\0" + secret.encode()).digest()
 
 
 def _key_of(text: str) -> bytes:

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 from rase.errors import Malformed, RaseError, StorageError, WireError
 from rase.service.http import HttpProblem
 from rase.wire import cbor
+from rase.wire.frames import Reply
 from rase.wire.messages import REPORT_SIZES
 from rase.wire.problems import PROBLEM_TYPES
 
 __all__ = [
     "GATEWAY_TYPE",
     "Handed",
-    "Reply",
     "body_limit",
     "read_reports",
     "reply_to",
@@ -34,14 +34,6 @@ class Handed(NamedTuple):
 
     credential: str
     wire: bytes
-
-
-class Reply(NamedTuple):
-    """What became of one report: the status it would have had alone, and the problem if any."""
-
-    status: int
-    problem: str | None = None
-    retry_after_s: int | None = None
 
 
 def body_limit(most: int) -> int:

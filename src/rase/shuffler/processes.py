@@ -7,14 +7,14 @@ import sys
 import threading
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Final, TextIO
 
 from rase.clock import Clock, SystemClock
 from rase.service.http import serve
 from rase.service.key_settings import read_opening_keys, read_signing_key
 from rase.service.telemetry import Telemetry
-from rase.shuffler.app import create_shuffler_app
+from rase.shuffler.app import IntakeDesk, create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
@@ -51,6 +51,9 @@ def run_intake(
     """
     key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings, key)
+    if settings.mqtt is not None:
+        # A mistake is told before anything is served.
+        settings.mqtt.secrets()
     with closing(open_sqlite(settings.database, migrations="shuffler")) as database:
         app = create_shuffler_app(
             database,
@@ -61,7 +64,7 @@ def run_intake(
             pinned=pinned,
             telemetry=telemetry,
             limits=settings.limits,
-            beside=None if closer_command is None else lambda: beside(closer_command, telemetry),
+            beside=lambda desk: _all_beside(desk, settings, closer_command, telemetry=telemetry),
         )
         serve(app, host=settings.host, port=settings.port, telemetry=telemetry)
 
@@ -128,6 +131,26 @@ def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
         stop.set()
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+@asynccontextmanager
+async def _all_beside(
+    desk: IntakeDesk,
+    settings: ShufflerSettings,
+    closer_command: Sequence[str] | None,
+    *,
+    telemetry: Telemetry,
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        if closer_command is not None:
+            await stack.enter_async_context(beside(closer_command, telemetry))
+        if settings.mqtt is not None:
+            from rase.shuffler.mqtt import mqtt_intake
+
+            await stack.enter_async_context(
+                mqtt_intake(desk, settings.mqtt, clock=SystemClock(), telemetry=telemetry)
+            )
+        yield
 
 
 @asynccontextmanager

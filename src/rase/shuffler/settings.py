@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from rase.errors import ConfigurationError
+from rase.service.broker_settings import BrokerSettings
 from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
 from rase.service.settings import PathSetting, Settings
 from rase.shuffler.documents import Policy
@@ -71,6 +72,7 @@ class ShufflerSettings(Settings):
         workers: How many processes open large rounds.
         policy: What the operator countersigns.
         limits: How much is taken in.
+        mqtt: The broker through which reports come as well; None for none.
     """
 
     name: str = Field(default="shuffler", min_length=1, max_length=64)
@@ -85,6 +87,7 @@ class ShufflerSettings(Settings):
     workers: int = Field(default=1, ge=1, le=256)
     policy: PolicySettings
     limits: LimitSettings = LimitSettings()
+    mqtt: BrokerSettings | None = None
 
 
 def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:

@@ -81,6 +81,7 @@ class HttpTransport:
         tls: Authority and certificate for https.
         timeout_s: How long to wait for each step of the connection.
         insecure_http: Accept http to any host; for meters in the home, never for reports.
+        bearer: A token that every question shows.
 
     Raises:
         ConfigurationError: If the address or a file of ``tls`` cannot be used.
@@ -99,6 +100,7 @@ class HttpTransport:
         tls: ClientTls | None = None,
         timeout_s: float = 30.0,
         insecure_http: bool = False,
+        bearer: str | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -114,6 +116,7 @@ class HttpTransport:
         self._host, self._port = host, port
         self._root = parts.path.rstrip("/")
         self._timeout_s = timeout_s
+        self._bearer = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
         self._context = (tls or ClientTls()).context() if parts.scheme == "https" else None
 
     def get(self, path: str, *, etag: str | None = None) -> Answer:
@@ -122,7 +125,8 @@ class HttpTransport:
         Raises:
             Unreachable: If no answer came.
         """
-        return self._ask("GET", path, None, {} if etag is None else {"If-None-Match": etag})
+        known = {} if etag is None else {"If-None-Match": etag}
+        return self._ask("GET", path, None, {**self._bearer, **known})
 
     def post(
         self, path: str, body: bytes, *, content_type: str, credential: str | None = None

@@ -1,0 +1,87 @@
+"""Readings that a meter publishes to the broker in the home."""
+
+import json
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.http import found_at
+from rase.transport.broker import Broker
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+
+__all__ = ["MqttSource"]
+
+_MOST_WAITING: Final = 10_000
+
+
+class MqttSource:
+    """Listen to one topic, and give what came since it was asked last.
+
+    A retained message is passed over: nobody knows when it was measured.
+
+    Args:
+        broker: The broker in the home.
+        topic: Where the meter publishes.
+        path: Where the number stands in a JSON message; empty if the message is the number.
+        scale: What it is multiplied by.
+    """
+
+    KIND = "mqtt"
+
+    def __init__(self, broker: Broker, topic: str, path: str = "", *, scale: float = 1.0) -> None:
+        self._topic = topic
+        self._path = path
+        self._scale = scale
+        self._lock = threading.Lock()
+        self._waiting: list[bytes] = []
+        self._refusal: str | None = None
+        self._client = broker.client(secrets.token_hex(8))
+        self._client.on_connect = self._connected
+        self._client.on_message = self._arrived
+        self._client.reconnect_delay_set(1, 60)
+        self._client.connect_async(broker.host, broker.port, broker.keepalive_s)
+        self._client.loop_start()
+
+    def read(self) -> list[float]:
+        """Return the readings that came; none where the meter says null.
+
+        Raises:
+            SourceFailed: If the broker refuses, or a message has no number there; those beside it
+                are lost, too.
+        """
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            refusal = self._refusal
+        if refusal is not None:
+            raise SourceFailed(self.KIND, f"the broker refuses: {refusal}.")
+        found = [self._value(message) for message in waiting]
+        return [self._scale * number_in(self.KIND, value) for value in found if value is not None]
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _value(self, message: bytes) -> Any:
+        if not self._path:
+            return message
+        try:
+            return found_at(json.loads(message), self._path)
+        except (ValueError, RecursionError):
+            raise SourceFailed(self.KIND, "must publish JSON; it does not.") from None
+
+    def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+        with self._lock:
+            self._refusal = str(code) if code.is_failure else None
+        if not code.is_failure:
+            client.subscribe(self._topic)
+
+    def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
+        if message.retain:
+            return
+        with self._lock:
+            self._waiting.append(bytes(message.payload))
+            del self._waiting[:-_MOST_WAITING]

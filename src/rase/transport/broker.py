@@ -1,0 +1,109 @@
+"""How an MQTT broker is reached: address, TLS, user and password, and a client of paho for it."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from rase.errors import ConfigurationError
+from rase.transport.http import ClientTls
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
+
+__all__ = ["Broker"]
+
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_KEEPALIVE_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """Hold how a broker is reached.
+
+    Args:
+        url: mqtts://host:port, or mqtt:// on this machine.
+        user: The name to show; None for none.
+        password: What proves it.
+        tls: Authority and certificate for mqtts.
+        timeout_s: How long to wait for each step.
+        insecure_mqtt: Accept mqtt to any host; for a broker in the home, never for reports.
+
+    Raises:
+        ConfigurationError: If the address cannot be used.
+
+    Example:
+        >>> Broker(url="mqtt://broker.example")
+        Traceback (most recent call last):
+        rase.errors.ConfigurationError: a broker must begin with mqtts:// except on this machine,
+        got 'mqtt://broker.example'.
+    """
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: ClientTls = field(default_factory=ClientTls)
+    timeout_s: float = 30.0
+    insecure_mqtt: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the address once."""
+        try:
+            parts = urlsplit(self.url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in _PORTS or parts.path not in ("", "/") or parts.query:
+            raise ConfigurationError([f"a broker must be mqtts://host:port, got {self.url!r}."])
+        if parts.username or parts.password:
+            # The address is told in messages; a password must not be in it.
+            raise ConfigurationError(["a broker's address must not hold a user or password."])
+        if parts.scheme == "mqtt" and host not in _LOOPBACK and not self.insecure_mqtt:
+            raise ConfigurationError(
+                [f"a broker must begin with mqtts:// except on this machine, got {self.url!r}."]
+            )
+
+    @property
+    def host(self) -> str:
+        """The name or number of the machine."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port; the usual one of the scheme if none is named."""
+        parts = urlsplit(self.url)
+        return parts.port or _PORTS[parts.scheme]
+
+    def client(self, client_id: str, *, is_lasting: bool = False) -> "Client":
+        """Return a client that is not connected yet.
+
+        Args:
+            client_id: Its name to the broker; it must tell nothing about the machine.
+            is_lasting: MQTT 5 with acknowledgement by hand, for servers; otherwise 3.1.1, for
+                devices.
+
+        Raises:
+            ConfigurationError: If a file for TLS cannot be used.
+        """
+        # Only whoever is told of a broker pays for the package.
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+        client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=None if is_lasting else True,
+            protocol=MQTTProtocolVersion.MQTTv5 if is_lasting else MQTTProtocolVersion.MQTTv311,
+            manual_ack=is_lasting,
+        )
+        client.connect_timeout = self.timeout_s
+        if self.user is not None:
+            client.username_pw_set(self.user, self.password)
+        if urlsplit(self.url).scheme == "mqtts":
+            client.tls_set_context(self.tls.context())
+        return client
+
+    @property
+    def keepalive_s(self) -> int:
+        """After how long a silent connection is asked whether it still is one."""
+        return _KEEPALIVE_S

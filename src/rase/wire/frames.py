@@ -1,0 +1,173 @@
+"""What travels through a broker: topics, reports and answers with a tag, the retained policy.
+
+A broker sees topic and payload, so a credential must not be in either. A device is named by its
+opaque handle, the part of the credential before the dot. What proves it is a tag (HMAC-SHA256,
+RFC 2104) under a key that both ends have: the hash by which the shuffler knows the secret part.
+A broker can so neither send in a device's name nor answer in the shuffler's.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any, Final, NamedTuple
+
+from rase.errors import Malformed
+from rase.wire import cbor
+
+__all__ = [
+    "TAG_BYTES",
+    "Policy",
+    "Reply",
+    "Topics",
+    "answer_frame",
+    "broker_password",
+    "credential_key",
+    "handle_of",
+    "read_answer",
+    "read_report",
+    "report_frame",
+    "report_id",
+]
+
+TAG_BYTES: Final = 16
+_MAX_POLICY_BYTES: Final = 1 << 20
+_REPORT: Final = b"rase/1 mqtt report\0"
+_ANSWER: Final = b"rase/1 mqtt answer\0"
+_PASSWORD: Final = b"rase/1 mqtt password\0"
+# The one answer that nobody can tag: the shuffler has no key of the device it is for.
+_UNTAGGED: Final = "not-enrolled"
+
+
+class Topics:
+    """Name the topics of a campaign.
+
+    Args:
+        campaign: Its id; + for all.
+
+    Example:
+        >>> Topics("homes").report("3f2a90c1d45b6e78")
+        'rase/homes/report/3f2a90c1d45b6e78'
+    """
+
+    def __init__(self, campaign: str) -> None:
+        self._root = f"rase/{campaign}"
+        self.policy = f"{self._root}/policy"
+        self.estimate = f"{self._root}/estimate"
+
+    def report(self, handle: str) -> str:
+        """Return where a device sends."""
+        return f"{self._root}/report/{handle}"
+
+    def answer(self, handle: str) -> str:
+        """Return where a device is answered."""
+        return f"{self._root}/answer/{handle}"
+
+    def window(self, w: int) -> str:
+        """Return where the mean over w rounds is."""
+        return f"{self.estimate}/window/{w}"
+
+    def status(self, role: str) -> str:
+        """Return where a server says that it is there."""
+        return f"{self._root}/{role}/status"
+
+
+class Policy(NamedTuple):
+    """What devices need: all versions that may matter, and the keyset, each signed by both."""
+
+    versions: bytes
+    keyset: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the retained message."""
+        return cbor.encode([self.versions, self.keyset])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Policy":
+        """Read the retained message.
+
+        Raises:
+            WireError: Named, if it is none; signatures are checked by whoever uses the parts.
+        """
+        parts: Any = cbor.decode(data, max_size=_MAX_POLICY_BYTES)
+        if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
+            raise Malformed("a policy must be [versions, keyset].")
+        return cls(*parts)
+
+
+class Reply(NamedTuple):
+    """What became of a report: the HTTP status, and the problem's name if there is one."""
+
+    status: int
+    problem: str | None = None
+    retry_after_s: int | None = None
+
+
+def handle_of(credential: str) -> str:
+    """Return the public part of a credential."""
+    return credential.partition(".")[0]
+
+
+def credential_key(secret: str) -> bytes:
+    """Return the hash by which the shuffler knows the secret part of a credential."""
+    # Secrets have 256 random bits: a slow hash would add nothing but time.
+    return hashlib.sha256(b"rase/1 credential\0" + secret.encode()).digest()
+
+
+def broker_password(key: bytes) -> str:
+    """Return what a device shows to the broker; whoever learns it cannot make a tag."""
+    digest = hmac.digest(key, _PASSWORD, "sha256")
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def report_id(wire: bytes) -> str:
+    """Return by which name an answer refers to a report."""
+    return hashlib.sha256(wire).hexdigest()[:16]
+
+
+def report_frame(wire: bytes, handle: str, key: bytes) -> bytes:
+    """Return a report as it is published: its bytes and the tag, always of one size."""
+    return wire + _tag(_REPORT, handle, wire, key)
+
+
+def read_report(frame: bytes, handle: str, key: bytes) -> bytes | None:
+    """Return the report in a frame; None if the tag is not by this device."""
+    wire, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
+    return wire if hmac.compare_digest(tag, _tag(_REPORT, handle, wire, key)) else None
+
+
+def answer_frame(report: str, handle: str, reply: Reply, key: bytes | None) -> bytes:
+    """Return the answer to a report as it is published.
+
+    Args:
+        report: The report's `report_id`.
+        handle: The device.
+        reply: What it is told.
+        key: The device's; None if the shuffler has none, and the device is not enrolled.
+    """
+    told = {name: value for name, value in reply._asdict().items() if value is not None}
+    text = json.dumps({"report": report, **told}, separators=(",", ":")).encode()
+    return text + (bytes(TAG_BYTES) if key is None else _tag(_ANSWER, handle, text, key))
+
+
+def read_answer(frame: bytes, handle: str, key: bytes) -> tuple[str, Reply] | None:
+    """Return the report that an answer is about, and the answer; None if it is not to be believed.
+
+    That a device is not enrolled is believed without a tag: it makes the device wait and send the
+    same bytes again, as silence does.
+    """
+    text, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
+    try:
+        document = json.loads(text)
+        report = document.pop("report")
+        reply = Reply(**document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    is_tagged = hmac.compare_digest(tag, _tag(_ANSWER, handle, text, key))
+    if not is_tagged and reply.problem != _UNTAGGED:
+        return None
+    return report, reply
+
+
+def _tag(purpose: bytes, handle: str, data: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, purpose + handle.encode() + b"\0" + data, "sha256")[:TAG_BYTES]

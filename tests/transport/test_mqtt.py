@@ -1,0 +1,108 @@
+"""A device's transport where the broker is away, refuses, or says nothing of use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker import Mosquitto, until
+
+from rase.errors import ConfigurationError
+from rase.transport.broker import Broker
+from rase.transport.face import Unreachable
+from rase.transport.mqtt import MqttTransport
+from rase.transport.session import BrokerSession
+
+CREDENTIAL = "3f2a90c1d45b6e78.secret"
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that knows one user."""
+    broker = Mosquitto(tmp_path / "broker", {"me": "right"})
+    yield broker
+    broker.kill()
+
+
+def transport(mosquitto: Mosquitto, user: str, password: str) -> MqttTransport:
+    """Return a transport of little patience."""
+    url = mosquitto.broker().url
+    broker = Broker(url=url, user=user, password=password, timeout_s=0.3)
+    return MqttTransport(broker, campaign="homes", credential=CREDENTIAL)
+
+
+def test_a_broker_that_is_away_is_unreachable(mosquitto: Mosquitto) -> None:
+    """Neither a refused connection nor a name that leads nowhere is more than that."""
+    mosquitto.kill()
+    with pytest.raises(Unreachable, match="does not answer: Connection refused"):
+        transport(mosquitto, "me", "right").get("/v1/keyset")
+
+
+def test_a_wrong_password_is_told(mosquitto: Mosquitto) -> None:
+    """The broker's own words say why."""
+    with pytest.raises(Unreachable, match="refuses: Not authorized"):
+        transport(mosquitto, "me", "wrong").get("/v1/keyset")
+
+
+def test_silence_is_unreachable(mosquitto: Mosquitto) -> None:
+    """Without a campaign, or with nonsense in its place, there is no answer."""
+    mine = transport(mosquitto, "me", "right")
+    with pytest.raises(Unreachable, match="no campaign is published"):
+        mine.get("/v1/keyset")
+    with pytest.raises(Unreachable, match="the shuffler does not answer"):
+        mine.post("/v1/reports", b"report", content_type="")
+    session = BrokerSession(mosquitto.broker("me", "right"), "other")
+    session.start()
+    assert session.wait_up(10)
+    session.publish("rase/homes/policy", b"nonsense", is_retained=True).wait_for_publish(5)
+    session.stop()
+    with pytest.raises(Unreachable, match="no policy of this protocol"):
+        mine.get("/v1/keyset")
+
+
+def test_a_device_leaves_nothing_behind(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    """No session, no retained message and no hardware address stay with the broker."""
+    mine = transport(mosquitto, "me", "right")
+    with pytest.raises(Unreachable):
+        mine.post("/v1/reports", b"report", content_type="")
+    mosquitto.stop()
+    kept = (tmp_path / "broker/mosquitto.db").read_bytes()
+    assert b"report" not in kept
+    assert b"3f2a90c1d45b6e78" not in kept
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://b", "mqtts://", "mqtts://b:x", "mqtts://b/path", "mqtts://b?x=1"]
+)
+def test_other_addresses_are_mistakes(url: str) -> None:
+    """An address must be one of a broker."""
+    with pytest.raises(ConfigurationError, match="a broker must be mqtts://host:port"):
+        Broker(url=url)
+
+
+def test_secrets_in_addresses_are_mistakes() -> None:
+    """An address is shown in messages, so it may hold no password, and TLS is a must."""
+    with pytest.raises(ConfigurationError, match="must not hold a user or password"):
+        Broker(url="mqtts://me:hush@b")
+    with pytest.raises(ConfigurationError, match="except on this machine"):
+        Broker(url="mqtt://b.example")
+    assert Broker(url="mqtt://b.example", insecure_mqtt=True).port == 1883
+
+
+def test_a_session_comes_back_after_the_broker(mosquitto: Mosquitto) -> None:
+    """A connection that is lost is made again; a wrong password is told, not raised."""
+    changes: list[str | None] = []
+    session = BrokerSession(mosquitto.broker("me", "right"), "one", on_change=changes.append)
+    session.start()
+    assert session.wait_up(10)
+    mosquitto.kill()
+    until(lambda: not session.is_up)
+    mosquitto.start()
+    until(lambda: session.is_up)
+    session.stop()
+    assert changes[0] is None
+    assert None in changes[2:]
+    session = BrokerSession(mosquitto.broker("me", "wrong"), "one", on_change=changes.append)
+    session.renew()
+    session.start()
+    until(lambda: "Not authorized" in changes)
+    session.stop(session.publish("a", b"b"))

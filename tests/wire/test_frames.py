@@ -1,0 +1,101 @@
+"""Reports and answers through a broker that is not trusted with anything."""
+
+import json
+
+import pytest
+
+from rase.errors import WireError
+from rase.wire import cbor
+from rase.wire.frames import (
+    TAG_BYTES,
+    Policy,
+    Reply,
+    Topics,
+    answer_frame,
+    broker_password,
+    credential_key,
+    handle_of,
+    read_answer,
+    read_report,
+    report_frame,
+    report_id,
+)
+
+CREDENTIAL = "3f2a90c1d45b6e78.secret"
+HANDLE = "3f2a90c1d45b6e78"
+KEY = credential_key("secret")
+WIRE = bytes(143)
+
+
+def test_a_report_is_its_bytes_and_a_tag() -> None:
+    """A frame has one size, opens with its key, and holds no part of the secret."""
+    frame = report_frame(WIRE, HANDLE, KEY)
+    assert len(frame) == len(WIRE) + TAG_BYTES == 159
+    assert read_report(frame, HANDLE, KEY) == WIRE
+    assert handle_of(CREDENTIAL) == HANDLE
+    assert b"secret" not in frame
+
+
+@pytest.mark.parametrize("place", [0, 142, 143, 158])
+def test_a_changed_frame_is_not_believed(place: int) -> None:
+    """One other bit, another handle, another key: each is refused."""
+    frame = report_frame(WIRE, HANDLE, KEY)
+    changed = frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :]
+    assert read_report(changed, HANDLE, KEY) is None
+    assert read_report(frame, "0" * 16, KEY) is None
+    assert read_report(frame, HANDLE, credential_key("other")) is None
+    assert read_report(b"", HANDLE, KEY) is None
+
+
+def test_a_broker_cannot_make_tags_of_passwords() -> None:
+    """What a device shows to the broker is neither its key nor leads to a tag."""
+    password = broker_password(KEY)
+    assert len(password) == 43
+    assert password != broker_password(credential_key("other"))
+    forged = report_frame(WIRE, HANDLE, password.encode())
+    assert read_report(forged, HANDLE, KEY) is None
+
+
+def test_answers_are_believed_with_a_tag_only() -> None:
+    """An answer names its report; without the shuffler's tag it is worth nothing."""
+    for reply in (Reply(201), Reply(410, "round-closed"), Reply(429, "too-many", 12)):
+        frame = answer_frame(report_id(WIRE), HANDLE, reply, KEY)
+        assert read_answer(frame, HANDLE, KEY) == (report_id(WIRE), reply)
+        assert read_answer(frame, "0" * 16, KEY) is None
+        assert read_answer(frame[:-1] + bytes([frame[-1] ^ 1]), HANDLE, KEY) is None
+        assert read_answer(answer_frame("x", HANDLE, reply, None), HANDLE, KEY) is None
+
+
+def test_that_a_device_is_not_enrolled_needs_no_tag() -> None:
+    """Nobody has a key to tag it with; it makes the device wait, as silence would."""
+    reply = Reply(403, "not-enrolled")
+    frame = answer_frame("ab", HANDLE, reply, None)
+    assert read_answer(frame, HANDLE, KEY) == ("ab", reply)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b"nonsense", json.dumps({"report": "a", "more": 1}).encode()]
+)
+def test_what_is_no_answer_is_none(text: bytes) -> None:
+    """Whatever else is published there is passed over."""
+    assert read_answer(text + bytes(TAG_BYTES), HANDLE, KEY) is None
+
+
+def test_a_policy_holds_versions_and_keyset() -> None:
+    """The retained message is read back; anything else is malformed."""
+    policy = Policy(b"versions", b"keyset")
+    assert Policy.from_bytes(policy.to_bytes()) == policy
+    for data in (b"", cbor.encode([b"one"]), cbor.encode({"a": b"b"}), cbor.encode([b"a", "b"])):
+        with pytest.raises(WireError):
+            Policy.from_bytes(data)
+
+
+def test_topics_are_as_documented() -> None:
+    """The names of topics never change."""
+    topics = Topics("homes")
+    assert topics.policy == "rase/homes/policy"
+    assert topics.report(HANDLE) == f"rase/homes/report/{HANDLE}"
+    assert topics.answer(HANDLE) == f"rase/homes/answer/{HANDLE}"
+    assert topics.estimate == "rase/homes/estimate"
+    assert topics.window(24) == "rase/homes/estimate/window/24"
+    assert topics.status("fusion") == "rase/homes/fusion/status"

@@ -118,15 +118,12 @@ def meter(mosquitto: Mosquitto) -> Iterator[BrokerSession]:
     session.stop()
 
 
-@pytest.mark.parametrize(
-    ("preset", "quantity", "topic", "payload", "reading", "unit"),
-    PAYLOADS,
-    ids=[f"{row[0]}-{row[1]}" for row in PAYLOADS],
-)
+@pytest.mark.parametrize("row", PAYLOADS, ids=[f"{row[0]}-{row[1]}" for row in PAYLOADS])
 def test_presets_read_what_makers_document(
-    preset: str, quantity: str, topic: str, payload: Any, reading: float, unit: str | None
+    row: tuple[str, str, str, Any, float, str | None],
 ) -> None:
     """A preset names the topic, the place of the number and its unit."""
+    preset, quantity, topic, payload, reading, unit = row
     found = meter_of(settings(preset=preset, meter="it", quantity=quantity).source)
     assert (found.topic, found.unit) == (topic, unit)
     source = object.__new__(MqttSource)
@@ -176,14 +173,8 @@ def test_a_home_broker_that_refuses_is_told(mosquitto: Mosquitto) -> None:
     """A wrong password is a failure of the source, not of the agent."""
     source = MqttSource(mosquitto.broker("owner", "wrong"), "a")
 
-    def is_refused() -> bool:
-        try:
-            return bool(source.read())
-        except SourceFailed as error:
-            assert "refuses: Not authorized" in str(error)
-            return True
-
-    until(is_refused)
+    with pytest.raises(SourceFailed, match="refuses: Not authorized"):
+        until(lambda: bool(source.read()))
     source.close()
 
 

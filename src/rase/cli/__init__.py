@@ -38,6 +38,7 @@ COMMANDS = {
     "shuffler": _Place("rase.cli.shuffler", "Run the server that hides senders."),
     "campaign": _Place("rase.cli.campaign", "Publish, change and show what a fleet agrees to."),
     "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),
+    "ha": _Place("rase.cli.ha", "Show a fleet or a device in Home Assistant."),
     "query": _Place("rase.cli.query", "Ask a fusion centre for a mean."),
     "watch": _Place("rase.cli.watch", "See estimates as they come."),
 }

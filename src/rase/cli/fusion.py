@@ -3,9 +3,10 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from rase.clock import SystemClock, parse_duration_s
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from rase.fusion.centre import FusionCentre
     from rase.fusion.settings import FusionSettings
     from rase.storage.face import Database
     from rase.wire.keys import Keyset
@@ -66,7 +68,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     clock = SystemClock()
     with open_centre(settings, clock) as centre:
-        app: ASGIApp = fusion_app(centre)
+        app: ASGIApp = fusion_app(centre, beside=_beside(settings, centre))
         if settings.dashboard:
             try:
                 app, _ = with_dashboard(app, clock)
@@ -78,6 +80,18 @@ def run(config: Path, host: str | None, port: int | None) -> None:
             port=settings.port,
             telemetry=centre.telemetry,
         )
+
+
+def _beside(
+    settings: "FusionSettings", centre: "FusionCentre"
+) -> Callable[[], AbstractAsyncContextManager[None]]:
+    if settings.mqtt is None:
+        return nullcontext
+    from rase.fusion.mqtt import broker_of, publishing
+
+    # A mistake is told before anything is served.
+    broker_of(settings.mqtt)
+    return partial(publishing, centre, settings.mqtt)
 
 
 @command.command("publish-keys")

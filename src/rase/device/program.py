@@ -3,7 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,18 @@ def run_device(
         )
         memory = Memory(terms, StateFile(folder.state_file))
         home = broker_at_home(settings.home, folder.path)
-        with closing(source_of(settings.source, folder.path, home=home)) as source:
+        with ExitStack() as stack:
+            source = stack.enter_context(
+                closing(source_of(settings.source, folder.path, home=home))
+            )
+            entities = None
+            if home is not None and settings.home.discovery:
+                from rase.device.home import HomeEntities
+
+                name = settings.home.name
+                journal = entities = stack.enter_context(
+                    closing(HomeEntities(home, name, folder=folder, clock=clock, journal=journal))
+                )
             agent = Agent(
                 memory,
                 ledger,
@@ -93,6 +104,8 @@ def run_device(
                 wait_s = agent.step()
                 if agent.refusal is not None and terms.latest is None:
                     raise agent.refusal
+                if entities is not None:
+                    entities.tell(ledger)
                 is_finished = rounds is not None and agent.rounds_ended >= rounds
                 if (is_finished and not agent.outbox) or wait(wait_s):
                     break

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import FrameType
 from typing import Annotated, Any
 
@@ -38,12 +38,18 @@ _DESCRIPTION = (
 router = APIRouter()
 
 
-def fusion_app(centre: FusionCentre, *, tick_s: float = _TICK_S) -> FastAPI:
+def fusion_app(
+    centre: FusionCentre,
+    *,
+    tick_s: float = _TICK_S,
+    beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+) -> FastAPI:
     """Return the app of a fusion centre.
 
     Args:
         centre: What it serves.
         tick_s: How often it looks for rounds that are due.
+        beside: What runs while the app does, such as publishing to a broker.
     """
 
     @asynccontextmanager
@@ -53,7 +59,8 @@ def fusion_app(centre: FusionCentre, *, tick_s: float = _TICK_S) -> FastAPI:
         )
         _tell_when_ending(app)
         try:
-            yield
+            async with beside():
+                yield
         finally:
             app.state.is_ending = True
             app.state.arrived.set()

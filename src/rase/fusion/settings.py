@@ -13,6 +13,7 @@ from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import HttpCountersigner
 from rase.fusion.health import space_of
 from rase.fusion.intake import MAX_BATCH_BYTES, FusionPolicy, Intake
+from rase.fusion.mqtt import FusionBrokerSettings
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
@@ -55,6 +56,7 @@ class FusionSettings(Settings):
         admin_over_http: Whether tokens with the scope admin:campaign may publish new versions,
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
+        mqtt: The broker to which estimates are published; None for none.
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +77,7 @@ class FusionSettings(Settings):
     batches_at_once: int = Field(default=4, ge=1)
     admin_over_http: bool = False
     dashboard: bool = True
+    mqtt: FusionBrokerSettings | None = None
 
     def policy(self) -> FusionPolicy:
         """Return what the operator decided as a value."""

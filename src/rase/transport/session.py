@@ -50,6 +50,7 @@ class BrokerSession:
         subscriptions: What to subscribe to, at QoS 1; retained messages are not asked for.
         on_message: Called in the network's thread for each message.
         on_change: Called there when the connection is made (None), refused or lost (why).
+        will: Topic and message that the broker publishes, retained, if the connection is lost.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class BrokerSession:
         subscriptions: Sequence[str] = (),
         on_message: Callable[[Arrived], None] = lambda arrived: None,
         on_change: Callable[[str | None], None] = lambda reason: None,
+        will: tuple[str, bytes] | None = None,
     ) -> None:
         self._broker = broker
         self._subscriptions = tuple(subscriptions)
@@ -72,6 +74,8 @@ class BrokerSession:
         self._client.on_disconnect = self._disconnected
         self._client.on_message = self._arrived
         self._client.reconnect_delay_set(1, 30)
+        if will is not None:
+            self._client.will_set(*will, qos=1, retain=True)
 
     @property
     def is_up(self) -> bool:

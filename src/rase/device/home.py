@@ -1,0 +1,155 @@
+"""What the owner sees on the home broker: budget left, last sent, a switch for sharing.
+
+It says nothing that the owner cannot read with ``rase budget``, and goes to the owner's broker
+alone, never to the one that collects.
+"""
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rase import __version__
+from rase.accounting.ledger import LedgerUnusable
+from rase.clock import Clock
+from rase.device.folder import DeviceFolder
+from rase.device.journal import Journal
+from rase.device.reporter import LedgerFace
+from rase.transport.broker import Broker
+from rase.transport.discovery import Discovery, Entity
+from rase.transport.session import Arrived, BrokerSession
+
+__all__ = ["HomeEntities", "owner_discovery"]
+
+_WORDS: Final = {b"ON": True, b"OFF": False}
+
+
+def owner_discovery(name: str) -> Discovery:
+    """Return what Home Assistant is told of a device.
+
+    Args:
+        name: The device's name at home, of small letters, digits, - and _.
+    """
+    root = f"rase/agent/{name}"
+    entities = (
+        Entity(
+            "budget_left",
+            "Budget left",
+            "sensor",
+            {"val_tpl": "{{ value_json.budget_left }}", "stat_cla": "measurement"},
+        ),
+        Entity(
+            "last_sent",
+            "Last sent",
+            "sensor",
+            {"val_tpl": "{{ value_json.last_sent }}", "dev_cla": "timestamp"},
+        ),
+        Entity(
+            "share",
+            "Share",
+            "switch",
+            {"val_tpl": "{{ value_json.share }}", "cmd_t": f"{root}/share/set"},
+        ),
+    )
+    return Discovery(
+        id=f"rase_agent_{name}",
+        name=f"RASE {name}",
+        model="device agent",
+        version=__version__,
+        state_topic=f"{root}/state",
+        entities=entities,
+        shared={"avty_t": f"{root}/availability"},
+    )
+
+
+class HomeEntities:
+    """Keep the owner's entities up to date, and obey the switch.
+
+    It is a journal, too, that passes notes on: so it learns when an envelope was taken. Cover
+    reports look like others there.
+
+    Args:
+        broker: The broker in the home.
+        name: The device's name there.
+        folder: Where sharing is paused and resumed.
+        clock: Tells the time.
+        journal: Where notes go.
+    """
+
+    def __init__(
+        self, broker: Broker, name: str, *, folder: DeviceFolder, clock: Clock, journal: Journal
+    ) -> None:
+        self._root = f"rase/agent/{name}"
+        self._folder = folder
+        self._clock = clock
+        self._journal = journal
+        self._sent_s: float | None = None
+        self._told = b""
+        self._state: dict[str, Any] = {"v": 1}
+        self._discovery = owner_discovery(name)
+        self._session = BrokerSession(
+            broker,
+            f"rase-agent-{name}",
+            subscriptions=[f"{self._root}/share/set"],
+            on_message=self._switched,
+            on_change=self._changed,
+            will=(f"{self._root}/availability", b"offline"),
+        )
+        self._session.start()
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write down an event."""
+        if event == "sent":
+            self._sent_s = self._clock.now_s()
+        self._journal.note(event, **fields)
+
+    def tell(self, ledger: LedgerFace) -> None:
+        """Publish how things stand, if that changed."""
+        try:
+            status = ledger.status(int(self._clock.now_s()))
+        except LedgerUnusable:
+            # The agent has told it already; here the last state stays.
+            return
+        self._state = {
+            "v": 1,
+            "share": "OFF" if self._folder.is_paused else "ON",
+            "budget_left": min(status.span_left, status.total_left),
+            "last_sent": None if self._sent_s is None else _time(self._sent_s),
+        }
+        self._publish()
+
+    def close(self) -> None:
+        """Say that the agent is not there, and leave."""
+        last = self._session.publish(f"{self._root}/availability", b"offline", is_retained=True)
+        self._session.stop(last)
+
+    def _publish(self) -> None:
+        state = json.dumps(self._state).encode()
+        if state != self._told and self._session.is_up:
+            self._told = state
+            self._session.publish(f"{self._root}/state", state, is_retained=True)
+
+    def _changed(self, reason: str | None) -> None:
+        if reason is not None:
+            return
+        # After a connection everything is told anew.
+        self._told = b""
+        found = self._discovery
+        self._session.publish(found.topic, found.payload(), is_retained=True)
+        self._session.publish(f"{self._root}/availability", b"online", is_retained=True)
+        if len(self._state) > 1:
+            self._publish()
+
+    def _switched(self, arrived: Arrived) -> None:
+        is_on = _WORDS.get(arrived.payload)
+        if is_on is not None:
+            # A folder that cannot be written stays as it is; the next state tells the truth.
+            with suppress(OSError):
+                self._folder.resume() if is_on else self._folder.pause()
+                self._state = {**self._state, "share": "ON" if is_on else "OFF"}
+                self._publish()
+        self._session.acknowledge(arrived)
+
+
+def _time(time_s: float) -> str:
+    return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,202 @@
+"""Estimates to a broker: each final round and its windows, retained; entities for Home Assistant.
+
+Who reads them there is the broker's business; unlike over HTTP, no access log tells.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from pydantic import Field
+
+from rase import __version__
+from rase.campaign import Campaign
+from rase.errors import StorageError
+from rase.fusion.answers import Answer, as_json
+from rase.fusion.campaigns import known_campaigns
+from rase.fusion.centre import FusionCentre
+from rase.fusion.refusals import Refused
+from rase.service.broker_settings import BrokerSettings
+from rase.transport.broker import Broker
+from rase.transport.discovery import Discovery, Entity, unit_fields
+from rase.transport.http import ClientTls
+from rase.transport.session import BrokerSession
+from rase.wire.frames import Topics
+
+__all__ = ["FusionBrokerSettings", "broker_of", "fleet_discovery", "publishing"]
+
+_LOOK_S: Final = 1.0
+_STATUS_S: Final = 60
+# A status that nobody renews vanishes from the broker by itself.
+_STATUS_LIFE_S: Final = 3 * _STATUS_S
+# Entities whose last round is this many rounds old are shown as unavailable.
+_STALE_ROUNDS: Final = 3
+
+
+class FusionBrokerSettings(BrokerSettings):
+    """How the fusion centre reaches its broker, and what it publishes there.
+
+    Args:
+        windows: Over how many rounds means are published, beside the one of each round.
+        discovery: Whether Home Assistant is told of the fleet's entities.
+    """
+
+    windows: list[int] = Field(default_factory=list, max_length=16)
+    discovery: bool = False
+
+
+def broker_of(settings: FusionBrokerSettings) -> Broker:
+    """Return how the broker of some settings is reached.
+
+    Raises:
+        ConfigurationError: If the address or a file cannot be used.
+    """
+    return Broker(url=settings.url, tls=ClientTls(*settings.tls_files()), **settings.secrets())
+
+
+def fleet_discovery(campaign: Campaign) -> Discovery:
+    """Return what Home Assistant is told of a campaign's fleet."""
+    mean = unit_fields(campaign.unit)
+    entities = (
+        Entity("mean", "Mean", "sensor", {"val_tpl": "{{ value_json.mean }}", **mean}),
+        Entity("ci_low", "Interval low", "sensor", {"val_tpl": "{{ value_json.ci_low }}", **mean}),
+        Entity(
+            "ci_high", "Interval high", "sensor", {"val_tpl": "{{ value_json.ci_high }}", **mean}
+        ),
+        Entity("n", "Reports", "sensor", {"val_tpl": "{{ value_json.n }}", **unit_fields("")}),
+        Entity(
+            "epsilon",
+            "Epsilon",
+            "sensor",
+            {"val_tpl": "{{ value_json.epsilon }}", "ent_cat": "diagnostic"},
+        ),
+        Entity(
+            "time",
+            "Last round",
+            "sensor",
+            {"val_tpl": "{{ value_json.time }}", "dev_cla": "timestamp"},
+        ),
+    )
+    stale_s = _STALE_ROUNDS * campaign.round_s + campaign.grace_s
+    return Discovery(
+        id=f"rase_{campaign.id}",
+        name=f"Fleet {campaign.id}",
+        model=f"private mean of {campaign.quantity}",
+        version=__version__,
+        state_topic=Topics(campaign.id).estimate,
+        entities=tuple(
+            Entity(one.key, one.name, one.platform, {**one.fields, "exp_aft": stale_s})
+            for one in entities
+        ),
+        shared={},
+    )
+
+
+@asynccontextmanager
+async def publishing(centre: FusionCentre, settings: FusionBrokerSettings) -> AsyncIterator[None]:
+    """Publish estimates while the block lasts.
+
+    Args:
+        centre: Where they come from.
+        settings: The broker.
+    """
+    publisher = _Publisher(centre, settings)
+    centre.on_final.append(publisher.wake)
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield
+    finally:
+        centre.on_final.remove(publisher.wake)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await publisher.aclose()
+
+
+class _Publisher:
+    """Hold the session, and which round of each campaign was published last."""
+
+    def __init__(self, centre: FusionCentre, settings: FusionBrokerSettings) -> None:
+        self._centre = centre
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._seen: dict[str, int] = {}
+        self._told_s: dict[str, float] = {}
+        self._session = BrokerSession(
+            broker_of(settings), settings.client_id or "rase-fusion", on_change=self._changed
+        )
+
+    def wake(self) -> None:
+        """Look for new rounds at once; may be called from any thread."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def run(self) -> None:
+        """Connect and publish, for ever; what fails is tried again."""
+        self._session.start()
+        while True:
+            self._woken.clear()
+            if self._session.is_up:
+                try:
+                    await asyncio.to_thread(self._publish)
+                except (StorageError, Refused) as error:
+                    self._centre.telemetry.event("publish_failed", error=type(error).__name__)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), _LOOK_S)
+
+    async def aclose(self) -> None:
+        """Say farewell and disconnect."""
+        last = [self._status(campaign, "offline") for campaign in self._seen]
+        await asyncio.to_thread(self._session.stop, *last)
+
+    def _publish(self) -> None:
+        with self._centre.database.snapshot() as transaction:
+            names = known_campaigns(transaction)
+        questions = self._centre.questions
+        for name in names:
+            campaign = questions.campaign(name)
+            if name not in self._seen:
+                self._seen[name] = max(questions.last_sequence(campaign) - 1, 0)
+                if self._settings.discovery:
+                    found = fleet_discovery(campaign)
+                    self._session.publish(found.topic, found.payload(), is_retained=True)
+            for event in questions.events_after(campaign, self._seen[name]):
+                self._tell(campaign, event.answer)
+                self._seen[name] = event.sequence
+            passed_s = self._centre.clock.monotonic_s()
+            if passed_s - self._told_s.get(name, -float(_STATUS_S)) >= _STATUS_S:
+                self._told_s[name] = passed_s
+                self._status(name, "online")
+
+    def _tell(self, campaign: Campaign, answer: Answer) -> None:
+        topics = Topics(campaign.id)
+        self._session.publish(topics.estimate, as_json(answer), is_retained=True)
+        for w in self._settings.windows:
+            (windowed,) = self._centre.questions.windows(
+                campaign, w, first=answer.round, last=answer.round
+            )
+            self._session.publish(topics.window(w), as_json(windowed), is_retained=True)
+        self._centre.telemetry.count("estimates_published")
+
+    def _status(self, campaign: str, word: str) -> object:
+        return self._session.publish(
+            Topics(campaign).status("fusion"),
+            json.dumps({"v": 1, "status": word}).encode(),
+            is_retained=True,
+            expires_s=_STATUS_LIFE_S,
+        )
+
+    def _changed(self, reason: str | None) -> None:
+        """Note in the network's thread what became of the connection."""
+        if reason is None:
+            # A broker that lost its memory is told everything once more.
+            self._seen.clear()
+            self._told_s.clear()
+            self._centre.telemetry.count("broker_connections")
+            self._centre.telemetry.event("broker_connected")
+            self.wake()
+        else:
+            self._centre.telemetry.event("broker_lost", error=reason)

@@ -428,6 +428,20 @@ def test_health(centre: Centre) -> None:
     assert ask(app, "GET", "/healthz").status_code == 200
 
 
+def test_metrics_tell_the_newest_round(centre: Centre) -> None:
+    """/metrics has the newest final round of each campaign, once there is one."""
+    app = app_of(centre)
+    assert "rase_fusion_last_round" not in ask(app, "GET", "/metrics").text
+    sent = parcel(reports([1, 2, 3, 4, 5]))
+    assert ask(app, "PUT", sent.path, content=sent.payload, headers=sent.headers).status_code == 201
+    centre.clock.advance(120)
+    centre.rounds.tick()
+    lines = ask(app, "GET", "/metrics").text.split("\n")
+    start_s = ROUND * CAMPAIGN.round_s
+    assert 'rase_fusion_last_round_reports{campaign="street-power"} 5' in lines
+    assert f'rase_fusion_last_round_timestamp_seconds{{campaign="street-power"}} {start_s}' in lines
+
+
 def test_the_description_is_current(centre: Centre) -> None:
     """The copy in docs is what is served; docs/reference/http-api.md says how to renew it."""
     app = app_of(centre)

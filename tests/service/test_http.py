@@ -45,6 +45,7 @@ def make_app(telemetry: Telemetry) -> FastAPI:
         "1",
         telemetry=telemetry,
         is_ready=is_ready,
+        process="fusion",
         max_body_bytes=100,
         body_limits={"/large": 1000},
         plain_routes=[PlainRoute("POST", "/plain", plain)],

@@ -519,3 +519,20 @@ def test_answers_hold_no_secret(world: "World") -> None:
 
 def _fail(*arguments: object) -> None:
     raise StorageBusy("the disk is full.")
+
+
+def test_metrics_tell_counts_and_no_device(world: "World") -> None:
+    """/metrics counts reports, devices and rounds that wait, and names no device."""
+    world.upload_time(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        await client.post(**report(world, world.seal(100)))
+        answer = await client.get("/metrics")
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = answer.text.split("\n")
+        assert "rase_shuffler_reports_stored_total 1" in lines
+        assert "rase_shuffler_devices 4" in lines
+        assert "rase_shuffler_rounds_waiting 1" in lines
+        assert not any(credential[:16] in answer.text for credential in world.credentials)
+
+    talk(world, work)

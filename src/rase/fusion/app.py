@@ -14,13 +14,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from rase import __version__
+from rase.clock import round_start_s
 from rase.errors import Malformed, StorageError
 from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
+from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.limits import limits_of
 from rase.fusion.refusals import Refused
 from rase.service.http import BodyTooLarge, create_app, problem_response, read_body
+from rase.service.metrics import Gauge
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
 __all__ = ["fusion_app", "openapi_document"]
@@ -78,6 +81,8 @@ def fusion_app(
         body_limits={"/v1/batches/": centre.policy.max_batch_bytes},
         lifespan=lifespan,
         description=_DESCRIPTION,
+        process="fusion",
+        gauges=lambda: _gauges(centre),
     )
     app.state.centre = centre
     app.state.arrived = asyncio.Event()
@@ -171,6 +176,26 @@ async def _work(
             await asyncio.wait_for(arrived.wait(), wait_s)
         except TimeoutError:
             continue
+
+
+def _gauges(centre: FusionCentre) -> list[Gauge]:
+    with centre.database.snapshot() as transaction:
+        names = known_campaigns(transaction)
+    gauges = []
+    for name in names:
+        campaign = centre.questions.campaign(name)
+        try:
+            latest = centre.questions.latest(campaign)
+        except Refused:
+            # No round is final yet.
+            continue
+        labels = {"campaign": name}
+        start_s = round_start_s(latest.round, campaign.round_s)
+        gauges += [
+            Gauge("rase_fusion_last_round_timestamp_seconds", start_s, labels),
+            Gauge("rase_fusion_last_round_reports", latest.n, labels),
+        ]
+    return gauges
 
 
 def _answers(centre: FusionCentre) -> bool:

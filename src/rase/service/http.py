@@ -1,4 +1,4 @@
-"""The HTTP app of a server: problem details, size limits, health, and a way to serve it.
+"""The HTTP app of a server: problem details, size limits, health, metrics, a way to serve it.
 
 Queries go through FastAPI. A route that takes every report of a fleet goes past its machinery, as
 a plain ASGI endpoint inside the same app, because that machinery costs several times the work.
@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rase.errors import ConfigurationError, RaseError, StorageError, WireError
+from rase.service.metrics import CONTENT_TYPE, Gauges, exposition
 from rase.service.telemetry import Telemetry
 from rase.wire.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem, problem_of
 
@@ -73,6 +75,8 @@ def create_app(
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
     openapi_url: str | None = "/openapi.json",
     description: str = "",
+    process: str,
+    gauges: Gauges = tuple,
 ) -> FastAPI:
     """Return an app to which the server adds its routes.
 
@@ -87,6 +91,8 @@ def create_app(
         lifespan: What runs beside the app, from start to graceful shutdown.
         openapi_url: Where the description of the queries is; None for nowhere.
         description: What the app does, for that description.
+        process: Which process it is, by the names of `rase.service.metrics.COUNTERS`.
+        gauges: What ``/metrics`` tells beside counters.
     """
     # No pages for the description: they would load scripts from another host.
     app = FastAPI(
@@ -121,6 +127,11 @@ def create_app(
         if await is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", status_code=503)
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        text = await run_in_threadpool(exposition, telemetry, process, gauges)
+        return Response(text, media_type=CONTENT_TYPE)
 
     return app
 

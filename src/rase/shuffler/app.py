@@ -20,6 +20,7 @@ from rase.clock import Clock
 from rase.errors import RaseError, StorageError, WireError, WrongCampaign, WrongSize
 from rase.service.http import BodyTooLarge, PlainRoute, create_app, read_body
 from rase.service.limits import RateLimit, too_many
+from rase.service.metrics import Gauge
 from rase.service.telemetry import Telemetry
 from rase.shuffler.commits import GroupCommit, Overloaded
 from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner, load_documents
@@ -256,6 +257,8 @@ def create_shuffler_app(
         plain_routes=[PlainRoute("POST", "/v1/reports", desk)],
         lifespan=_lifespan(desk, beside),
         openapi_url=None,
+        process="shuffler intake",
+        gauges=lambda: _gauges(database),
     )
     _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry)
     _add_documents(app, desk, countersigner, clock=clock)
@@ -296,6 +299,20 @@ async def _is_ready(desk: IntakeDesk, database: Database) -> bool:
         return True
 
     return desk.documents.keyset is not None and await asyncio.to_thread(can_read)
+
+
+def _gauges(database: Database) -> list[Gauge]:
+    counts = {
+        "devices": "SELECT count(*) FROM device",
+        "rounds_waiting": "SELECT count(*) FROM round WHERE state IN ('open', 'closing')",
+        "batches_waiting": "SELECT count(*) FROM outbox WHERE state = 'waiting'",
+        "batches_stuck": "SELECT count(*) FROM outbox WHERE state = 'refused'",
+    }
+    with database.snapshot() as transaction:
+        return [
+            Gauge(f"rase_shuffler_{name}", int(transaction.execute(sql)[0][0]))
+            for name, sql in counts.items()
+        ]
 
 
 def _add_enrolment(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import stat
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
@@ -13,6 +14,7 @@ from typing import Final, TextIO
 from rase.clock import Clock, SystemClock
 from rase.service.http import serve
 from rase.service.key_settings import read_opening_keys, read_signing_key
+from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import IntakeDesk, create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -109,7 +111,10 @@ def run_closer(
             lease_s=settings.lease_s,
         )
         telemetry.event("closing")
-        closer.run(stop)
+        with served_metrics(
+            settings.closer_metrics_port, lambda: exposition(telemetry, "shuffler closer")
+        ):
+            closer.run(stop)
         telemetry.event("stopped")
 
 
@@ -117,11 +122,18 @@ def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
     """Set ``stop`` on SIGTERM, SIGINT, or when the parent's end of a pipe closes.
 
     A parent that is killed closes its end too, so no closer is left behind. It is read below
-    Python's buffer: a thread inside a buffered read would abort the interpreter's own end.
+    Python's buffer: a thread inside a buffered read would abort the interpreter's own end. What is
+    no pipe, such as the empty input of a service manager, has no parent at its other end.
     """
-    descriptor = pipe.fileno()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    try:
+        descriptor = pipe.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (OSError, ValueError):
+        is_pipe = False
+    if not is_pipe:
+        return
 
     def watch() -> None:
         # A pipe that is closed on this side has no parent to wait for either.

@@ -72,6 +72,7 @@ class ShufflerSettings(Settings):
         workers: How many processes open large rounds.
         policy: What the operator countersigns.
         limits: How much is taken in.
+        closer_metrics_port: Where the closer serves ``/metrics``, on this machine; None for not.
         mqtt: The broker through which reports come as well; None for none.
     """
 
@@ -87,6 +88,7 @@ class ShufflerSettings(Settings):
     workers: int = Field(default=1, ge=1, le=256)
     policy: PolicySettings
     limits: LimitSettings = LimitSettings()
+    closer_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     mqtt: BrokerSettings | None = None
 
 

@@ -1,0 +1,200 @@
+"""What a server tells Prometheus: counters and gauges in its text format, version 0.0.4.
+
+Base units, ``_total`` for counters, labels of few values; a device is never one. The format is some
+lines of text, so no package is needed for it.
+"""
+
+import resource
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rase import __version__
+from rase.errors import ConfigurationError, StorageError
+from rase.service.telemetry import Telemetry
+
+__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition", "served_metrics"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+# By server and process, each counter without prefix and suffix, and what it counts.
+COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "shuffler intake": {
+        "reports_stored": "Reports that were stored.",
+        "reports_repeated": "Reports that were stored before, sent again.",
+        "reports_ignored": "Second, different reports of a device in a round.",
+        "reports_closed": "Reports whose round closed while they waited.",
+        "commits": "Transactions that stored reports.",
+        "enrolments": "Devices that enrolled.",
+        "problems": "Refusals, by problem.",
+        "mqtt_messages": "Messages that the broker brought.",
+        "broker_connections": "Connections to the broker that were made.",
+        "closer_deaths": "Ends of the closer beside this process.",
+    },
+    "shuffler closer": {
+        "rounds_released": "Rounds that were closed and released.",
+        "rounds_below_k": "Rounds that were closed below k_min.",
+        "reports_released": "Reports in released rounds.",
+        "reports_unopened": "Reports that could not be opened.",
+        "reports_dropped": "Reports of rounds below k_min.",
+        "batches_accepted": "Batches that the fusion centre took.",
+        "batches_refused": "Batches that the fusion centre refused for ever.",
+        "batches_final": "Batches that came after their round was final.",
+        "batches_later": "Attempts to send a batch that must be repeated.",
+        "leases_lost": "Rounds that another closer took over.",
+        "closer_failures": "Steps of the closer that failed.",
+    },
+    "fusion": {
+        "batches_received": "Batches that were taken in.",
+        "batches_known": "Batches that were taken in before, sent again.",
+        "envelopes_refused": "Envelopes of a batch that could not be read.",
+        "envelopes_replayed": "Envelopes that were in the round already.",
+        "rounds_final": "Rounds whose estimate became final.",
+        "rounds_withheld": "Rounds that became final without an estimate.",
+        "rounds_failed": "Rounds that could not be estimated.",
+        "ticks_failed": "Looks for due rounds that failed.",
+        "streams_failed": "Streams of events that broke off.",
+        "estimates_published": "Estimates that were handed to the broker.",
+        "broker_connections": "Connections to the broker that were made.",
+        "problems": "Refusals, by problem.",
+    },
+}
+GAUGES: Final[Mapping[str, str]] = {
+    "rase_build_info": "Always 1; release and process as labels.",
+    "process_cpu_seconds_total": "Processor time of this process, in seconds.",
+    "process_resident_memory_bytes": "Memory of this process, in bytes.",
+    "rase_shuffler_devices": "Devices that may send.",
+    "rase_shuffler_rounds_waiting": "Rounds that are not closed yet.",
+    "rase_shuffler_batches_waiting": "Batches on their way to the fusion centre.",
+    "rase_shuffler_batches_stuck": "Batches that the fusion centre refused.",
+    "rase_fusion_last_round_timestamp_seconds": "When the newest final round began.",
+    "rase_fusion_last_round_reports": "Reports in the newest final round; 0 if it was withheld.",
+}
+
+
+class Gauge(NamedTuple):
+    """One value of the present, with labels that never name a device."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+Gauges = Callable[[], Iterable[Gauge]]
+
+
+def exposition(telemetry: Telemetry, process: str, gauges: Gauges = tuple) -> str:
+    """Return all metrics of a process as text.
+
+    Args:
+        telemetry: Its counters.
+        process: One of `COUNTERS`; what it has not counted yet is 0.
+        gauges: What else it tells; left out while its database does not answer.
+    """
+    prefix = f"rase_{telemetry.role}_"
+    counted: dict[str, dict[str, int]] = {f"{prefix}{name}_total": {} for name in COUNTERS[process]}
+    for name, count in telemetry.counters().items():
+        if name.startswith(f"{prefix}problem_"):
+            problem = name.removeprefix(f"{prefix}problem_").removesuffix("_total")
+            counted.setdefault(f"{prefix}problems_total", {})[_label(problem)] = count
+        else:
+            counted.setdefault(name, {})[""] = count
+    lines = []
+    for name, samples in sorted(counted.items()):
+        short = name.removeprefix(prefix).removesuffix("_total")
+        lines += _head(name, COUNTERS[process].get(short, "Not documented."), "counter")
+        if not samples and short != "problems":
+            samples[""] = 0
+        lines += [f"{name}{label} {count}" for label, count in sorted(samples.items())]
+    lines += _gauge_lines([*_own(telemetry.role, process), *_answered(gauges)])
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def served_metrics(port: int | None, text: Callable[[], str]) -> Iterator[int | None]:
+    """Serve metrics of a process that has no HTTP of its own, on this machine only.
+
+    Args:
+        port: Where; None for nowhere.
+        text: Makes the answer.
+
+    Raises:
+        ConfigurationError: If the port cannot be used.
+    """
+    if port is None:
+        yield None
+        return
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = text().encode() if self.path == "/metrics" else b""
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            """Say nothing: a line would name the address of the peer."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise ConfigurationError(
+            [f"metrics port {port} cannot be used: {error.strerror}."]
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, daemon=True, name="metrics")
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _label(problem: str) -> str:
+    # http_404 and the like have no name of their own; all others are written with hyphens.
+    name = problem if problem.startswith("http_") else problem.replace("_", "-")
+    return f'{{problem="{name}"}}'
+
+
+def _answered(gauges: Gauges) -> list[Gauge]:
+    try:
+        return list(gauges())
+    except StorageError:
+        return []
+
+
+def _own(role: str, process: str) -> list[Gauge]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    own = [
+        Gauge("rase_build_info", 1, {"process": process, "role": role, "version": __version__}),
+        Gauge("process_cpu_seconds_total", used.ru_utime + used.ru_stime),
+    ]
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        memory = float(pages * resource.getpagesize())
+        own.append(Gauge("process_resident_memory_bytes", memory))
+    return own
+
+
+def _gauge_lines(gauges: Iterable[Gauge]) -> list[str]:
+    lines, seen = [], set()
+    for gauge in sorted(gauges, key=lambda one: one.name):
+        if gauge.name not in seen:
+            seen.add(gauge.name)
+            kind = "counter" if gauge.name.endswith("_total") else "gauge"
+            lines += _head(gauge.name, GAUGES[gauge.name], kind)
+        words = ",".join(f'{name}="{value}"' for name, value in sorted(gauge.labels.items()))
+        label = f"{{{words}}}" if words else ""
+        lines.append(f"{gauge.name}{label} {gauge.value!r}")
+    return lines
+
+
+def _head(name: str, text: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -295,3 +296,34 @@ def _check_stops(
                 watcher.join(10)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_closer_without_a_parent_runs_on() -> None:
+    """Under a service manager standard input is empty and no pipe; only a signal ends it."""
+    from rase.shuffler.processes import stop_with_parent
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    stop = threading.Event()
+    try:
+        with Path("/dev/null").open() as empty:
+            stop_with_parent(stop, empty)
+        stop_with_parent(stop, empty)
+        assert not any(one.name == "parent-watch" for one in threading.enumerate())
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.wait(10)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_password_file_for_the_broker_is_printed(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each enrolled device has a line as mosquitto reads it; no credential is in it."""
+    enrolled(config, capsys, group="", count=2)
+    assert rase("shuffler", "broker-users", "--config", config) == 0
+    lines = capsys.readouterr().out.split()
+    assert len(lines) == 2
+    for line in lines:
+        assert re.fullmatch(r"[0-9a-f]{16}:\$7\$101\$[A-Za-z0-9+/=]{16}\$[A-Za-z0-9+/=]{88}", line)

@@ -1,0 +1,304 @@
+"""Every file under deploy is parsed, its options exist, and its ports and names agree."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pydantic import BaseModel
+
+from rase.cli import COMMANDS
+from rase.device.settings import _KEYS, SOURCES, settings_of
+from rase.fusion.settings import FusionSettings
+from rase.service.answer import Answer
+from rase.service.metrics import COUNTERS, GAUGES
+from rase.service.settings import load_settings
+from rase.shuffler.settings import ShufflerSettings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PORTS = {"shuffler": "8701", "fusion": "8702", "closer": "8703", "broker": "8883"}
+ANSWER = set(Answer.__dataclass_fields__)
+
+
+def parse_yaml(text: str) -> Any:
+    """Read the plain YAML of these files: maps and lists by indent, scalars, flow lists of JSON."""
+    lines = [
+        line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")
+    ]
+    assert not any("\t" in line for line in lines)
+    value, rest = _block(lines, 0)
+    assert rest == []
+    return value
+
+
+def _block(lines: list[str], indent: int) -> tuple[Any, list[str]]:
+    if lines[0].lstrip().startswith("- "):
+        items: list[Any] = []
+        while lines and _indent(lines[0]) == indent and lines[0].lstrip().startswith("- "):
+            inner = lines[0][indent + 2 :]
+            if re.match(r"[\w_]+:( |$)", inner):
+                item, lines = _block([" " * (indent + 2) + inner, *lines[1:]], indent + 2)
+            else:
+                item, lines = _scalar(inner), lines[1:]
+            items.append(item)
+        return items, lines
+    found: dict[str, Any] = {}
+    while lines and _indent(lines[0]) == indent:
+        key, sign, value = lines[0].strip().partition(":")
+        assert sign, lines[0]
+        assert key not in found, key
+        lines = lines[1:]
+        if value.strip():
+            found[key] = _scalar(value.strip())
+        else:
+            found[key], lines = _block(lines, _indent(lines[0]))
+    assert not lines or _indent(lines[0]) < indent, lines[0]
+    return found, lines
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _scalar(text: str) -> Any:
+    if text[0] in '[{"' or text in ("true", "false"):
+        return json.loads(text)
+    return int(text) if text.isdecimal() else text
+
+
+def check_command(words: list[str]) -> None:
+    """Fail unless a command line of rase exists with all its options."""
+    command: Any = import_module(COMMANDS[words[0]].module).command
+    words = words[1:]
+    while isinstance(command, click.Group):
+        command = command.commands[words[0]]
+        words = words[1:]
+    options = {name for one in command.params for name in one.opts}
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in options, word
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_units_are_hardened_and_start_what_exists(unit: Path, tmp_path: Path) -> None:
+    """A unit runs a command that exists, as a user of its own, with few rights."""
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    service = dict(parser["Service"])
+    program, *words = shlex.split(service["ExecStart"])
+    assert program == "/opt/rase/bin/rase"
+    check_command(words)
+    assert service["User"] not in ("", "root")
+    assert (service["ProtectSystem"], service["NoNewPrivileges"]) == ("strict", "yes")
+    assert service["CapabilityBoundingSet"] == ""
+    assert (service["UMask"], service["LimitCORE"]) == ("0077", "0")
+    assert parser["Install"]["WantedBy"] == "multi-user.target"
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:
+        copy = tmp_path / unit.name
+        copy.write_text(unit.read_text().replace(program, sys.executable))
+        done = subprocess.run(
+            [analyze, "verify", copy], capture_output=True, text=True, check=False
+        )
+        mine = [line for line in done.stderr.split("\n") if unit.name in line]
+        assert mine == []
+
+
+def test_the_intake_cannot_see_opening_keys() -> None:
+    """The unit of the intake hides every key file that rotation will make for years."""
+    text = (DEPLOY / "systemd/rase-shuffler-intake.service").read_text()
+    for number in range(1, 10):
+        assert f"InaccessiblePaths=-/etc/rase/shuffler/keys/opening-{number}.key" in text
+    closer = (DEPLOY / "systemd/rase-shuffler-closer.service").read_text()
+    assert "InaccessiblePaths" not in closer
+
+
+@pytest.mark.parametrize("name", ["shuffler-minimal", "shuffler-full"])
+def test_shuffler_settings_are_read(name: str) -> None:
+    """The files are accepted as they are."""
+    settings = load_settings(
+        ShufflerSettings, "shuffler", path=DEPLOY / f"config/{name}.toml", environment={}
+    )
+    assert str(settings.port) == PORTS["shuffler"]
+
+
+@pytest.mark.parametrize("name", ["fusion-minimal", "fusion-full"])
+def test_fusion_settings_are_read(name: str) -> None:
+    """The files are accepted as they are."""
+    settings = load_settings(
+        FusionSettings, "fusion", path=DEPLOY / f"config/{name}.toml", environment={}
+    )
+    assert str(settings.port) == PORTS["fusion"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("shuffler", ShufflerSettings), ("fusion", FusionSettings)]
+)
+def test_full_settings_name_everything_with_its_default(name: str, model: type[BaseModel]) -> None:
+    """No setting is missing from the full file; what is said to be a default is one."""
+    text = (DEPLOY / f"config/{name}-full.toml").read_text()
+    table = tomllib.loads(text)[name]
+    assert set(table) == set(model.model_fields)
+    for key, field in model.model_fields.items():
+        if isinstance(field.default, int | str) and not isinstance(table[key], dict):
+            assert table[key] == field.default, key
+    minimal = tomllib.loads((DEPLOY / f"config/{name}-minimal.toml").read_text())[name]
+    needed = {key for key, field in model.model_fields.items() if field.is_required()}
+    assert set(minimal) == needed
+    commented = set(re.findall(r"# (\w+) = ", text))
+    for key in ("policy", "limits", "mqtt"):
+        if key in table:
+            inner: Any = model.model_fields[key].annotation
+            inner = next((one for one in getattr(inner, "__args__", ()) if one is not None), inner)
+            assert set(table[key]) | commented >= set(inner.model_fields)
+
+
+def test_device_settings_name_everything() -> None:
+    """The full file is accepted, and names every setting at least in a comment."""
+    text = (DEPLOY / "config/device-full.toml").read_text()
+    settings = settings_of(tomllib.loads(text), {})
+    assert settings.home.name == "kitchen"
+    for section, keys in _KEYS.items():
+        part = text.split(f"[{section}]")[1].split("\n[")[0]
+        for key in keys:
+            assert re.search(rf"\b{key}\b", part), f"{section}.{key}"
+    assert all(kind in text for kind in SOURCES)
+
+
+def test_compose_starts_what_exists() -> None:
+    """Both servers and the broker have commands, files and ports that agree."""
+    services = parse_yaml((DEPLOY / "compose/compose.yaml").read_text())["services"]
+    for name in ("shuffler", "fusion"):
+        service = services[name]
+        check_command(service["command"])
+        assert service["command"][0] == name
+        assert service["network_mode"] == "host"
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        context = (DEPLOY / "compose" / service["build"]["context"]).resolve()
+        assert (context / service["build"]["dockerfile"]).is_file()
+    assert services["broker"]["ports"] == [f"{PORTS['broker']}:{PORTS['broker']}"]
+    text = (DEPLOY / "compose/Dockerfile").read_text()
+    extras = re.findall(r"/src\[([a-z,]+)\]", text)[0].split(",")
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= set(project["optional-dependencies"])
+    assert 'ENTRYPOINT ["rase"]' in text
+
+
+def test_ports_agree() -> None:
+    """Proxies, Prometheus, mosquitto and settings speak of the same ports."""
+    nginx = (DEPLOY / "proxy/nginx.conf").read_text()
+    assert f"proxy_pass http://127.0.0.1:{PORTS['shuffler']};" in nginx
+    assert nginx.count("{") == nginx.count("}")
+    caddy = (DEPLOY / "proxy/Caddyfile").read_text()
+    for port in (PORTS["shuffler"], PORTS["fusion"]):
+        assert f"reverse_proxy 127.0.0.1:{port}" in caddy
+    scraped = parse_yaml((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped}
+    assert targets == {
+        "rase-shuffler": [f"127.0.0.1:{PORTS['shuffler']}", f"127.0.0.1:{PORTS['closer']}"],
+        "rase-fusion": [f"127.0.0.1:{PORTS['fusion']}"],
+    }
+    full = tomllib.loads((DEPLOY / "config/shuffler-full.toml").read_text())["shuffler"]
+    assert str(full["closer_metrics_port"]) == PORTS["closer"]
+    assert f"listener {PORTS['broker']}\n" in (DEPLOY / "mosquitto/mosquitto.conf").read_text()
+    assert full["mqtt"]["url"].endswith(f":{PORTS['broker']}")
+
+
+def test_proxies_hide_metrics_and_senders() -> None:
+    """No proxy tells metrics, keeps an access log, or passes addresses on."""
+    nginx = (DEPLOY / "proxy/nginx.conf").read_text()
+    assert "location = /metrics {\n        return 404;" in nginx
+    assert "access_log off;" in nginx
+    assert 'proxy_set_header X-Forwarded-For "";' in nginx
+    caddy = (DEPLOY / "proxy/Caddyfile").read_text()
+    assert "respond /metrics 404" in caddy
+    assert not re.search(r"^\s*log\b", caddy, re.MULTILINE)
+
+
+def test_users_of_the_acl_are_those_of_the_settings() -> None:
+    """The servers log in as users that the ACL knows."""
+    acl = (DEPLOY / "mosquitto/acl").read_text()
+    for name in ("shuffler", "fusion"):
+        table = tomllib.loads((DEPLOY / f"config/{name}-full.toml").read_text())[name]
+        assert f"user {table['mqtt']['user']}\n" in acl
+    telegraf = tomllib.loads((DEPLOY / "telegraf/rase.conf").read_text())
+    assert f"user {telegraf['inputs']['mqtt_consumer'][0]['username']}\n" in acl
+
+
+def test_the_dashboard_asks_for_fields_that_exist() -> None:
+    """Every panel of the Infinity source asks a route for fields of its answers."""
+    openapi = json.loads((DEPLOY.parent / "docs/reference/openapi.json").read_text())
+    board = json.loads((DEPLOY / "grafana/dashboards/rase.json").read_text())
+    sources = parse_yaml((DEPLOY / "grafana/provisioning/datasources/rase.yaml").read_text())
+    uids = {one["uid"]: one["type"] for one in sources["datasources"]}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    metrics = {
+        f"rase_{process.split()[0]}_{name}_total"
+        for process, names in COUNTERS.items()
+        for name in names
+    } | set(GAUGES)
+    asked = 0
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert uids[target["datasource"]["uid"]] == target["datasource"]["type"]
+            if "expr" in target:
+                assert set(re.findall(r"rase_[a-z_]+", target["expr"])) <= metrics
+                continue
+            asked += 1
+            assert {column["selector"] for column in target["columns"]} <= ANSWER
+            parameters = openapi["paths"][target["url"]]["get"]["parameters"]
+            sent = {one["key"] for one in target["url_options"]["params"]}
+            assert sent <= {one["name"] for one in parameters}
+            assert {one["name"] for one in parameters if one.get("required")} <= sent
+    assert asked >= 4
+    provider = parse_yaml((DEPLOY / "grafana/provisioning/dashboards/rase.yaml").read_text())
+    assert provider["providers"][0]["type"] == "file"
+
+
+def test_telegraf_and_node_red_ask_for_what_exists() -> None:
+    """Snippets name routes, formats, topics and fields of this project."""
+    telegraf = tomllib.loads((DEPLOY / "telegraf/rase.conf").read_text())["inputs"]
+    assert "/v1/estimates/latest?campaign=fleet&format=influx" in telegraf["http"][0]["urls"][0]
+    (consumer,) = telegraf["mqtt_consumer"]
+    assert consumer["topics"] == ["rase/+/estimate"]
+    (reading,) = consumer["json_v2"]
+    paths = {one["path"] for one in (*reading["field"], *reading["tag"])}
+    assert paths | {reading["timestamp_path"]} <= ANSWER
+    flow = json.loads((DEPLOY / "node-red/rase.json").read_text())
+    ids = {node["id"] for node in flow}
+    assert {one for node in flow for wires in node.get("wires", []) for one in wires} <= ids
+    (topic,) = [node["topic"] for node in flow if node["type"] == "mqtt in"]
+    assert topic == "rase/fleet/estimate"
+    for field in re.findall(r"payload\.(\w+)", json.dumps(flow)):
+        assert field in ANSWER
+
+
+def test_the_parser_refuses_what_it_does_not_know() -> None:
+    """Crooked YAML does not pass for a file."""
+    assert parse_yaml("a:\n  - b: 1\n    c: x\n  - d\n") == {"a": [{"b": 1, "c": "x"}, "d"]}
+    for text in ("a:\n  b: 1\n c: 2\n", "a: 1\na: 2\n", "a\n", "a:\n\t- b\n"):
+        with pytest.raises((AssertionError, ValueError)):
+            parse_yaml(text)
+
+
+def test_no_file_holds_a_secret() -> None:
+    """What looks like a password, key or token is named by a file or a variable."""
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert "PRIVATE KEY" not in text
+            assert not re.search(r"(?m)^\s*(password|bearerToken|token)\s*[:=]\s*[^$\s]", text), (
+                path
+            )

@@ -28,10 +28,16 @@ class Mosquitto:
         folder: Where it keeps everything.
         users: Passwords by user; None lets everybody do everything.
         is_deployed: Use the deployed configuration with TLS; the certificate must be in place.
+        acl: Use the deployed ACL without TLS.
     """
 
     def __init__(
-        self, folder: Path, users: Mapping[str, str] | None = None, *, is_deployed: bool = False
+        self,
+        folder: Path,
+        users: Mapping[str, str] | None = None,
+        *,
+        is_deployed: bool = False,
+        acl: bool = False,
     ) -> None:
         self.folder = folder
         self.is_deployed = is_deployed
@@ -43,6 +49,7 @@ class Mosquitto:
             f"allow_anonymous {'true' if users is None else 'false'}",
             "persistence true",
             f"persistence_location {folder}/",
+            "set_tcp_nodelay true",
             "max_queued_messages 0",
             "max_inflight_messages 0",
             "log_dest none",
@@ -52,12 +59,14 @@ class Mosquitto:
             text = text.replace("/etc/mosquitto/rase", str(folder))
             text = text.replace("/var/lib/mosquitto/rase", str(folder))
             lines = [text.replace("listener 8883", f"listener {self.port} 127.0.0.1")]
-            shutil.copy(DEPLOYED / "acl", folder / "acl")
-            (folder / "acl").chmod(0o600)
             self.set_users(users or {})
         elif users is not None:
             lines.append(f"password_file {folder}/passwords")
             self.set_users(users)
+        if is_deployed or acl:
+            shutil.copy(DEPLOYED / "acl", folder / "acl")
+            (folder / "acl").chmod(0o600)
+            lines += [] if is_deployed else [f"acl_file {folder}/acl"]
         if os.geteuid() == 0:
             lines.append("user root")
         self._config = folder / "mosquitto.conf"

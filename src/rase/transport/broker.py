@@ -1,7 +1,8 @@
 """How an MQTT broker is reached: address, TLS, user and password, and a client of paho for it."""
 
+import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rase.errors import ConfigurationError
@@ -97,6 +98,7 @@ class Broker:
             manual_ack=is_lasting,
         )
         client.connect_timeout = self.timeout_s
+        client.on_socket_open = _without_delay
         if self.user is not None:
             client.username_pw_set(self.user, self.password)
         if urlsplit(self.url).scheme == "mqtts":
@@ -107,3 +109,8 @@ class Broker:
     def keepalive_s(self) -> int:
         """After how long a silent connection is asked whether it still is one."""
         return _KEEPALIVE_S
+
+
+def _without_delay(client: "Client", _: Any, connection: Any) -> None:
+    """Send small messages at once: an answer would wait for the acknowledgement before it."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,81 @@
+"""Real processes that speak through a real broker, as deployed: with its ACL and passwords."""
+
+import json
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.broker import Mosquitto, until
+from tests.live.running import Patience, answers, free_ports, program, rase
+from tests.live.test_end_to_end import DEVICES, read_csv_of
+
+from rase.shuffler.enrolment import broker_users
+from rase.storage.sqlite import open_sqlite
+from rase.wire.keys import write_private
+
+
+def change(settings: Path, shuffler_url: str, broker_url: str) -> None:
+    """Let a device report through a broker alone."""
+    text = settings.read_text().replace(shuffler_url, "http://127.0.0.1:1")
+    settings.write_text(text.replace("[device]", f'[device]\nbroker = "{broker_url}"', 1))
+
+
+@pytest.mark.slow
+def test_an_estimate_comes_out_of_the_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Devices know only the broker after enrolment; a reader finds the estimate there."""
+    patience = Patience(90)
+    shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
+    folder = tmp_path / "installed"
+    options = ["--range", 0, 3000, "--epsilon", 2, "--round", "4s", "--upload", "2s"]
+    options += ["--grace", "4s", "--k-min", DEVICES, "--window", 100]
+    options += ["--shuffler-url", shuffler_url, "--fusion-url", fusion_url]
+    rase(capsys, "init", folder, *options)
+    shuffler, fusion = folder / "shuffler/rase.toml", folder / "fusion/rase.toml"
+    servers = dict.fromkeys(("rase-shuffler", "rase-fusion", "rase-reader"), "hush")
+    mosquitto = Mosquitto(tmp_path / "broker", servers, acl=True)
+    url = mosquitto.broker().url
+    for path, user in ((shuffler, "rase-shuffler"), (fusion, "rase-fusion")):
+        write_private(path.parent / "broker-password", "hush")
+        section = path.parent.name
+        more = f'\n[{section}.mqtt]\nurl = "{url}"\nuser = "{user}"\n'
+        path.write_text(path.read_text() + more + 'password_file = "broker-password"\n')
+    seen: list[bytes] = []
+    with ExitStack() as running:
+        running.callback(mosquitto.kill)
+
+        def start(name: str, *arguments: object) -> None:
+            running.enter_context(program(tmp_path / f"{name}.log", *arguments))
+
+        start("shuffler", "shuffler", "run", "--config", shuffler)
+        start("fusion", "fusion", "run", "--config", fusion)
+        patience.until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        rase(capsys, "fusion", "publish-keys", folder / "fusion/keyset.json", "--config", fusion)
+        rase(capsys, "campaign", "publish", folder / "fusion/campaign.toml", "--config", fusion)
+        tokens = rase(capsys, "shuffler", "enrol", "--config", shuffler, "--count", DEVICES)
+        devices = [tmp_path / f"device-{number}" for number in range(DEVICES)]
+        for device, token in zip(devices, tokens.split(), strict=True):
+            shutil.copytree(folder / "device", device)
+            read_csv_of(device)
+            (tmp_path / "token").write_text(token)
+            rase(capsys, "device", "enrol", "--folder", device, "--token-file", tmp_path / "token")
+            # From now on there is no way to the shuffler but the broker.
+            change(device / "device.toml", shuffler_url, url)
+        database = open_sqlite(shuffler.parent / "shuffler.db", migrations="shuffler")
+        mosquitto.set_users({**servers, **dict(broker_users(database))})
+        database.close()
+        mosquitto.stop()
+        mosquitto.start()
+        reader = mosquitto.broker("rase-reader", "hush").client("reader")
+        reader.on_connect = lambda client, *_: client.subscribe("rase/+/estimate", 1)
+        reader.on_message = lambda client, _, message: seen.append(bytes(message.payload))
+        reader.connect("127.0.0.1", mosquitto.port)
+        reader.loop_start()
+        until(reader.is_connected)
+        for device in devices:
+            start(device.name, "device", "run", "--folder", device)
+        patience.until(lambda: any(json.loads(one)["n"] == DEVICES for one in seen), logs=tmp_path)
+        reader.disconnect()
+        reader.loop_stop()

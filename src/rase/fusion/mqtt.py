@@ -125,6 +125,7 @@ class _Publisher:
         self._woken = asyncio.Event()
         self._seen: dict[str, int] = {}
         self._told_s: dict[str, float] = {}
+        self._is_new = False
         self._session = BrokerSession(
             broker_of(settings), settings.client_id or "rase-fusion", on_change=self._changed
         )
@@ -153,6 +154,10 @@ class _Publisher:
         await asyncio.to_thread(self._session.stop, *last)
 
     def _publish(self) -> None:
+        if self._is_new:
+            self._is_new = False
+            self._seen.clear()
+            self._told_s.clear()
         with self._centre.database.snapshot() as transaction:
             names = known_campaigns(transaction)
         questions = self._centre.questions
@@ -192,9 +197,8 @@ class _Publisher:
     def _changed(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
-            # A broker that lost its memory is told everything once more.
-            self._seen.clear()
-            self._told_s.clear()
+            # A broker that lost its memory is told everything once more, by the thread that tells.
+            self._is_new = True
             self._centre.telemetry.count("broker_connections")
             self._centre.telemetry.event("broker_connected")
             self.wake()

@@ -97,6 +97,7 @@ class MqttIntake:
         self._tasks: set[asyncio.Task[None]] = set()
         self._policies: dict[str, bytes] = {}
         self._told_s = -float(_STATUS_S)
+        self._is_new = False
         self._renewing = False
         self._session = BrokerSession(
             broker,
@@ -112,6 +113,9 @@ class MqttIntake:
         while True:
             self._woken.clear()
             if self._session.is_up:
+                if self._is_new:
+                    self._is_new = False
+                    self._policies.clear()
                 self._publish_policies()
                 self._publish_status()
             with suppress(TimeoutError):
@@ -158,8 +162,8 @@ class MqttIntake:
     def _changed(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
-            # A broker that lost its memory is told everything once more.
-            self._policies.clear()
+            # A broker that lost its memory is told everything once more, by the loop's own thread.
+            self._is_new = True
             self._telemetry.count("broker_connections")
             self._telemetry.event("broker_connected")
             with suppress(RuntimeError):

@@ -1,6 +1,7 @@
 """A real mosquitto on a port of its own, as deploy/mosquitto configures it or open to everybody."""
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -42,8 +43,7 @@ class Mosquitto:
         self.folder = folder
         self.is_deployed = is_deployed
         folder.mkdir(exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = _free_port()
         lines = [
             f"listener {self.port} 127.0.0.1",
             f"allow_anonymous {'true' if users is None else 'false'}",
@@ -122,6 +122,17 @@ class Mosquitto:
                 return True
         except OSError:
             return False
+
+
+def _free_port() -> int:
+    """Return a port that no outgoing connection takes while the broker is away."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def until(is_so: Callable[[], bool], *, deadline_s: float = 20.0) -> None:

@@ -73,8 +73,9 @@ def intake(
             await asyncio.sleep(0.01)
         task.cancel()
         if is_dying.is_set():
-            taking._session.renew()
-            taking._session._client.disconnect()
+            # Cut off without acknowledging anything more.
+            taking._session._connection = -1
+            taking._session.stop()
             return
         await taking.aclose()
         await served.aclose()

@@ -94,8 +94,8 @@ class MqttTransport:
             if read is not None and read[0] == expected:
                 found.append(read[1])
 
-        with self._subscribed(self._topics.answer(self._handle), take) as turn:
-            self._client.publish(
+        with self._subscribed(self._topics.answer(self._handle), take) as (client, turn):
+            client.publish(
                 self._topics.report(self._handle),
                 report_frame(body, self._handle, self._key),
                 qos=1,
@@ -110,7 +110,7 @@ class MqttTransport:
 
     def _policy(self) -> Policy:
         found = list[bytes]()
-        with self._subscribed(self._topics.policy, found.append) as turn:
+        with self._subscribed(self._topics.policy, found.append) as (_, turn):
             turn(lambda: bool(found), "no campaign is published")
         try:
             return Policy.from_bytes(found[0])
@@ -120,9 +120,9 @@ class MqttTransport:
     @contextmanager
     def _subscribed(
         self, topic: str, take: Callable[[bytes], None]
-    ) -> "Iterator[Callable[[Callable[[], bool], str], None]]":
-        """Connect and subscribe; yield what turns the connection's wheel until something holds."""
-        client = self._client = self._broker.client(secrets.token_hex(8))
+    ) -> "Iterator[tuple[Client, Callable[[Callable[[], bool], str], None]]]":
+        """Connect and subscribe; yield the client and what turns its wheel until something is."""
+        client = self._broker.client(secrets.token_hex(8))
         refused, granted = list[str](), list[int]()
 
         def connected(client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
@@ -156,7 +156,7 @@ class MqttTransport:
         try:
             client.connect(self._broker.host, self._broker.port, self._broker.keepalive_s)
             turn(lambda: bool(granted), "the broker does not answer")
-            yield turn
+            yield client, turn
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise Unreachable(f"{self._broker.host} does not answer: {reason}.") from None
@@ -165,3 +165,5 @@ class MqttTransport:
                 client.disconnect()
                 # One more turn, so that the farewell is sent.
                 client.loop(0.1)
+            # Without these the client is let go of at once, and its sockets with it.
+            client.on_connect = client.on_subscribe = client.on_message = None

@@ -147,6 +147,8 @@ class BrokerSession:
                 message.wait_for_publish(_FAREWELL_S if self.is_up else 0.01)
         self._client.disconnect()
         self._client.loop_stop()
+        # Without these the client is let go of with the session, and its sockets at once.
+        self._client.on_connect = self._client.on_disconnect = self._client.on_message = None
 
     def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
         if code.is_failure:

@@ -64,6 +64,7 @@ class MqttSource:
         """Leave the broker."""
         self._client.disconnect()
         self._client.loop_stop()
+        self._client.on_connect = self._client.on_message = None
 
     def _value(self, message: bytes) -> Any:
         if not self._path:

@@ -99,3 +99,13 @@ def test_topics_are_as_documented() -> None:
     assert topics.estimate == "rase/homes/estimate"
     assert topics.window(24) == "rase/homes/estimate/window/24"
     assert topics.status("fusion") == "rase/homes/fusion/status"
+
+
+def test_the_bytes_never_change() -> None:
+    """Key, tags and password of the documented example are as they always were."""
+    assert KEY.hex() == "d13391366885353acb5317b10e02de65aadc7ac8fc44fc94df5b2cb39f91e988"
+    assert report_frame(WIRE, HANDLE, KEY)[143:].hex() == "95c60ae87d08120f3c4737989e600219"
+    assert broker_password(KEY) == "cS9u91lf8NE0KZPmufGUdF7oMhSsKwAfrXLDyQcjLkI"
+    answer = answer_frame(report_id(WIRE), HANDLE, Reply(201), KEY)
+    assert answer[:-16] == b'{"report":"660b0fd63d20d0f2","status":201}'
+    assert answer[-16:].hex() == "37d89d0bd8497284f6fe160f053fc2c8"

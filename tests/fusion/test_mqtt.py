@@ -171,7 +171,11 @@ def test_fleet_entities_are_as_documented() -> None:
 
 
 def test_entities_are_published_and_cleaned(
-    centre: "Centre", path: Path, mosquitto: Mosquitto, capsys: pytest.CaptureFixture[str]
+    centre: "Centre",
+    path: Path,
+    mosquitto: Mosquitto,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``rase ha`` puts the fleet's entities on the broker and takes them back."""
     centre.database.close()
@@ -200,6 +204,9 @@ url = "{mosquitto.broker().url}"
     capsys.readouterr()
     assert main(["ha", "clean"]) == 2
     mosquitto.kill()
+    monkeypatch.setattr("rase.cli.ha._PATIENCE_S", 0.2)
+    assert main(["ha", "publish", "--config", str(config)]) == 4
+    assert "does not take the messages" in capsys.readouterr().err
     config.write_text(config.read_text().partition("[fusion.mqtt]")[0])
     assert main(["ha", "publish", "--config", str(config)]) == 3
     assert "fusion.mqtt is missing" in capsys.readouterr().err

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_PATIENCE_S = 10.0
+
 
 def _where(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
@@ -111,7 +113,7 @@ def _send(broker: "Broker", messages: "dict[str, bytes]") -> None:
     reasons: list[str | None] = []
     session = BrokerSession(broker, "rase-ha", on_change=reasons.append)
     session.start()
-    is_up = session.wait_up(broker.timeout_s)
+    is_up = session.wait_up(_PATIENCE_S)
     sent = [
         session.publish(topic, payload, is_retained=True)
         for topic, payload in messages.items()

@@ -4,6 +4,7 @@ import base64
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
@@ -20,8 +21,11 @@ def names_of(model: type[BaseModel], prefix: str = "") -> set[str]:
     """Return the names of all settings, those of tables with the table's name."""
     found = set()
     for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found |= names_of(field.annotation, f"{prefix}{name}.")
+        # A table that may be left out is typed as itself or None.
+        kinds = get_args(field.annotation) or (field.annotation,)
+        tables = [one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)]
+        if tables:
+            found |= names_of(tables[0], f"{prefix}{name}.")
         else:
             found.add(f"{prefix}{name}")
     return found

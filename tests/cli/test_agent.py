@@ -12,12 +12,12 @@ from rase.cli.group import run as run_by_click
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | None]]:
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | None, int | None]]:
     """What agents would have run."""
-    seen: list[tuple[Path, int | None]] = []
+    seen: list[tuple[Path, int | None, int | None]] = []
 
-    def note(folder: Path, *, rounds: int | None) -> None:
-        seen.append((folder, rounds))
+    def note(folder: Path, *, rounds: int | None, page_port: int | None) -> None:
+        seen.append((folder, rounds, page_port))
 
     monkeypatch.setattr("rase.cli.agent.run_agent", note)
     monkeypatch.setattr("rase.cli.device.run_agent", note)
@@ -31,14 +31,20 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | None]]:
         ["--folder", "here"],
         ["--folder=a=b"],
         ["--rounds", "3"],
+        ["--page"],
+        ["--page", "--rounds=2"],
+        ["--page", "8123", "--folder", "here"],
+        ["--page=0"],
         ["--rounds=003", "--folder", "x y"],
         ["--folder=one", "--rounds=1", "--folder=two", "--rounds", "2"],
     ],
 )
 def test_both_ways_read_the_same(
-    options: list[str], ran: list[tuple[Path, int | None]], monkeypatch: pytest.MonkeyPatch
+    options: list[str],
+    ran: list[tuple[Path, int | None, int | None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Folder and rounds are the same, typed as arguments or found in sys.argv."""
+    """Folder, rounds and page are the same, typed as arguments or found in sys.argv."""
     typed = ["device", "run", *options]
     command = agent_command(typed)
     assert command is not None
@@ -57,6 +63,8 @@ def test_both_ways_read_the_same(
         ["--folder="],
         ["--folder", "--rounds"],
         ["--rounds", "0"],
+        ["--page", "65536"],
+        ["--page=here"],
         ["--rounds=-1"],
         ["--rounds=1.5"],
         ["--rounds=٣x"],
@@ -66,7 +74,9 @@ def test_both_ways_read_the_same(
     ],
 )
 def test_what_is_wrong_is_left_to_click(
-    options: list[str], ran: list[tuple[Path, int | None]], capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    ran: list[tuple[Path, int | None, int | None]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is told in one line, with exit code 2, unless click can make sense of it."""
     assert agent_command(["device", "run", *options]) is None
@@ -97,7 +107,7 @@ def test_garbage_is_looked_for_once_the_agent_pauses(
     """The collector rests during the start only, however it ends."""
     seen: list[bool] = []
 
-    def device(folder: Any, environment: Any, *, wait: Any, rounds: int | None) -> None:
+    def device(folder: Any, environment: Any, *, wait: Any, **options: Any) -> None:
         seen.append(gc.isenabled())
         wait(0.0)
         seen.append(gc.isenabled())

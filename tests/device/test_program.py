@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -282,3 +283,112 @@ def test_sources_and_transports_come_from_the_settings(tmp_path: Path) -> None:
         source.close()
     with pytest.raises(ConfigurationError, match=r"none\.pem"):
         transport_of(settings, tmp_path)
+
+
+def page_of(folder: Path, agent: "subprocess.Popen[str]") -> str:
+    """Return the address of the page of an agent that is starting."""
+    assert agent.stderr is not None
+    for line in agent.stderr:
+        if "event=page" in line:
+            return DeviceFolder(folder).page_address()
+    raise AssertionError("the agent ended without a page.")
+
+
+def asked(address: str, fields: dict[str, str] | None = None) -> str:
+    """Ask a page for a view, or send it a form with the proof it gave."""
+    from urllib.parse import urlencode
+    from urllib.request import urlopen
+
+    data = None
+    if fields is not None:
+        home = address.rsplit("/", 1)[0] + "/"
+        proof = re.findall(r'name="proof" value="(\w+)"', asked(home))[0]
+        data = urlencode({"proof": proof, **fields}).encode()
+    with urlopen(address, data, timeout=60) as answer:  # noqa: S310 - an address of our own
+        text: str = answer.read().decode()
+        return text
+
+
+def test_an_agent_with_a_page_forgets_when_told(http_shuffler: Any, folder: Path) -> None:
+    """Nothing is sent before the switch, no log holds the page's address, forgetting ends it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "rase", "device", "run", f"--folder={folder}", "--page=0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as agent:
+        assert agent.stderr is not None
+        address = page_of(folder, agent)
+        told = run("device", "page", f"--folder={folder}").stdout.strip()
+        assert told == address
+        assert "Sharing is off" in asked(address)
+        assert http_shuffler.shuffler.received == []
+        asked(address + "share", {})
+        logged = []
+        for line in agent.stderr:
+            logged.append(line)
+            if "event=sent" in line:
+                break
+        assert "Measured against sent" in asked(address)
+        assert "are erased" in asked(address + "forget", {"sure": "yes"})
+        logged += agent.stderr.readlines()
+    assert agent.returncode == 0
+    token = address.rstrip("/").rsplit("/", 1)[1]
+    assert token not in "".join(logged)
+    assert str(READING) not in "".join(logged)
+    left = {file.name for file in folder.iterdir()}
+    assert left == {"device.toml", "ledger.db", "lock"}
+    assert run("device", "page", f"--folder={folder}").returncode == 3
+
+
+def test_an_agent_with_a_page_stays_below_forty_megabytes(folder: Path) -> None:
+    """With the page on and looked at, memory stays below 40 MB, and no heavy package is loaded."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHED],
+        env={**plain_environment(), "FOLDER": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as agent:
+        assert agent.stdout is not None
+        assert agent.stderr is not None
+        address = page_of(folder, agent)
+        asked(address + "share", {})
+        for line in agent.stderr:
+            if "event=sent" in line:
+                break
+        for _ in range(20):
+            for name in ("", "payload", "ledger.csv", "rase.css", "owner.css"):
+                asked(address + name)
+        agent.terminate()
+        code, peak_kb, *heavy = agent.communicate(timeout=60)[0].split()
+    assert (code, heavy) == ("0", [])
+    assert int(peak_kb) < 40 * 1024
+
+
+WATCHED = """
+import os, sys
+from rase.cli import main
+code = main(["device", "run", "--page=0", "--folder", os.environ["FOLDER"]])
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+heavy = {"click", "numpy", "fastapi", "jinja2", "httpx", "starlette"} & set(sys.modules)
+print(code, status["VmHWM"].split()[0], *sorted(heavy))
+"""
+
+
+def test_agents_without_a_page_do_not_load_it(folder: Path) -> None:
+    """Neither a server nor its views are imported, and no measured value is kept."""
+    code = (
+        "import os, sys; from rase.cli import main; "
+        "main(['device', 'run', '--rounds=1', '--folder', os.environ['FOLDER']]); "
+        "print(sorted(name for name in sys.modules if 'device.page' in name), "
+        "'http.server' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**plain_environment(), "FOLDER": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "[] False"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rase.cli.agent import DEFAULT_FOLDER, run_agent
+from rase.cli.agent import DEFAULT_FOLDER, DEFAULT_PORT, run_agent
 from rase.errors import ConfigurationError
 
 __all__ = ["command", "folder_option"]
@@ -103,9 +103,26 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
 @command.command()
 @folder_option
 @click.option("--rounds", type=click.IntRange(min=1), help="Stop by itself after so many rounds.")
-def run(folder: Path, rounds: int | None) -> None:
+@click.option(
+    "--page",
+    type=click.IntRange(0, 65535),
+    is_flag=False,
+    flag_value=DEFAULT_PORT,
+    metavar="[PORT]",
+    help=f"Serve your page on this machine; on port {DEFAULT_PORT} unless you name one.",
+)
+def run(folder: Path, rounds: int | None, page: int | None) -> None:
     """Run the agent: read, randomize within the budget, send. Stops on SIGTERM."""
-    run_agent(folder, rounds=rounds)
+    run_agent(folder, rounds=rounds, page_port=page)
+
+
+@command.command()
+@folder_option
+def page(folder: Path) -> None:
+    """Print the address of your page, which a running agent serves on this machine."""
+    from rase.device.folder import DeviceFolder
+
+    click.echo(DeviceFolder(folder).page_address())
 
 
 @command.command()
@@ -120,7 +137,10 @@ def pause(folder: Path) -> None:
 @folder_option
 def resume(folder: Path) -> None:
     """Share again."""
-    _enrolled(folder).resume()
+    place = _enrolled(folder)
+    place.resume()
+    if place.is_off:
+        place.switch(is_on=True)
     click.echo("sharing again.", err=True)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rase.campaign import Campaign
-from rase.dashboard.words import duration, number
+from rase.look.words import duration, number
 
 __all__ = ["Alert", "alerts"]
 

@@ -22,7 +22,7 @@ streams) goes into ``Page.lifespan``.
 
 A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.html``) that
 ``chart.js`` draws with uPlot when scripts run. CSS tokens and parts are listed at the top of
-``static/rase.css``.
+``rase/look/static/rase.css``.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,6 +59,7 @@ from rase.subscriber.operator import AsyncOperator
 __all__ = ["dashboard_app"]
 
 _MAX_BODY = 1 << 16
+_STATIC: list[str | tuple[str, str]] = [("rase.dashboard", "static"), ("rase.look", "static")]
 
 
 def dashboard_app(
@@ -119,7 +120,7 @@ def dashboard_app(
 
 def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
-        Mount("/static", StaticFiles(packages=[("rase.dashboard", "static")]), name="static"),
+        Mount("/static", StaticFiles(packages=_STATIC), name="static"),
         Route("/", _home),
         Route("/login", login.shown),
         Route("/login", _ours(login.tried), methods=["POST"]),

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from rase.campaign import Campaign
-from rase.dashboard.fleet import Fleet, fleet_of, promises
+from rase.dashboard.fleet import Fleet, fleet_of, promised
 from rase.dashboard.page import (
     ADMIN,
     Page,
@@ -96,7 +96,7 @@ async def _shown(
         "campaign.html",
         status=400 if mistake else 200,
         fleet=fleet,
-        promises=promises(fleet),
+        promises=promised(fleet),
         bound=campaign.precision.epsilon_bound(campaign.value_range),
         may_change=may_change,
         mistake=mistake,

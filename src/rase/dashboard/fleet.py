@@ -7,19 +7,14 @@ from typing import Any
 from starlette.requests import Request
 
 from rase.campaign import Campaign
-from rase.dashboard.words import duration, number
-from rase.privacy import LocalDP
+from rase.look.promises import promises
+from rase.look.words import duration
 from rase.subscriber.operator import AsyncOperator
 
-__all__ = ["Fleet", "epsilon_of_rounds", "fleet_of", "promises"]
+__all__ = ["Fleet", "epsilon_of_rounds", "fleet_of", "promised"]
 
 _DAY_S = 86400
 _NAMES = tuple(item.name for item in fields(Campaign))
-_SHUFFLES = {
-    "uniform": "uniformly: every order of the reports is as likely as any other",
-    "mallows": "by Mallows: orders near the public one are likelier",
-    "robust": "robustly: by Mallows where that protects the groups, uniformly elsewhere",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +72,15 @@ async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
     )
 
 
-def promises(fleet: Fleet) -> list[str]:
-    """Return what a campaign promises to the owners of devices, one sentence each."""
-    one = fleet.campaign
-    window_s = one.window * one.round_s
-    window = LocalDP(one.window_budget)
-    return [
-        str(LocalDP(one.epsilon[-1])),
-        (
-            f"In any {number(one.window)} rounds ({duration(window_s)}) a device spends at most "
-            f"epsilon {one.window_budget:g}, by its own ledger: {window.odds}."
-        ),
-        (
-            f"Fewer than {number(one.k_min)} reports are never released together; such a round is "
-            "withheld."
-        ),
-        f"The shuffler permutes the reports of a round {_SHUFFLES[one.shuffle.method]}.",
+def promised(fleet: Fleet) -> list[str]:
+    """Return what a campaign and its fusion centre promise to the owners of devices."""
+    *terms, against = promises(fleet.campaign)
+    kept = (
         "Noisy reports are deleted in the moment in which their round becomes final."
         if fleet.kept_s == 0
-        else f"Noisy reports are kept for {duration(fleet.kept_s)} after their round is final.",
-        (
-            "All this holds against each server alone. Both together could join sender and noisy "
-            "report; then only the epsilon of the reports protects."
-        ),
-    ]
+        else f"Noisy reports are kept for {duration(fleet.kept_s)} after their round is final."
+    )
+    return [*terms, kept, against]
 
 
 def epsilon_of_rounds(campaign: Campaign, rounds: int) -> float:

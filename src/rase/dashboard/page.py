@@ -14,7 +14,7 @@ from rase import __version__
 from rase.clock import Clock
 from rase.dashboard.hub import Hub
 from rase.dashboard.sessions import Session, Sessions
-from rase.dashboard.words import FILTERS
+from rase.look.words import FILTERS
 from rase.subscriber.operator import AsyncOperator
 
 __all__ = [

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from rase.dashboard.page import ADMIN, READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.tables import csv_response
-from rase.dashboard.words import moment
+from rase.look.words import moment
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator
 

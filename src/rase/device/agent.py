@@ -13,6 +13,7 @@ from rase.clock import Clock
 from rase.device.collection import Collection
 from rase.device.journal import Journal
 from rase.device.memory import Memory
+from rase.device.mirror import Witness
 from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
 from rase.device.reporter import Envelope, LedgerFace, Reporter
 from rase.device.sources.face import Source, SourceFailed
@@ -62,7 +63,9 @@ class Agent:
         entropy: Where noise and moments come from.
         journal: Takes notes.
         habits: How it behaves.
-        is_paused: Says whether the owner has paused sharing.
+        is_paused: Says whether the owner has paused sharing: cover reports go on.
+        is_off: Says whether sharing is switched off: then nothing is sent at all.
+        witness: Sees what is measured and reported, for the owner's page.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class Agent:
         journal: Journal,
         habits: Habits | None = None,
         is_paused: Callable[[], bool] = lambda: False,
+        is_off: Callable[[], bool] = lambda: False,
+        witness: Witness | None = None,
     ) -> None:
         self._memory = memory
         self._terms = memory.terms
@@ -89,7 +94,11 @@ class Agent:
         self._journal = journal
         self._habits = habits or Habits()
         self._is_paused = is_paused
+        self._is_off = is_off
+        self._witness = witness
         self._collection = Collection(self._habits.aggregate)
+        # What the owner sees of the present round, paused or not.
+        self._shown = Collection(self._habits.aggregate)
         self._outbox = Outbox(transport, credential, clock=clock, entropy=entropy, journal=journal)
         self._reporter = Reporter(
             memory,
@@ -99,6 +108,7 @@ class Agent:
             journal=journal,
             has_turn=self._habits.has_turn,
             sends_cover=self._habits.sends_cover,
+            witness=witness,
         )
         self._etags: dict[str, str | None] = {}
         self._fetch_at_s = self._poll_at_s = clock.monotonic_s()
@@ -167,6 +177,8 @@ class Agent:
             self._journal.note("not-fetched", kind=type(error).__name__, wait_s=wait_s)
         else:
             self.refusal = None
+            if self._witness is not None:
+                self._witness.fetched()
             self._plan_fetch(is_failed=False)
 
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
@@ -225,22 +237,31 @@ class Agent:
         except SourceFailed as error:
             self._journal.note("source-failed", kind=error.kind)
             return
-        if self._is_paused():
+        factor = self._factor(campaign)
+        if factor is None:
+            # Clipped readings of another unit would be a mean of nonsense.
+            self._journal.note("source-failed", kind="unit")
+            return
+        round = self._present_round(campaign)
+        if self._witness is not None:
+            for reading in readings:
+                self._shown.add(round, factor * reading)
+            so_far = self._shown.peek(round)
+            if so_far is not None:
+                self._witness.read(round, *so_far)
+        if self._is_paused() or self._is_off():
             self._collection.clear()
             return
-        factor = 1.0
-        if self._habits.unit is not None:
-            from rase.device.sources.units import factor_between
-
-            found = factor_between(self._habits.unit, campaign.unit)
-            if found is None:
-                # Clipped readings of another unit would be a mean of nonsense.
-                self._journal.note("source-failed", kind="unit")
-                return
-            factor = found
-        round = self._present_round(campaign)
         for reading in readings:
             self._collection.add(round, factor * reading)
+
+    def _factor(self, campaign: Campaign) -> float | None:
+        """Return what turns readings into the campaign's unit; None if nothing does."""
+        if self._habits.unit is None:
+            return 1.0
+        from rase.device.sources.units import factor_between
+
+        return factor_between(self._habits.unit, campaign.unit)
 
     def _end_rounds(self, latest: Campaign) -> None:
         """Make the envelope of each round that has ended and is not closed yet."""
@@ -250,6 +271,7 @@ class Agent:
         grace_s = max(signed.campaign.grace_s for signed in self._terms.held[0])
         first = max(int((now_s - grace_s) // latest.round_s), present - _MOST_OPEN, 0)
         self._collection.drop_before(first)
+        self._shown.drop_before(first)
         if self._first_round is None:
             self._first_round = present
         for round in range(first, present):
@@ -266,7 +288,12 @@ class Agent:
             self._remember(round)
             self.rounds_ended += 1
             mean = self._collection.take(round)
-            envelope = self._reporter.make(signed, round, None if self._is_paused() else mean)
+            is_off, is_paused = self._is_off(), self._is_paused()
+            if self._witness is not None and not (is_off and round < self._first_round):
+                self._witness.ended(round, mean, is_shared=not (is_off or is_paused))
+            if is_off:
+                continue
+            envelope = self._reporter.make(signed, round, None if is_paused else mean)
             if envelope is not None:
                 self._outbox.add(envelope, signed.campaign)
 
@@ -280,6 +307,9 @@ class Agent:
         return self._clock.now_s() < end_s
 
     def _send(self) -> None:
+        if self._is_off():
+            # What was made before stays where it is; it is too late for it by and by.
+            return
         for envelope, verdict in self._outbox.send_due():
             if verdict is Verdict.OUTDATED:
                 self._seal_anew(envelope)
@@ -340,7 +370,7 @@ class Agent:
         now_s = self._clock.monotonic_s()
         moments = [self._fetch_at_s]
         due_s = self._outbox.next_due_s()
-        if due_s is not None:
+        if due_s is not None and not self._is_off():
             moments.append(due_s)
         if self._terms.latest is not None:
             campaign = self._terms.latest.campaign

@@ -59,6 +59,10 @@ class Collection:
             # Only a clock that jumps about makes so many; the first one in is the oldest.
             del self._rounds[next(iter(self._rounds))]
 
+    def peek(self, round: int) -> tuple[int, float] | None:
+        """Return how many readings a round has so far, and what they became."""
+        return self._rounds.get(round)
+
     def take(self, round: int) -> float | None:
         """Return what a round's readings became and forget it; None if there is none."""
         found = self._rounds.pop(round, None)

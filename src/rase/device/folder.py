@@ -19,6 +19,8 @@ from rase.wire.keys import read_private, write_private
 
 __all__ = ["DeviceFolder", "FolderBusy"]
 
+_ON = "on\n"
+
 
 class FolderBusy(RaseError):
     """Another agent works in the folder."""
@@ -41,6 +43,8 @@ class DeviceFolder:
         self.state_file = path / "state.json"
         self.ledger_file = path / "ledger.db"
         self.pause_file = path / "paused"
+        self.sharing_file = path / "sharing"
+        self.page_file = path / "page"
         self.lock_file = path / "lock"
 
     @property
@@ -53,6 +57,17 @@ class DeviceFolder:
     def is_paused(self) -> bool:
         """Whether the owner has paused sharing."""
         return self.pause_file.exists()
+
+    @property
+    def is_off(self) -> bool:
+        """Whether sharing is switched off: nothing may leave, not even cover reports."""
+        try:
+            return self.sharing_file.read_text(encoding="ascii") != _ON
+        except FileNotFoundError:
+            return False
+        except (OSError, UnicodeDecodeError):
+            # Whatever it says, it does not say that something may leave.
+            return True
 
     def make(self) -> None:
         """Make the folder, for its owner only.
@@ -126,8 +141,33 @@ class DeviceFolder:
         self.pause_file.touch(mode=0o600)
 
     def resume(self) -> None:
-        """Share again."""
+        """End a pause; what is switched off stays so."""
         self.pause_file.unlink(missing_ok=True)
+
+    def switch(self, *, is_on: bool) -> None:
+        """Switch sharing on or off, for agents with and without the owner's page."""
+        _replace_private(self.sharing_file, _ON if is_on else "off\n")
+
+    def keep_off_unless_said(self) -> None:
+        """Switch sharing off, unless the owner has said something already."""
+        if not self.sharing_file.exists():
+            self.switch(is_on=False)
+
+    def keep_page(self, address: str) -> None:
+        """Keep the address of the owner's page, which opens it, where only its owner can read."""
+        _replace_private(self.page_file, address + "\n")
+
+    def page_address(self) -> str:
+        """Return the address of the owner's page.
+
+        Raises:
+            ConfigurationError: If no agent with a page runs.
+        """
+        if not self.page_file.exists():
+            raise ConfigurationError(
+                [f"no agent in {self.path} shows a page; start one: rase device run --page."]
+            )
+        return self._private_text(self.page_file)
 
     def forget(self, settings: DeviceSettings) -> None:
         """Erase what could still be sent, the credential and the key; keep what was spent.
@@ -151,7 +191,13 @@ class DeviceFolder:
                     )
                     # Closing a round overwrites its noisy value; the entry stays.
                     ledger.close_rounds(last_s + 1)
-            for file in (self.credential_file, self.key_file, self.state_file, self.pause_file):
+            for file in (
+                self.credential_file,
+                self.key_file,
+                self.state_file,
+                self.pause_file,
+                self.sharing_file,
+            ):
                 file.unlink(missing_ok=True)
 
     @contextmanager
@@ -177,3 +223,11 @@ class DeviceFolder:
             return read_private(file).strip()
         except OSError as error:
             raise ConfigurationError([error.strerror or str(error)]) from None
+
+
+def _replace_private(file: Path, text: str) -> None:
+    """Write a file anew; there is no moment without one, which could be read as a yes."""
+    beside = file.with_name(f".{file.name}.new")
+    beside.unlink(missing_ok=True)
+    write_private(beside, text)
+    beside.replace(file)

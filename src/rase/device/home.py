@@ -112,7 +112,7 @@ class HomeEntities:
             return
         self._state = {
             "v": 1,
-            "share": "OFF" if self._folder.is_paused else "ON",
+            "share": "OFF" if self._folder.is_paused or self._folder.is_off else "ON",
             "budget_left": min(status.span_left, status.total_left),
             "last_sent": None if self._sent_s is None else _time(self._sent_s),
         }

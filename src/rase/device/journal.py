@@ -9,6 +9,7 @@ __all__ = ["EVENTS", "Journal", "LineJournal"]
 # Event by event, what may stand beside it. Anything else is a mistake in the program.
 EVENTS: Final = {
     "started": ("campaign",),
+    "page": ("port",),
     "stopped": (),
     "terms-accepted": ("campaign", "version"),
     "keys-accepted": ("version",),

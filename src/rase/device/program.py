@@ -2,8 +2,8 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rase.device.agent import Agent, Habits, every_round, rotating
 from rase.device.folder import DeviceFolder
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
+from rase.device.mirror import Mirror
 from rase.device.settings import DeviceSettings, HomeSettings, SourceSettings
 from rase.device.sources.face import Source
 from rase.device.state import StateFile
@@ -22,6 +23,8 @@ from rase.kernels.entropy import SecureEntropy
 from rase.transport.face import Transport
 
 if TYPE_CHECKING:
+    from rase.device.page.owner import Owner
+    from rase.device.page.server import OwnerPage
     from rase.transport.broker import Broker
     from rase.transport.http import ClientTls
 
@@ -35,6 +38,9 @@ __all__ = [
     "transport_of",
 ]
 
+# How soon an agent with a page does what was asked for there.
+_PAGE_WAIT_S = 1.0
+
 
 def run_device(
     folder: DeviceFolder,
@@ -42,6 +48,7 @@ def run_device(
     *,
     wait: Callable[[float], bool],
     rounds: int | None = None,
+    page_port: int | None = None,
     clock: Clock | None = None,
     transport: Transport | None = None,
     journal: Journal | None = None,
@@ -53,6 +60,8 @@ def run_device(
         environment: The environment variables.
         wait: Waits so many seconds, or less; returns whether to stop.
         rounds: Stop by itself after so many rounds, when their envelopes are settled.
+        page_port: Serve the owner's page on this port of the loopback address; as the settings say
+            if None. Then nothing is sent before the owner has switched sharing on.
         clock: The time; the system's unless given.
         transport: The way to the shuffler; made from the settings unless given.
         journal: Takes notes; lines on stderr unless given.
@@ -66,16 +75,21 @@ def run_device(
     clock = clock or SystemClock()
     journal = journal or LineJournal(sys.stderr, clock)
     transport = transport or report_transport_of(settings, folder.path, credential)
-    with folder.locked(), folder.ledger(settings) as ledger:
-        terms = Terms(
-            settings.campaign,
-            pinned=settings.pinned,
-            rules=settings.rules,
-            first_hash=settings.campaign_hash,
-        )
-        memory = Memory(terms, StateFile(folder.state_file))
-        home = broker_at_home(settings.home, folder.path)
-        with ExitStack() as stack:
+    port = settings.page_port if page_port is None else page_port
+    mirror = None if port is None else Mirror(journal, clock)
+    journal = mirror or journal
+    with ExitStack() as stack:
+        page = None
+        with folder.locked(), folder.ledger(settings) as ledger:
+            terms = Terms(
+                settings.campaign,
+                pinned=settings.pinned,
+                rules=settings.rules,
+                first_hash=settings.campaign_hash,
+            )
+            memory = Memory(terms, StateFile(folder.state_file))
+            home = broker_at_home(settings.home, folder.path)
+            habits = _habits(settings, folder)
             source = stack.enter_context(
                 closing(source_of(settings.source, folder.path, home=home))
             )
@@ -96,20 +110,81 @@ def run_device(
                 clock=clock,
                 entropy=SecureEntropy(),
                 journal=journal,
-                habits=_habits(settings, folder),
+                habits=habits,
                 is_paused=lambda: folder.is_paused,
+                is_off=lambda: folder.is_off,
+                witness=mirror,
             )
             journal.note("started", campaign=settings.campaign)
-            while True:
-                wait_s = agent.step()
-                if agent.refusal is not None and terms.latest is None:
-                    raise agent.refusal
+            if port is not None and mirror is not None:
+                from rase.device.page.owner import Owner
+
+                owner = Owner(
+                    folder=folder,
+                    settings=settings,
+                    terms=terms,
+                    mirror=mirror,
+                    clock=clock,
+                    entropy=SecureEntropy(),
+                    has_turn=habits.has_turn,
+                )
+                # Off until it is switched on there; without a page, starting this is the switch.
+                folder.keep_off_unless_said()
+                page = stack.enter_context(_served(owner, port, journal))
+
+            def tell() -> None:
                 if entities is not None:
                     entities.tell(ledger)
-                is_finished = rounds is not None and agent.rounds_ended >= rounds
-                if (is_finished and not agent.outbox) or wait(wait_s):
-                    break
-            journal.note("stopped")
+
+            _work(agent, terms, wait=wait, rounds=rounds, page=page, tell=tell)
+        if page is not None and page.is_to_forget.is_set():
+            # The lock is free again: forgetting takes it.
+            folder.forget(settings)
+            page.is_forgotten.set()
+        journal.note("stopped")
+
+
+def _work(
+    agent: Agent,
+    terms: Terms,
+    *,
+    wait: Callable[[float], bool],
+    rounds: int | None,
+    page: "OwnerPage | None",
+    tell: Callable[[], None],
+) -> None:
+    """Step until told to stop, by a signal, by the number of rounds, or on the page."""
+    while True:
+        wait_s = agent.step()
+        if agent.refusal is not None and terms.latest is None and page is None:
+            # With a page the owner reads the reason there.
+            raise agent.refusal
+        tell()
+        is_finished = rounds is not None and agent.rounds_ended >= rounds
+        if page is not None:
+            if page.is_to_forget.is_set():
+                return
+            wait_s = min(wait_s, _PAGE_WAIT_S)
+        if (is_finished and not agent.outbox) or wait(wait_s):
+            return
+
+
+@contextmanager
+def _served(owner: "Owner", port: int, journal: Journal) -> "Iterator[OwnerPage]":
+    """Serve the owner's page for a while, its address in a file for the owner only."""
+    from rase.device.page.server import OwnerPage
+
+    page = OwnerPage(owner, port)
+    try:
+        owner.folder.keep_page(page.address)
+        journal.note("page", port=page.port)
+        if sys.stderr.isatty():
+            # The address opens the page: for the eyes at a terminal, never for a log.
+            sys.stderr.write(f"your page: {page.address}\n")
+        yield page
+    finally:
+        page.close()
+        owner.folder.page_file.unlink(missing_ok=True)
 
 
 def transport_of(settings: DeviceSettings, folder: Path) -> Transport:

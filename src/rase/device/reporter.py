@@ -21,6 +21,7 @@ from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.device.journal import Journal
 from rase.device.memory import Memory
+from rase.device.mirror import Witness
 from rase.device.state import Cover, StateUnusable
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy
@@ -108,6 +109,7 @@ class Reporter:
         journal: Takes notes.
         has_turn: Says whether the schedule gives a round to this device.
         sends_cover: Whether to send cover reports at all.
+        witness: Sees what was drawn, for the owner's page.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Reporter:
         journal: Journal,
         has_turn: Callable[[Campaign, int], bool],
         sends_cover: bool,
+        witness: Witness | None = None,
     ) -> None:
         self._memory = memory
         self._ledger = ledger
@@ -128,6 +131,7 @@ class Reporter:
         self._journal = journal
         self._has_turn = has_turn
         self._sends_cover = sends_cover
+        self._witness = witness
 
     def make(self, signed: SignedCampaign, round: int, mean: float | None) -> Envelope | None:
         """Make a report if there is something to say and it may be said, else a cover report.
@@ -215,6 +219,7 @@ class Reporter:
             raise _Skipped("ledger-refused") from None
         except WireError:
             raise _Skipped("not-sealed") from None
+        self._show(campaign, stored)
         self._journal.note("sealed", round=round)
         return Envelope(round, stored.envelope, is_cover=False)
 
@@ -234,8 +239,20 @@ class Reporter:
             raise
         except (PrivacyRefused, WireError):
             raise _Skipped("not-sealed") from None
+        self._show(signed.campaign, stored)
         self._journal.note("sealed-anew", round=round)
         return Envelope(round, stored.envelope, is_cover=False)
+
+    def _show(self, campaign: Campaign, stored: StoredReport) -> None:
+        if self._witness is None:
+            return
+        place = _DRAWN.unpack(stored.report)[2]
+        self._witness.reported(
+            stored.round,
+            campaign.low + place * campaign.value_range.step,
+            epsilon=stored.epsilon,
+            envelope=stored.envelope,
+        )
 
     def _sealed(
         self,

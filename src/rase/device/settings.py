@@ -95,6 +95,7 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "name": (str, "rase"),
         "discovery": (bool, True),
     },
+    "page": {"port": (int, None)},
 }
 _WORDS: Final = {
     str: "a text",
@@ -164,6 +165,7 @@ class DeviceSettings:
         limits: What the owner allows to be spent.
         source: Where readings come from.
         home: The broker in the owner's home.
+        page_port: The port of the owner's page on this machine; None for no page.
     """
 
     shuffler: str
@@ -183,6 +185,7 @@ class DeviceSettings:
     limits: OwnerLimits
     source: SourceSettings
     home: HomeSettings
+    page_port: int | None
 
 
 def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
@@ -263,6 +266,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
             **{**values["source"], "command": None if command is None else tuple(command)}
         ),
         home=HomeSettings(**values["home"]),
+        page_port=values["page"]["port"],
     )
 
 
@@ -356,6 +360,9 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
             for name in _TLS_FILES
             if device[name] is not None
         ]
+    port = values["page"]["port"]
+    if port is not None and not 0 <= port < 65536:
+        mistakes.append(f"page.port must be between 0 and 65535, got {port}.")
     for section, name in (("source", "every_s"), ("source", "timeout_s"), ("device", "timeout_s")):
         value = values[section][name]
         if value is not None and not 0 < value < 1e6:

@@ -1,0 +1,344 @@
+"""The parts of the owner's page: figures, notices, budgets, terms and the ledger."""
+
+from typing import Final
+
+from rase.device.mirror import RoundSeen, Trouble
+from rase.device.page.markup import Child, Markup, tag
+from rase.device.page.outlook import of_hundred
+from rase.device.page.owner import Moment
+from rase.device.terms import REASONS
+from rase.look.promises import promises
+from rase.look.words import duration, moment, number
+
+__all__ = [
+    "PLACE",
+    "budget",
+    "card",
+    "compared",
+    "figures",
+    "ledger",
+    "notice",
+    "notices",
+    "terms",
+]
+
+PLACE: Final = (
+    "This page is served by the agent on this machine, for you alone; its address is a secret."
+)
+_MOST_ROWS: Final = 24
+_WORDS: Final = {"info": "Note", "warn": "Look", "bad": "Problem", "good": "Done"}
+# Why a round has no noisy value, in the words of the journal.
+_WHY: Final = {
+    "budget-spent": "your budget was spent",
+    "not-sealed": "it could not be sealed",
+    "state-unusable": "the disk could not be written",
+    "ledger-unusable": "the ledger could not be written",
+    "ledger-refused": "the ledger refused",
+    "epsilon-above-limit": "it would spend more than you allow",
+    "no-campaign": "no terms hold in it",
+    "not-noted-as-sent": "it was sent, but could not be noted down",
+}
+_TROUBLES: Final = {
+    "not-fetched": "The campaign's terms cannot be fetched; the agent goes by those it has.",
+    "source-failed": "The source of readings does not answer, so there is nothing to report.",
+    "unreachable": "The shuffler does not answer; reports wait and are sent again.",
+    "refused": "The shuffler does not take reports for now; they are sent again.",
+}
+
+
+def card(name: str, title: str, *content: Child, head: Child = None) -> Markup:
+    """Return a card with a heading."""
+    heading = tag("h2", title, id=f"{name}-title")
+    return tag(
+        "section",
+        tag("div", heading, head, class_="card-head") if head else heading,
+        *content,
+        class_="card",
+        aria_labelledby=f"{name}-title",
+    )
+
+
+def notice(kind: str, text: str) -> Markup:
+    """Return a notice: ``info``, ``warn``, ``bad`` or ``good``."""
+    return tag("p", tag("strong", f"{_WORDS[kind]}."), f" {text}", class_=f"notice {kind}")
+
+
+def notices(now: Moment) -> Markup | None:
+    """Return what does not work or was refused, with the reason and when it ends."""
+    found = [_trouble(one) for one in now.troubles]
+    spent = _spent(now)
+    if spent:
+        found.append(notice("warn", spent))
+    if now.campaign is not None and now.epsilon is None:
+        found.append(
+            notice(
+                "warn", "Every budget that the campaign offers is above your limit for a report."
+            )
+        )
+    return tag("div", found, class_="notices") if found else None
+
+
+def figures(now: Moment) -> Markup:
+    """Return the four figures that are looked at first."""
+    unit = now.campaign.unit if now.campaign else ""
+    last = next((one for one in now.rounds if one.sent is not None), None)
+    if now.now is None:
+        measured = ("–", "no reading in this round yet")
+    else:
+        count = f"{number(now.now.count)} reading{'s' if now.now.count > 1 else ''}"
+        measured = (f"{number(now.now.mean)} {unit}", f"from {count} in this round")
+    if last is None or now.campaign is None:
+        sent = ("–", "nothing was sent yet" if not now.rounds else "nothing of late")
+    else:
+        began = moment(last.round * now.campaign.round_s, "%m-%d %H:%M UTC")
+        sent = (f"{number(last.sent)} {unit}", f"for the round of {began}")
+    left = ("–", "no terms yet")
+    if now.outlook is not None:
+        left = (
+            number(now.outlook.reports),
+            f"at most, in the {number(now.outlook.rounds)} rounds of the next 7 days",
+        )
+    odds = ("–", "no terms yet")
+    if now.epsilon is not None:
+        odds = (
+            of_hundred(now.epsilon),
+            f"right guesses between two readings, 50 by chance; epsilon {now.epsilon:g}",
+        )
+    return tag(
+        "dl",
+        _stat("Measured now", *measured),
+        _stat("Sent last", *sent),
+        _stat("Reports left this week", *left),
+        _stat("One report tells", *odds),
+        class_="stats",
+    )
+
+
+def compared(now: Moment) -> Markup:
+    """Return the last rounds as a table, or why there is none."""
+    if not now.rounds or now.campaign is None:
+        return tag(
+            "div",
+            tag("strong", "No round has ended yet"),
+            tag("p", "The first one appears here when it ends."),
+            class_="empty",
+        )
+    unit = f" ({now.campaign.unit})" if now.campaign.unit else ""
+    round_s = now.campaign.round_s
+    form = "%m-%d %H:%M" if round_s % 60 == 0 else "%m-%d %H:%M:%S"
+    return _table(
+        "The last rounds",
+        [
+            ("Began (UTC)", ""),
+            (f"Measured{unit}", "number"),
+            (f"Sent{unit}", "number"),
+            ("What happened", ""),
+        ],
+        [
+            (
+                (moment(one.round * round_s, form), "time"),
+                (number(one.measured), "number"),
+                (number(one.sent), "number"),
+                (_happened(one, round_s), "words"),
+            )
+            for one in now.rounds[:_MOST_ROWS]
+        ],
+    )
+
+
+def budget(now: Moment) -> Markup:
+    """Return what is spent and left under every limit, and when there is more."""
+    status = now.status
+    rows = [
+        (
+            f"in any {duration(status.owner.span_s)}",
+            status.span_spent,
+            status.owner.span_epsilon,
+            status.span_left,
+            status.refresh_s,
+        ),
+        ("ever", status.total_spent, status.owner.total_epsilon, status.total_left, None),
+    ]
+    rows += [
+        (
+            f"campaign {item.limits.campaign}, in any {number(item.limits.window)} rounds",
+            item.window_spent,
+            item.limits.window_epsilon,
+            item.window_left,
+            item.refresh_s,
+        )
+        for item in status.campaigns
+    ]
+    return card(
+        "budget",
+        "Your budget",
+        _table(
+            "Your budget",
+            [
+                ("Limit", ""),
+                ("Epsilon spent", "number"),
+                ("of", "number"),
+                ("left", "number"),
+                ("More from (UTC)", ""),
+            ],
+            [
+                (
+                    (name, "name"),
+                    (number(spent), "number"),
+                    (number(limit), "number"),
+                    (number(left), "number"),
+                    ("never" if name == "ever" else moment(at_s, "%m-%d %H:%M"), "time"),
+                )
+                for name, spent, limit, left, at_s in rows
+            ],
+        ),
+        tag(
+            "p",
+            f"Reports add up. All {number(status.reports)} so far together: whoever could join "
+            f"them would guess right {of_hundred(status.total_spent)} times; one alone "
+            f"{of_hundred(now.epsilon or status.owner.report_epsilon)}.",
+        )
+        if status.reports
+        else None,
+    )
+
+
+def terms(now: Moment) -> Markup:
+    """Return what was agreed to, in sentences."""
+    if now.campaign is None:
+        return card("terms", "What you agreed to", tag("p", "No terms were accepted yet."))
+    one = now.campaign
+    own = now.status.owner
+    sentences = [
+        (
+            f"Measured is {one.quantity}, between {number(one.low)} and {number(one.high)} "
+            f"{one.unit}; once every {duration(one.round_s)} a mean, sent at a random moment of "
+            f"the {duration(one.upload_s)} after."
+        ),
+        *promises(one),
+        (
+            f"Your own rules go before: at most epsilon {own.report_epsilon:g} a report, "
+            f"{own.span_epsilon:g} in any {duration(own.span_s)}, {own.total_epsilon:g} ever."
+        ),
+    ]
+    return card(
+        "terms",
+        "What you agreed to",
+        tag("div", tag("ul", [tag("li", text) for text in sentences]), class_="prose"),
+    )
+
+
+def ledger(now: Moment) -> Markup:
+    """Return the last entries, and where all are."""
+    if not now.entries:
+        return card("ledger", "Ledger", tag("p", "Nothing was spent yet."))
+    lengths = {item.limits.campaign: item.limits.round_s for item in now.status.campaigns}
+    return card(
+        "ledger",
+        "Ledger",
+        _table(
+            "Ledger",
+            [
+                ("Round began (UTC)", ""),
+                ("Campaign", ""),
+                ("Round", "number"),
+                ("Epsilon", "number"),
+            ],
+            [
+                (
+                    (moment(one.round * lengths[one.campaign], "%Y-%m-%d %H:%M:%S"), "time"),
+                    (one.campaign, "name"),
+                    (number(one.round), "number"),
+                    (f"{one.epsilon:g}{' (again)' if one.is_repeat else ''}", "number"),
+                )
+                for one in now.entries
+            ],
+            is_tall=True,
+        ),
+        head=tag("a", "Save all as CSV", href="ledger.csv", download="ledger.csv", class_="small"),
+    )
+
+
+def _trouble(one: Trouble) -> Markup:
+    when = (
+        f"Since {moment(one.time_s, '%m-%d %H:%M UTC')}"
+        if one.count == 1
+        else (f"{number(one.count)} times, last {moment(one.time_s, '%m-%d %H:%M UTC')}")
+    )
+    if one.event == "terms-refused":
+        reason = str(one.fields.get("reason", ""))
+        text = f"Terms were refused: {REASONS.get(reason, '')} ({reason})"
+        return notice("bad", f"{text} {when}.")
+    problem = one.fields.get("problem")
+    named = f" ({problem})" if isinstance(problem, str) else ""
+    return notice("warn", f"{_TROUBLES[one.event]}{named} {when}.")
+
+
+def _spent(now: Moment) -> str | None:
+    """Return that the budget of the present round is spent, and when there is more."""
+    if now.epsilon is None or now.campaign is None:
+        return None
+    status = now.status
+    own = next((i for i in status.campaigns if i.limits.campaign == now.campaign.id), None)
+    limits = [
+        (f"in any {duration(status.owner.span_s)}", status.span_left, status.refresh_s),
+        ("for ever", status.total_left, None),
+    ]
+    if own is not None:
+        limits.append((f"in any {own.limits.window} rounds", own.window_left, own.refresh_s))
+    for name, left, at_s in limits:
+        if left < now.epsilon:
+            more = "There will be no more" if at_s is None else f"There is more from {moment(at_s)}"
+            return (
+                f"The budget {name} is spent: {number(left)} is left, a report needs "
+                f"{now.epsilon:g}. {more}; until then cover reports are sent."
+            )
+    return None
+
+
+def _happened(one: RoundSeen, round_s: int) -> str:
+    if one.sent is not None:
+        fate = {"sent": "sent", "waiting": "waits to be sent", "dropped": "came too late"}
+        return f"{fate.get(one.fate, 'drawn')}, epsilon {one.epsilon:g}"
+    if one.refresh_round is not None or one.reason == "budget-spent":
+        again = (
+            ""
+            if one.refresh_round is None
+            else f"; more from {moment(one.refresh_round * round_s, '%m-%d %H:%M UTC')}"
+        )
+        return f"cover report: {_WHY['budget-spent']}{again}"
+    if one.reason:
+        return _WHY.get(one.reason, one.reason)
+    if not one.is_shared:
+        return "cover report: you paused" if one.fate else "nothing was sent: sharing was off"
+    if not one.fate:
+        return "nothing was sent"
+    return f"cover report: {'no reading' if one.measured is None else 'the schedule left it out'}"
+
+
+def _stat(label: str, value: str, note: str) -> Markup:
+    return tag(
+        "div",
+        tag("dt", label),
+        tag("dd", tag("span", value, class_="value"), tag("span", note, class_="note")),
+        class_="stat",
+    )
+
+
+def _table(
+    label: str,
+    columns: list[tuple[str, str]],
+    rows: list[tuple[tuple[str, str], ...]],
+    *,
+    is_tall: bool = False,
+) -> Markup:
+    head = [tag("th", name, scope="col", class_=kind or None) for name, kind in columns]
+    body = [tag("tr", [tag("td", text, class_=kind or None) for text, kind in row]) for row in rows]
+    return tag(
+        "div",
+        tag("table", tag("thead", tag("tr", head)), tag("tbody", body)),
+        class_="table-box tall" if is_tall and len(rows) > 12 else "table-box",
+        tabindex=0,
+        role="group",
+        aria_label=label,
+    )

@@ -1,0 +1,146 @@
+"""What the owner's page is about: the device as it stands when a view is asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from rase.accounting.ledger import Entry, LedgerStatus
+from rase.campaign import Campaign
+from rase.clock import Clock
+from rase.device.folder import DeviceFolder
+from rase.device.mirror import Mirror, Now, RoundSeen, Trouble
+from rase.device.page.outlook import Outlook, outlook_of
+from rase.device.page.payload import Payload, example_payload
+from rase.device.settings import DeviceSettings
+from rase.device.terms import Terms
+from rase.kernels.entropy import Entropy
+
+__all__ = ["Moment", "Owner", "Sharing"]
+
+_MOST_ENTRIES = 50
+
+
+class Sharing(Enum):
+    """Say what leaves the device."""
+
+    OFF = "Off"
+    PAUSED = "Paused"
+    ON = "Sharing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Hold the device as it stands.
+
+    Args:
+        now_s: The present second.
+        campaign: The newest terms; None before any was accepted.
+        epsilon: What a report of this device spends; None if no budget is within its rules.
+        sharing: What leaves it.
+        now: The readings of the present round.
+        rounds: The last rounds, newest first.
+        troubles: What does not work.
+        status: What is spent.
+        entries: The last entries of the ledger.
+        outlook: What is left of the week.
+    """
+
+    now_s: float
+    campaign: Campaign | None
+    epsilon: float | None
+    sharing: Sharing
+    now: Now | None
+    rounds: list[RoundSeen]
+    troubles: list[Trouble]
+    status: LedgerStatus
+    entries: list[Entry]
+    outlook: Outlook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Hold where the page finds everything.
+
+    Args:
+        folder: The device's folder.
+        settings: What the owner wrote down.
+        terms: What the device goes by.
+        mirror: What it measured and sent.
+        clock: The time.
+        entropy: For the example of a report.
+        has_turn: The device's schedule.
+    """
+
+    folder: DeviceFolder
+    settings: DeviceSettings
+    terms: Terms
+    mirror: Mirror
+    clock: Clock
+    entropy: Entropy
+    has_turn: Callable[[Campaign, int], bool]
+
+    @property
+    def sharing(self) -> Sharing:
+        """What leaves the device."""
+        if self.folder.is_off:
+            return Sharing.OFF
+        return Sharing.PAUSED if self.folder.is_paused else Sharing.ON
+
+    def moment(self) -> Moment:
+        """Return the device as it stands.
+
+        Raises:
+            LedgerUnusable: If the ledger cannot be read.
+        """
+        now_s = self.clock.now_s()
+        latest = self.terms.latest
+        campaign = None if latest is None else latest.campaign
+        epsilon = None
+        if campaign is not None:
+            place = self.terms.rules.epsilon_class(campaign.epsilon)
+            epsilon = None if place is None else campaign.epsilon[place]
+        # A handle of its own: one belongs to one thread, and the agent has its own.
+        with self.folder.ledger(self.settings) as ledger:
+            status = ledger.status(int(now_s))
+            entries = ledger.history(-1)
+        outlook = None
+        if campaign is not None and epsilon is not None:
+            outlook = outlook_of(
+                status, entries, campaign=campaign, epsilon=epsilon, has_turn=self.has_turn
+            )
+        return Moment(
+            now_s=now_s,
+            campaign=campaign,
+            epsilon=epsilon,
+            sharing=self.sharing,
+            now=self.mirror.now,
+            rounds=self.mirror.rounds,
+            troubles=self.mirror.troubles,
+            status=status,
+            entries=entries[:_MOST_ENTRIES],
+            outlook=outlook,
+        )
+
+    def entries(self) -> tuple[LedgerStatus, list[Entry]]:
+        """Return the whole ledger.
+
+        Raises:
+            LedgerUnusable: If it cannot be read.
+        """
+        with self.folder.ledger(self.settings) as ledger:
+            return ledger.status(int(self.clock.now_s())), ledger.history(-1)
+
+    def example(self) -> Payload | None:
+        """Return what would be sent now; None if terms or keys are still missing."""
+        latest = self.terms.latest
+        if latest is None:
+            return None
+        now_s = self.clock.now_s()
+        now = self.mirror.now
+        return example_payload(
+            self.terms,
+            int(now_s // latest.campaign.round_s),
+            mean=None if now is None else now.mean,
+            now_s=now_s,
+            entropy=self.entropy,
+        )

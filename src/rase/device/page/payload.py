@@ -1,0 +1,120 @@
+"""The bytes that would leave the device now, taken apart, before anything has left."""
+
+from dataclasses import dataclass, field
+
+from rase.campaign import Campaign
+from rase.device.reporter import randomizer_of
+from rase.device.terms import Terms
+from rase.errors import UnknownKey
+from rase.kernels.entropy import Entropy
+from rase.wire.keys import KeyConfig
+from rase.wire.messages import CONTENT_SIZE, HEADER_SIZE, Content
+from rase.wire.suites import TAG_SIZE, X25519, enc_size
+
+__all__ = ["Payload", "PayloadPart", "example_payload", "parts_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPart:
+    """Hold some bytes of a report, and who can read them."""
+
+    name: str
+    data: bytes = field(repr=False)
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Hold a report as it would be sent.
+
+    Args:
+        measured: The reading it was made from.
+        is_made_up: Whether that is no reading but the middle of the range.
+        sent: The noisy value in it.
+        content: The 32 bytes that only the fusion centre can open.
+        envelope: All bytes, as they would travel.
+        epsilon: What it would spend.
+    """
+
+    measured: float = field(repr=False)
+    is_made_up: bool
+    sent: float = field(repr=False)
+    content: bytes = field(repr=False)
+    envelope: bytes = field(repr=False)
+    epsilon: float
+
+
+def example_payload(
+    terms: Terms, round: int, *, mean: float | None, now_s: float, entropy: Entropy
+) -> Payload | None:
+    """Make a report for the owner's eyes: never stored, never sent, and so for nothing.
+
+    A report that is sent later has noise of its own, drawn when its round ends.
+
+    Args:
+        terms: What the device goes by.
+        round: The present round.
+        mean: The mean reading so far; the middle of the range stands in for it if None.
+        now_s: Tells which keys are active.
+        entropy: Where the noise comes from.
+
+    Returns:
+        The report; None if terms or keys are still missing.
+    """
+    from rase.wire.seal import seal_report
+
+    signed = terms.campaign_for(round)
+    if signed is None:
+        return None
+    campaign = signed.campaign
+    epsilon_class = terms.rules.epsilon_class(campaign.epsilon)
+    keys = _keys(terms, now_s, round)
+    if epsilon_class is None or keys is None:
+        return None
+    measured = _middle(campaign) if mean is None else mean
+    place = randomizer_of(campaign, epsilon_class).place(measured, entropy)
+    content = Content(round, place, epsilon_class)
+    return Payload(
+        measured,
+        mean is None,
+        sent=campaign.low + place * campaign.value_range.step,
+        content=content.to_bytes(),
+        envelope=seal_report(content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1]),
+        epsilon=campaign.epsilon[epsilon_class],
+    )
+
+
+def parts_of(envelope: bytes) -> list[PayloadPart]:
+    """Take the bytes of a report apart, as docs/reference/wire-format.md has them."""
+    key_end = HEADER_SIZE + enc_size(X25519)
+    return [
+        PayloadPart(
+            "header",
+            envelope[:HEADER_SIZE],
+            "in the clear: format, number of the shuffler's key, campaign, round",
+        ),
+        PayloadPart(
+            "key", envelope[HEADER_SIZE:key_end], "of the outer envelope; new for every report"
+        ),
+        PayloadPart(
+            "sealed",
+            envelope[key_end:],
+            (
+                "the shuffler opens it and finds another sealed envelope, which only the fusion "
+                f"centre opens: {CONTENT_SIZE} bytes with the noisy value. {TAG_SIZE} bytes are a "
+                "seal against changes"
+            ),
+        ),
+    ]
+
+
+def _keys(terms: Terms, now_s: float, round: int) -> tuple[KeyConfig, KeyConfig] | None:
+    signed = terms.campaign_for(round)
+    try:
+        return None if signed is None else terms.keys_for(signed, now_s)
+    except (UnknownKey, LookupError):
+        return None
+
+
+def _middle(campaign: Campaign) -> float:
+    return campaign.low / 2 + campaign.high / 2

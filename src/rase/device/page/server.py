@@ -1,0 +1,286 @@
+"""Serves the owner's page on this machine: to whoever has its secret address, and to no other site.
+
+Every address begins with a secret that is new at each start and lies in a file for the owner only.
+There is no cookie for it, because browsers send cookies to every port of a machine. A request must
+name this machine as its host (so no other site's name can be made to point here), and a form must
+bring its proof.
+"""
+
+import csv
+import hashlib
+import hmac
+import io
+import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from socket import socket
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from rase.device.page import views
+from rase.device.page.markup import Child, Markup, tag
+from rase.device.page.owner import Owner
+from rase.errors import ConfigurationError, RaseError
+from rase.look.words import moment
+
+__all__ = ["OwnerPage"]
+
+_HOST: Final = "127.0.0.1"
+_MOST_BODY: Final = 4096
+_MOST_AT_ONCE: Final = 8
+_PATIENCE_S: Final = 10.0
+_HTML: Final = "text/html; charset=utf-8"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Not "no-referrer": forms would then come from nowhere, as those of other sites do.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_FILES: Final = {
+    "rase.css": ("rase.look", "static/rase.css", "text/css; charset=utf-8"),
+    "icon.svg": ("rase.look", "static/icon.svg", "image/svg+xml"),
+    "owner.css": ("rase.device.page", "owner.css", "text/css; charset=utf-8"),
+}
+_THEME_COOKIE: Final = "rase_theme"
+
+
+class OwnerPage:
+    """Serve the page in a thread of its own until closed.
+
+    Args:
+        owner: What it is about.
+        port: Where, on the loopback address; 0 for any that is free.
+
+    Raises:
+        ConfigurationError: If the port is taken.
+    """
+
+    def __init__(self, owner: Owner, port: int) -> None:
+        self.owner = owner
+        self.token = secrets.token_urlsafe(24)
+        self.proof = hmac.digest(secrets.token_bytes(32), b"forms", hashlib.sha256).hex()
+        # Set by the page, and looked at by the agent between two steps.
+        self.is_to_forget = threading.Event()
+        self.is_forgotten = threading.Event()
+        try:
+            self._server = _Server((_HOST, port), self)
+        except OSError as error:
+            raise ConfigurationError(
+                [f"page.port must be free, got {port}: {error.strerror}. Choose another, or 0."]
+            ) from None
+        self.port: int = self._server.server_address[1]
+        self.hosts = (f"{_HOST}:{self.port}", f"localhost:{self.port}")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where the page is; knowing it opens the page."""
+        return f"http://{_HOST}:{self.port}/{self.token}/"
+
+    def close(self) -> None:
+        """End, when the answers that are under way are given."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+    block_on_close = True
+
+    def __init__(self, address: tuple[str, int], page: OwnerPage) -> None:
+        self.page = page
+        self._free = threading.Semaphore(_MOST_AT_ONCE)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # Whoever opens many connections takes the page away, never the agent's memory.
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a broken connection is nobody's business, and a trace could hold values."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _PATIENCE_S
+    server_version = "rase"
+    sys_version = ""
+    connection: socket
+
+    def do_GET(self) -> None:
+        name = self._name()
+        if name is not None:
+            self._guarded(self._show, name)
+
+    def do_POST(self) -> None:
+        name = self._name()
+        if name is not None:
+            self._guarded(self._obey, name)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing: addresses hold the secret."""
+
+    def _name(self) -> str | None:
+        """Return what is asked for below the secret; answer and return None if it is not ours."""
+        page = self.server.page
+        if self.headers.get("Host", "").lower() not in page.hosts:
+            self._answer(421, b"This is not the name of this machine.\n", kind="text/plain")
+            return None
+        token, _, name = self.path.split("?", 1)[0].removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), page.token.encode()):
+            text = b"The address is not right. It is new at each start: rase device page\n"
+            self._answer(403, text, kind="text/plain")
+            return None
+        return name
+
+    def _guarded(self, work: Any, name: str) -> None:
+        try:
+            work(name)
+        except (RaseError, OSError) as error:
+            page = views.problem("It did not work", str(error), form=self._form, theme=self._theme)
+            self._answer(503, page)
+
+    def _show(self, name: str) -> None:
+        owner = self.server.page.owner
+        if name == "":
+            moment_ = owner.moment()
+            page = views.home(moment_, self._form, theme=self._theme, name=owner.settings.campaign)
+            self._answer(200, page)
+        elif name == "payload":
+            page = views.payload(owner.example(), owner.moment(), self._form, theme=self._theme)
+            self._answer(200, page)
+        elif name == "ledger.csv":
+            self._answer(200, _ledger_csv(owner), kind="text/csv; charset=utf-8")
+        elif name in _FILES:
+            room, path, kind = _FILES[name]
+            self._answer(200, files(room).joinpath(path).read_bytes(), kind=kind)
+        else:
+            text = "There is no such page."
+            page = views.problem("Not found", text, form=self._form, theme=self._theme)
+            self._answer(404, page)
+
+    def _obey(self, name: str) -> None:
+        page = self.server.page
+        folder = page.owner.folder
+        form = self._read_form()
+        if form is None:
+            return
+        match name:
+            case "share":
+                folder.switch(is_on=True)
+            case "off":
+                folder.switch(is_on=False)
+            case "pause":
+                folder.pause()
+            case "resume":
+                folder.resume()
+            case "theme" if form.get("theme") in views.THEMES:
+                self._go_back(f"{_THEME_COOKIE}={form['theme']}")
+                return
+            case "forget" if form.get("sure") == "yes":
+                self._forget()
+                return
+            case "forget":
+                text = "Nothing was erased: tick the box to say that you are sure."
+                told = views.problem("Are you sure?", text, form=self._form, theme=self._theme)
+                self._answer(400, told)
+                return
+            case _:
+                text = "There is nothing of that name to do."
+                told = views.problem("Not found", text, form=self._form, theme=self._theme)
+                self._answer(404, told)
+                return
+        self._go_back()
+
+    def _forget(self) -> None:
+        """Let the agent stop and forget; answer when it has."""
+        page = self.server.page
+        page.is_to_forget.set()
+        if page.is_forgotten.wait(_PATIENCE_S):
+            self._answer(200, views.forgotten(theme=self._theme))
+            return
+        text = "The agent is busy; it stops and forgets as soon as it can."
+        self._answer(202, views.problem("Not yet", text, form=self._form, theme=self._theme))
+
+    def _read_form(self) -> dict[str, str] | None:
+        """Return the fields of a form that is ours; answer and return None if it is not."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _MOST_BODY:
+            self._answer(413, b"The form is too large.\n", kind="text/plain")
+            return None
+        text = self.rfile.read(int(length)).decode("utf-8", "replace")
+        form = {key: values[-1] for key, values in parse_qs(text).items()}
+        origin = self.headers.get("Origin")
+        is_ours = origin is None or origin in [f"http://{host}" for host in self.server.page.hosts]
+        proof = form.pop("proof", "")
+        if not is_ours or not hmac.compare_digest(proof.encode(), self.server.page.proof.encode()):
+            text = "The form was not made by this page, or by an agent before it. Reload the page."
+            told = views.problem("Refused", text, form=self._form, theme=self._theme)
+            self._answer(403, told)
+            return None
+        return form
+
+    @property
+    def _theme(self) -> str:
+        for word in self.headers.get("Cookie", "").split(";"):
+            name, _, value = word.strip().partition("=")
+            if name == _THEME_COOKIE and value in views.THEMES:
+                return value
+        return "auto"
+
+    def _form(self, action: str, *children: Child, class_: str | None = None) -> Markup:
+        proof = tag("input", type="hidden", name="proof", value=self.server.page.proof)
+        return tag("form", proof, *children, method="post", action=action, class_=class_)
+
+    def _go_back(self, cookie: str | None = None) -> None:
+        self.send_response(303)
+        self.send_header("Location", f"/{self.server.page.token}/")
+        if cookie is not None:
+            year_s = 365 * 86400
+            self.send_header(
+                "Set-Cookie", f"{cookie}; Path=/; Max-Age={year_s}; HttpOnly; SameSite=Strict"
+            )
+        self._end(b"")
+
+    def _answer(self, status: int, body: bytes, *, kind: str = _HTML) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self._end(body)
+
+    def _end(self, body: bytes) -> None:
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _ledger_csv(owner: Owner) -> bytes:
+    status, entries = owner.entries()
+    lengths = {item.limits.campaign: item.limits.round_s for item in status.campaigns}
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["time", "campaign", "round", "epsilon", "repeat"])
+    for one in entries:
+        began = moment(one.round * lengths[one.campaign], "%Y-%m-%dT%H:%M:%SZ")
+        table.writerow([began, one.campaign, one.round, one.epsilon, str(one.is_repeat).lower()])
+    return text.getvalue().encode()

@@ -1,0 +1,298 @@
+"""The owner's page as HTML: everything in words, without scripts."""
+
+from collections.abc import Callable
+
+from rase import __version__
+from rase.device.page import cards
+from rase.device.page.chart import chart
+from rase.device.page.markup import Child, Markup, document, tag
+from rase.device.page.owner import Moment, Sharing
+from rase.device.page.payload import Payload, parts_of
+from rase.look.words import number
+
+__all__ = ["THEMES", "Form", "forgotten", "home", "payload", "problem"]
+
+THEMES = ("auto", "light", "dark")
+_MARKS = {"auto": "◐ Auto", "light": "○ Light", "dark": "● Dark"}
+_TONES = {Sharing.OFF: "plain", Sharing.PAUSED: "warn", Sharing.ON: "good"}
+
+# Makes a form that posts to an address with its proof inside.
+Form = Callable[..., Markup]
+
+
+def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
+    """Return the whole page."""
+    state = tag("span", now.sharing.value, class_=f"badge {_TONES[now.sharing]}")
+    campaign = now.campaign
+    lead = (
+        f"{campaign.quantity}{f' in {campaign.unit}' if campaign.unit else ''} · campaign "
+        f"{campaign.id}, version {campaign.version}"
+        if campaign
+        else f"Campaign {name}: its terms have not been accepted yet."
+    )
+    return _page(
+        "Your device",
+        tag("div", tag("h1", "Your device ", state), _reload(), class_="heading"),
+        tag("p", lead, class_="lead"),
+        tag("p", cards.PLACE, class_="small soft"),
+        cards.notices(now),
+        cards.figures(now),
+        _sharing(now, form),
+        _compared(now),
+        cards.budget(now),
+        cards.terms(now),
+        cards.ledger(now),
+        _forget(form),
+        form=form,
+        theme=theme,
+    )
+
+
+def payload(found: Payload | None, now: Moment, form: Form, *, theme: str) -> bytes:
+    """Return the bytes that would leave, and the switch below them."""
+    if found is None or now.campaign is None:
+        body: Child = cards.notice(
+            "info",
+            "There are no terms or keys yet, so nothing could be sent. Look again in a minute.",
+        )
+    else:
+        body = _bytes(found, now, form)
+    return _page(
+        "What leaves your device",
+        tag("div", tag("h1", "What leaves your device"), _back(), class_="heading"),
+        body,
+        form=form,
+        theme=theme,
+    )
+
+
+def forgotten(*, theme: str) -> bytes:
+    """Return the last page of a device."""
+    return _page(
+        "Forgotten",
+        tag("div", tag("h1", "Forgotten"), class_="heading"),
+        cards.notice(
+            "good",
+            "Unsent reports, credential and key are erased, and the agent has stopped. The ledger "
+            "keeps what was spent. You can close this page; it is served no longer.",
+        ),
+        form=None,
+        theme=theme,
+    )
+
+
+def problem(title: str, text: str, *, form: Form | None, theme: str) -> bytes:
+    """Return a page that says what is wrong."""
+    return _page(
+        title,
+        tag("div", tag("h1", title), _back() if form else None, class_="heading"),
+        tag("p", tag("strong", "Problem."), f" {text}", class_="notice bad", role="alert"),
+        form=form,
+        theme=theme,
+    )
+
+
+def _page(title: str, *content: Child, form: Form | None, theme: str) -> bytes:
+    after = THEMES[(THEMES.index(theme) + 1) % len(THEMES)]
+    switch = None
+    if form is not None:
+        button = tag(
+            "button",
+            _MARKS[theme],
+            class_="quiet",
+            aria_label=f"Colours: {theme}. Change to {after}.",
+        )
+        switch = form("theme", tag("input", type="hidden", name="theme", value=after), button)
+    return document(
+        tag(
+            "html",
+            tag(
+                "head",
+                tag("meta", charset="utf-8"),
+                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                tag("title", f"{title} · RASE"),
+                tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
+                tag("link", rel="stylesheet", href="rase.css"),
+                tag("link", rel="stylesheet", href="owner.css"),
+            ),
+            tag(
+                "body",
+                tag("a", "Skip to the content", class_="skip", href="#main"),
+                tag(
+                    "header",
+                    tag(
+                        "span",
+                        tag("img", src="icon.svg", alt="", width=24, height=24),
+                        " RASE",
+                        class_="brand",
+                        title=f"version {__version__}",
+                    ),
+                    switch,
+                    class_="top",
+                ),
+                tag("main", *content, id="main", tabindex=-1),
+                class_="owner",
+            ),
+            lang="en",
+            data_theme=None if theme == "auto" else theme,
+        )
+    )
+
+
+def _sharing(now: Moment, form: Form) -> Markup:
+    """Return the switch; on is only reached by way of the bytes."""
+    off = form("off", tag("button", "Switch off"))
+    match now.sharing:
+        case Sharing.OFF:
+            words = (
+                "Sharing is off: nothing is sent, not even cover reports. The device only asks "
+                "for the campaign's terms. Look at what would leave it; the switch is there."
+            )
+            buttons: list[Child] = [
+                tag("a", "See what would be sent", class_="button primary", href="payload")
+            ]
+        case Sharing.PAUSED:
+            words = (
+                "Sharing is paused: only cover reports are sent, which hold no reading and look "
+                "like all others, so that nobody can tell."
+            )
+            buttons = [form("resume", tag("button", "Resume", class_="primary")), off]
+        case Sharing.ON:
+            words = (
+                "Once a round one noisy value is sent. Pausing sends cover reports in its place, "
+                "so that nobody can tell; switching off sends nothing, which the shuffler sees."
+            )
+            buttons = [form("pause", tag("button", "Pause", class_="primary")), off]
+            buttons.append(tag("a", "See the bytes", class_="button", href="payload"))
+    return cards.card("sharing", "Sharing", tag("p", words), tag("div", buttons, class_="buttons"))
+
+
+def _compared(now: Moment) -> Markup:
+    drawn = None if now.campaign is None else chart(now.rounds, now.campaign)
+    legend = tag(
+        "ul",
+        tag("li", tag("span", class_="key"), "measured, stays here"),
+        tag("li", tag("span", class_="ring"), "sent, with noise"),
+        tag("li", "times are UTC"),
+        class_="legend",
+        aria_hidden="true",
+    )
+    return cards.card(
+        "compared",
+        "Measured against sent",
+        [drawn, legend] if drawn else None,
+        cards.compared(now),
+        tag(
+            "p",
+            "Measured values are in the agent's memory only: they are gone when it stops.",
+            class_="small soft",
+        ),
+    )
+
+
+def _bytes(found: Payload, now: Moment, form: Form) -> list[Child]:
+    unit = now.campaign.unit if now.campaign else ""
+    made_up = (
+        "the middle of the range, as there is no reading yet"
+        if found.is_made_up
+        else ("the mean of this round so far")
+    )
+    rows = [
+        tag(
+            "tr",
+            tag("th", part.name, scope="row"),
+            tag("td", len(part.data), class_="number"),
+            tag("td", tag("code", part.data.hex(), class_="bytes"), class_="words"),
+            tag("td", part.words, class_="words"),
+        )
+        for part in parts_of(found.envelope)
+    ]
+    newest = next((one for one in now.rounds if one.envelope), None)
+    switch: Child = None
+    if now.sharing is Sharing.OFF:
+        switch = cards.card(
+            "switch",
+            "Switch sharing on",
+            tag(
+                "p",
+                f"One such report a round, as long as your budget allows. Each spends epsilon "
+                f"{found.epsilon:g}.",
+            ),
+            form("share", tag("button", "Switch sharing on", class_="primary")),
+        )
+    return [
+        cards.card(
+            "example",
+            f"A report, {len(found.envelope)} bytes",
+            tag(
+                "p",
+                f"Made now from {number(found.measured)} {unit} ({made_up}), and not sent. Its "
+                f"noisy value is {number(found.sent)} {unit}. A real one has noise and keys of its "
+                "own, drawn when its round ends; every other byte is the same.",
+            ),
+            tag(
+                "div",
+                tag(
+                    "table",
+                    tag(
+                        "thead",
+                        tag(
+                            "tr",
+                            tag("th", "Part", scope="col"),
+                            tag("th", "Bytes", scope="col", class_="number"),
+                            tag("th", "Hexadecimal", scope="col"),
+                            tag("th", "Who can read it", scope="col"),
+                        ),
+                    ),
+                    tag("tbody", rows),
+                ),
+                class_="table-box",
+                tabindex=0,
+                role="group",
+                aria_label="Parts of the report",
+            ),
+            tag("p", "Inside the inner envelope, for the fusion centre alone:"),
+            tag("pre", tag("code", found.content.hex(), class_="bytes"), tabindex=0),
+        ),
+        cards.card(
+            "last",
+            "The last real report",
+            tag("p", f"Round {number(newest.round)}, {len(newest.envelope)} bytes:"),
+            tag("pre", tag("code", newest.envelope.hex(), class_="bytes"), tabindex=0),
+        )
+        if newest is not None
+        else None,
+        switch,
+    ]
+
+
+def _forget(form: Form) -> Markup:
+    return cards.card(
+        "forget",
+        "Forget",
+        tag(
+            "p",
+            "Erases reports that were not sent yet, the credential and the key, and stops the "
+            "agent. The ledger keeps what was spent, so that a new enrolment goes on counting. "
+            "What was sent cannot be called back.",
+        ),
+        form(
+            "forget",
+            tag(
+                "div",
+                tag("input", type="checkbox", id="sure", name="sure", value="yes", required=True),
+                tag("label", "I am sure", for_="sure"),
+                class_="check",
+            ),
+            tag("button", "Forget", class_="danger"),
+            class_="stack",
+        ),
+    )
+
+
+def _reload() -> Markup:
+    return tag("div", tag("a", "Reload", class_="button", href="./"), class_="actions")
+
+
+def _back() -> Markup:
+    return tag("div", tag("a", "Back", class_="button", href="./"), class_="actions")

@@ -173,8 +173,8 @@ def test_rounds_are_paged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_estimator_can_be_chosen(desk: Desk) -> None:
     """Those that the campaign does not have are not asked for."""
     desk.log_in(desk.reader)
-    assert ">median</span>" in desk.get("/rounds?method=median").text
-    assert ">unbiased_mean</span>" in desk.get("/rounds?method=nonsense").text
+    assert "by median.</p>" in desk.get("/rounds?method=median").text
+    assert "by unbiased_mean.</p>" in desk.get("/rounds?method=nonsense").text
 
 
 def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:

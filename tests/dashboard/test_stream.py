@@ -105,6 +105,74 @@ def test_two_hundred_clients_see_a_round(desk: Desk) -> None:
     assert all(seen)
 
 
+def test_many_pages_of_a_token_ask_once(desk: Desk) -> None:
+    """Two hundred pages that follow a round cost the questions of one, and all show the round."""
+
+    async def follow(address: str) -> list[str]:
+        async with httpx.AsyncClient(
+            base_url=address,
+            trust_env=False,
+            timeout=PATIENCE_S,
+            limits=httpx.Limits(max_connections=50),
+        ) as client:
+            await logged_in(desk, client)
+            async with client.stream("GET", "/live/events") as answer:
+                lines = answer.aiter_lines()
+                await until(lines, f'"round": {ROUND + 3}')
+                await asyncio.to_thread(add_rounds, desk.centre, {ROUND + 4: [5] * 5})
+                await until(lines, f'"round": {ROUND + 4}')
+                before = len(list_access(desk.centre.database))
+                answers = await asyncio.gather(
+                    *(client.get("/live?part=1") for _ in range(CLIENTS))
+                )
+                asked.append(len(list_access(desk.centre.database)) - before)
+        return [answer.text for answer in answers]
+
+    asked: list[int] = []
+    with served(desk.app) as address:  # type: ignore[arg-type]
+        pages = asyncio.run(asyncio.wait_for(follow(address), PATIENCE_S))
+    assert all(f'data-newest="{ROUND + 4}"' in page for page in pages)
+    # Some of these questions are not logged; none is asked per page.
+    assert asked[0] <= 3
+
+
+def test_a_shared_answer_ends_with_the_next_event_and_never_hides_a_failure() -> None:
+    """It is asked anew after an event, after a failure, and when nobody listens."""
+    asked: list[int] = []
+    more = asyncio.Event()
+
+    async def source() -> AsyncIterator[bytes]:
+        yield b"id: 1\ndata: x\n\n"
+        await more.wait()
+        yield b"id: 2\ndata: y\n\n"
+        await asyncio.Event().wait()
+
+    async def ask() -> int:
+        asked.append(1)
+        await asyncio.sleep(0)
+        if len(asked) == 2:
+            raise FusionUnreachable("gone")
+        return len(asked)
+
+    async def all_() -> None:
+        hub = Hub()
+        assert await hub.shared("k", "q", ask) == 1
+        events = hub.listen("k", source)
+        assert b"id: 1" in await anext(events)
+        both = await asyncio.gather(
+            hub.shared("k", "q", ask), hub.shared("k", "q", ask), return_exceptions=True
+        )
+        assert [type(one) for one in both] == [FusionUnreachable] * 2
+        assert await asyncio.gather(*(hub.shared("k", "q", ask) for _ in range(9))) == [3] * 9
+        assert await hub.shared("k", "other", ask) == 4
+        more.set()
+        assert b"id: 2" in await anext(events)
+        assert await hub.shared("k", "q", ask) == 5
+        await events.aclose()
+
+    asyncio.run(asyncio.wait_for(all_(), PATIENCE_S))
+
+
 def test_a_hub_hands_whole_events_to_all() -> None:
     """Pieces are put together, slow readers skip, and a stream that breaks ends for all."""
     opened: list[int] = []

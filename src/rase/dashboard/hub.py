@@ -1,9 +1,9 @@
-"""One live stream for all pages of a token: streams are counted, and pages are many."""
+"""One live stream, and one answer, for all pages of a token: both are counted, pages are many."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 
@@ -11,6 +11,9 @@ __all__ = ["Hub"]
 
 # A reader that is this far behind misses events; a page asks for everything new at the next one.
 _MOST_WAITING: Final = 16
+# How long an answer stands for others while no event comes: alerts say what is late.
+_FRESH_S: Final = 10.0
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +23,7 @@ class _Line:
     readers: set["asyncio.Queue[bytes | None]"] = field(default_factory=set)
     newest: bytes = b""
     task: "asyncio.Task[None] | None" = None
+    answers: "dict[str, tuple[float, asyncio.Future[Any]]]" = field(default_factory=dict)
 
 
 class Hub:
@@ -57,6 +61,33 @@ class Hub:
                 line.task.cancel()
                 self._forget(key, line)
 
+    async def shared(
+        self, key: str, question: str, ask: Callable[[], Awaitable[_Answer]]
+    ) -> _Answer:
+        """Ask once for all readers of a stream, until its next event or for some seconds.
+
+        Args:
+            key: The stream; without a reader of it everybody asks anew.
+            question: Tells questions of one stream apart.
+            ask: Asks; an answer that fails is not kept.
+        """
+        line = self._lines.get(key)
+        if line is None:
+            return await ask()
+        now_s = asyncio.get_running_loop().time()
+        asked_s, answer = line.answers.get(question, (0.0, None))
+        if answer is None or now_s - asked_s > _FRESH_S:
+            answer = asyncio.ensure_future(ask())
+            line.answers[question] = now_s, answer
+        try:
+            # Whoever asked first may leave; the others still wait for the answer.
+            found: _Answer = await asyncio.shield(answer)
+        except Exception:
+            if line.answers.get(question, (0.0, None))[1] is answer:
+                del line.answers[question]
+            raise
+        return found
+
     async def _carry(
         self, key: str, line: _Line, source: Callable[[], AsyncIterator[bytes]]
     ) -> None:
@@ -83,6 +114,7 @@ class Hub:
 def _tell(line: _Line, event: bytes) -> None:
     if b"data:" in event:
         line.newest = event
+        line.answers = {}
     for waiting in line.readers:
         if waiting.qsize() < _MOST_WAITING:
             waiting.put_nowait(event)

@@ -43,21 +43,20 @@ _ENOUGH = 24
 async def shown(request: Request) -> Response:
     """Show everything; a script asks for the changing part alone."""
     is_part = request.query_params.get("part") == "1"
-    async with client_of(request) as client:
-        fleet = await fleet_of(request, client)
-        if fleet is None:
-            return render(request, "no_campaign.html")
-        view = await _view(request, client, fleet)
+    chosen = request.query_params.get("range", "")
+    fleet, view = await dashboard_of(request).hub.shared(
+        _stream(request), chosen if chosen in RANGES else "", lambda: _asked(request)
+    )
+    if fleet is None:
+        return render(request, "no_campaign.html")
     return render(request, "live_part.html" if is_part else "live.html", fleet=fleet, **view)
 
 
 async def table(request: Request) -> Response:
     """Return what the chart shows as CSV."""
-    async with client_of(request) as client:
-        fleet = await fleet_of(request, client)
-        if fleet is None:
-            raise HTTPException(404, "There is no campaign yet.")
-        view = await _view(request, client, fleet)
+    fleet, view = await _asked(request)
+    if fleet is None:
+        raise HTTPException(404, "There is no campaign yet.")
     return csv_response(view["trace"]["points"], f"{fleet.campaign.id}-{view['range']}.csv")
 
 
@@ -86,14 +85,26 @@ async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
             async for piece in client.listen():
                 yield piece
 
-    async with aclosing(
-        dashboard.hub.listen(f"{fleet.campaign.id} {session.token}", opened)
-    ) as events:
+    async with aclosing(dashboard.hub.listen(_stream(request), opened)) as events:
         async for event in events:
             # Listening does not keep a session alive, and ends with it.
             if dashboard.sessions.find(session_id, is_use=False) is None:
                 return
             yield event
+
+
+def _stream(request: Request) -> str:
+    """Return what all pages of a token and a campaign share."""
+    session = session_of(request)
+    assert session is not None  # noqa: S101 - the page is only called with one
+    return f"{request.query_params.get('campaign', '')} {session.token}"
+
+
+async def _asked(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
+    """Ask the three questions of the page."""
+    async with client_of(request) as client:
+        fleet = await fleet_of(request, client)
+        return fleet, {} if fleet is None else await _view(request, client, fleet)
 
 
 async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FILTERS", "duration", "moment", "near", "number", "size"]
+__all__ = ["FILTERS", "duration", "each", "moment", "near", "number", "size"]
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -88,6 +88,17 @@ def duration(seconds: float) -> str:
     return " ".join(parts) or "0 seconds"
 
 
+def each(seconds: float) -> str:
+    """Return a duration as it follows ``every`` or ``in any``.
+
+    Example:
+        >>> each(86400), each(900), each(5400)
+        ('day', '15 minutes', '1 hour 30 minutes')
+    """
+    text = duration(seconds)
+    return text.removeprefix("1 ") if text.count(" ") == 1 else text
+
+
 def size(count: float) -> str:
     """Return a number of bytes.
 
@@ -107,5 +118,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "number": number,
     "moment": moment,
     "duration": duration,
+    "each": each,
     "size": size,
 }

@@ -169,7 +169,7 @@ def test_a_spent_budget_says_when_there_is_more(quick_folder: Path) -> None:
         device.folder.switch(is_on=True)
         device.run(8)
         text = device.get().text
-        assert "The budget in any 1 day is spent: 0 is left, a report needs 1." in text
+        assert "The budget in any day is spent: 0 is left, a report needs 1." in text
         assert re.search(r"There is more from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
         assert "cover report: your budget was spent" in text
         assert "73 of 100" in text

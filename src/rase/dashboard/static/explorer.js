@@ -165,7 +165,7 @@ function show(found) {
     location.href = `/explorer?${found.query}`;
     return;
   }
-  for (const place of results.querySelectorAll("[data-part]")) {
+  for (const place of document.querySelectorAll("#explorer [data-part]")) {
     place.innerHTML = found.html[place.dataset.part];
   }
   for (const [name, text] of Object.entries(found.texts)) {

@@ -69,7 +69,14 @@ async function refresh() {
     ended();
     return;
   }
-  if (!answer.ok || isPaused) return;
+  if (isPaused) return;
+  if (!answer.ok) {
+    // Refused, as when too much was asked for: the page says that it is behind, and asks again.
+    say(`Behind: the server refuses (${answer.status}), trying again`, "lost");
+    due ??= setTimeout(refresh, LONGEST_MS);
+    return;
+  }
+  if (source?.readyState === EventSource.OPEN) say("Live", "on");
   show(new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("part"));
 }
 

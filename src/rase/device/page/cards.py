@@ -8,7 +8,7 @@ from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
 from rase.device.terms import REASONS
 from rase.look.promises import promises
-from rase.look.words import duration, moment, number
+from rase.look.words import duration, each, moment, number
 
 __all__ = [
     "PLACE",
@@ -96,7 +96,7 @@ def figures(now: Moment) -> Markup:
     if now.outlook is not None:
         left = (
             number(now.outlook.reports),
-            f"at most, in the {number(now.outlook.rounds)} rounds of the next 7 days",
+            f"at most, in the next 7 days ({number(now.outlook.rounds)} rounds)",
         )
     odds = ("–", "no terms yet")
     if now.epsilon is not None:
@@ -143,6 +143,7 @@ def compared(now: Moment) -> Markup:
             )
             for one in now.rounds[:_MOST_ROWS]
         ],
+        is_tall=True,
     )
 
 
@@ -151,7 +152,7 @@ def budget(now: Moment) -> Markup:
     status = now.status
     rows = [
         (
-            f"in any {duration(status.owner.span_s)}",
+            f"in any {each(status.owner.span_s)}",
             status.span_spent,
             status.owner.span_epsilon,
             status.span_left,
@@ -212,13 +213,13 @@ def terms(now: Moment) -> Markup:
     sentences = [
         (
             f"Measured is {one.quantity}, between {number(one.low)} and {number(one.high)} "
-            f"{one.unit}; once every {duration(one.round_s)} a mean, sent at a random moment of "
+            f"{one.unit}; every {each(one.round_s)} a mean, sent at a random moment of "
             f"the {duration(one.upload_s)} after."
         ),
         *promises(one),
         (
             f"Your own rules go before: at most epsilon {own.report_epsilon:g} a report, "
-            f"{own.span_epsilon:g} in any {duration(own.span_s)}, {own.total_epsilon:g} ever."
+            f"{own.span_epsilon:g} in any {each(own.span_s)}, {own.total_epsilon:g} ever."
         ),
     ]
     return card(
@@ -233,6 +234,8 @@ def ledger(now: Moment) -> Markup:
     if not now.entries:
         return card("ledger", "Ledger", tag("p", "Nothing was spent yet."))
     lengths = {item.limits.campaign: item.limits.round_s for item in now.status.campaigns}
+    is_fine = any(length_s % 60 for length_s in lengths.values())
+    form = "%Y-%m-%d %H:%M:%S" if is_fine else "%Y-%m-%d %H:%M"
     return card(
         "ledger",
         "Ledger",
@@ -246,7 +249,7 @@ def ledger(now: Moment) -> Markup:
             ],
             [
                 (
-                    (moment(one.round * lengths[one.campaign], "%Y-%m-%d %H:%M:%S"), "time"),
+                    (moment(one.round * lengths[one.campaign], form), "time"),
                     (one.campaign, "name"),
                     (number(one.round), "number"),
                     (f"{one.epsilon:g}{' (again)' if one.is_repeat else ''}", "number"),
@@ -281,7 +284,7 @@ def _spent(now: Moment) -> str | None:
     status = now.status
     own = next((i for i in status.campaigns if i.limits.campaign == now.campaign.id), None)
     limits = [
-        (f"in any {duration(status.owner.span_s)}", status.span_left, status.refresh_s),
+        (f"in any {each(status.owner.span_s)}", status.span_left, status.refresh_s),
         ("for ever", status.total_left, None),
     ]
     if own is not None:

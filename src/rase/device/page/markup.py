@@ -5,7 +5,7 @@ from html import escape
 
 __all__ = ["Child", "Markup", "document", "tag"]
 
-_VOID = frozenset({"br", "img", "input", "link", "meta", "circle", "line", "path", "rect"})
+_VOID = frozenset({"br", "img", "input", "link", "meta"})
 
 
 class Markup(str):

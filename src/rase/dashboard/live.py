@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from rase.campaign import Campaign
 from rase.dashboard.alerts import alerts
@@ -49,7 +50,9 @@ async def shown(request: Request) -> Response:
     )
     if fleet is None:
         return render(request, "no_campaign.html")
-    return render(request, "live_part.html" if is_part else "live.html", fleet=fleet, **view)
+    if is_part:
+        return HTMLResponse(view["part"], headers={"Cache-Control": "no-store"})
+    return render(request, "live.html", fleet=fleet, **view)
 
 
 async def table(request: Request) -> Response:
@@ -104,7 +107,12 @@ async def _asked(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
     """Ask the three questions of the page."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
-        return fleet, {} if fleet is None else await _view(request, client, fleet)
+        if fleet is None:
+            return None, {}
+        view = await _view(request, client, fleet)
+    # The part is the same for all who share the answer, and most of the work.
+    part = dashboard_of(request).templates.get_template("live_part.html")
+    return fleet, {**view, "part": Markup(part.render(fleet=fleet, **view))}  # noqa: S704 - escaped
 
 
 async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:

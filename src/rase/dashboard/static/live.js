@@ -137,6 +137,12 @@ document.getElementById("connection").hidden = false;
 document.getElementById("reload").hidden = true;
 pause.hidden = false;
 listen();
+// A browser keeps six connections to a server: pages that nobody looks at give theirs back.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) return void listen();
+  source?.close();
+  clearTimeout(wait);
+});
 // The browser cuts the stream when the page is left; that is no lost connection.
 addEventListener("pagehide", () => source?.close());
 addEventListener("pageshow", (event) => event.persisted && listen());

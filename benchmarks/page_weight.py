@@ -191,7 +191,6 @@ def _running(program: list[str], place: Path) -> "Iterator[tuple[subprocess.Pope
         [sys.executable, *program, str(place), str(port)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     ) as process:

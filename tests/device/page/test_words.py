@@ -1,0 +1,109 @@
+"""What the page says when things are not as they should be."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.device.owning import HOURS, Owned, owned
+
+from rase.campaign import Campaign
+from rase.device.agent import Habits
+from rase.device.mirror import RoundSeen
+from rase.device.page.chart import chart
+from rase.device.page.payload import example_payload
+from rase.kernels.entropy import SeededEntropy
+
+
+def test_troubles_are_told_in_words(device: Owned) -> None:
+    """Each with how often and when it was seen, and a problem's name where there is one."""
+    device.mirror.note("source-failed", kind="http")
+    device.mirror.note("unreachable", round=7, wait_s=2.0)
+    device.mirror.note("unreachable", round=7, wait_s=2.0)
+    device.mirror.note("refused", round=7, problem="not-enrolled", wait_s=2.0)
+    device.mirror.note("not-fetched", kind="Unreachable", wait_s=2.0)
+    text = device.get().text
+    assert "The source of readings does not answer" in text
+    assert "2 times, last" in text
+    assert "they are sent again. (not-enrolled) Since" in text
+    assert "goes by those it has" in text
+
+
+def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
+    """Skipped, dropped, left out by the schedule, without a reading: each has its words."""
+    device.run(0.2)
+    first = device.campaign.not_before + 495_000
+    for place, (reason, words) in enumerate(
+        {"not-sealed": "it could not be sealed", "something-new": "something-new"}.items()
+    ):
+        device.mirror.note("round-skipped", round=first + place, reason=reason)
+        assert words in device.get().text
+    device.mirror.note("budget-spent", round=first + 2, refresh_round=None)
+    device.mirror.ended(first + 3, None, is_shared=True)
+    device.mirror.note("sealed", round=first + 3)
+    device.mirror.ended(first + 4, 5.0, is_shared=True)
+    device.mirror.note("sealed", round=first + 4)
+    device.mirror.ended(first + 5, 5.0, is_shared=True)
+    device.mirror.reported(first + 6, 9.0, epsilon=1.0, envelope=b"x")
+    device.mirror.note("dropped", round=first + 6, problem="too-late")
+    text = device.get().text
+    for words in (
+        "cover report: your budget was spent<",
+        "cover report: no reading",
+        "cover report: the schedule left it out",
+        ">nothing was sent<",
+        "came too late, epsilon 1",
+    ):
+        assert words in text
+
+
+def test_a_schedule_that_rotates_leaves_few_reports(quick_folder: Path) -> None:
+    """The outlook goes by the device's own schedule."""
+
+    def never(campaign: Campaign, round: int) -> bool:
+        return False
+
+    with owned(quick_folder / "device", habits=Habits(poll_s=60, has_turn=never)) as device:
+        device.run(0.2)
+        assert '<span class="value">0</span><span class="note">at most, in the next' in (
+            device.get().text
+        )
+
+
+def test_terms_beyond_the_owners_limit_are_told(quick_folder: Path) -> None:
+    """No report can be made, and the page says why instead of odds."""
+    with owned(quick_folder / "device") as device:
+        device.run(0.2)
+        signed = device.page.owner.terms.held[0][0]
+        costly = replace(signed, campaign=replace(signed.campaign, epsilon=(2.0,)))
+        device.page.owner.terms.held = ((costly,), device.page.owner.terms.held[1])
+        assert "above your limit for a report" in device.get().text
+        assert "no terms or keys yet" in device.get("payload").text
+
+
+def test_there_is_no_example_without_terms_or_keys(device: Owned) -> None:
+    """Before the first fetch, after the campaign's end, and while a key is missing."""
+    device.run(0.2)
+    terms = device.page.owner.terms
+    now_s = device.clock.now_s()
+    round = int(now_s // HOURS.round_s)
+    entropy = SeededEntropy(1)
+    assert example_payload(terms, round, mean=5.0, now_s=now_s, entropy=entropy) is not None
+    past = HOURS.not_after + 1
+    assert example_payload(terms, past, mean=5.0, now_s=now_s, entropy=entropy) is None
+    terms.held = (terms.held[0], None)
+    assert example_payload(terms, round, mean=5.0, now_s=now_s, entropy=entropy) is None
+
+
+def test_the_charts_line_breaks_where_nothing_was_measured() -> None:
+    """Rounds without a reading are gaps, and one round alone is no chart."""
+    seen = [
+        RoundSeen(5, measured=10.0, sent=20.0),
+        RoundSeen(4, sent=30.0),
+        RoundSeen(3, measured=10.0),
+        RoundSeen(2, measured=12.0, sent=-50.0),
+    ]
+    drawn = chart(seen, HOURS)
+    assert drawn is not None
+    assert drawn.count("<path") == 2
+    assert drawn.count("<circle") == 6
+    assert "−50" in drawn
+    assert chart(seen[:1], HOURS) is None

@@ -131,3 +131,17 @@ def test_a_refresh_is_told_as_a_time(
     monkeypatch.setattr("rase.clock.SystemClock.now_s", lambda self: 490_001 * 3600.0)
     assert main(["budget", f"--folder={folder.path}"]) == 0
     assert "0.5 of 2, 1.5 left; more from 2025-11-25 16:00:00 UTC" in capsys.readouterr().out
+
+
+def test_resuming_switches_on_what_was_off(
+    folder: DeviceFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command is the owner's word, as the switch on the page is; its address is told there."""
+    folder.switch(is_on=False)
+    assert main(["device", "resume", f"--folder={folder.path}"]) == 0
+    assert not folder.is_off
+    assert main(["device", "page", f"--folder={folder.path}"]) == 3
+    assert "rase device run --page" in capsys.readouterr().err
+    folder.keep_page("http://127.0.0.1:1/secret/")
+    assert main(["device", "page", f"--folder={folder.path}"]) == 0
+    assert capsys.readouterr().out == "http://127.0.0.1:1/secret/\n"

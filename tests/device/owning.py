@@ -110,6 +110,7 @@ class Owned:
             encoding="utf-8",
         )
         self.folder.keep_enrolment("credential")
+        self.folder.keep_off_unless_said()
         settings = self.folder.settings({})
         terms = Terms(campaign.id, pinned=pinned, rules=settings.rules)
         self.mirror = Mirror(self.notes, self.clock)
@@ -126,7 +127,7 @@ class Owned:
             journal=self.mirror,
             habits=habits,
             is_paused=lambda: self.folder.is_paused,
-            is_off=lambda: self.folder.is_off(unless_said=True),
+            is_off=lambda: self.folder.is_off,
             witness=self.mirror,
         )
         owner = Owner(

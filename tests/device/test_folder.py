@@ -136,19 +136,19 @@ def test_forgetting_before_enrolment_is_harmless(folder: DeviceFolder) -> None:
 
 
 def test_sharing_is_what_the_owner_said(folder: DeviceFolder) -> None:
-    """Unless said it is as the caller has it; what cannot be read is no yes; resuming is one."""
-    assert [folder.is_off(unless_said=one) for one in (True, False)] == [True, False]
+    """It is on unless said; what cannot be read is no yes; ending a pause switches nothing on."""
+    assert not folder.is_off
+    folder.keep_off_unless_said()
+    assert folder.is_off
+    folder.pause()
     folder.resume()
-    assert folder.is_off(unless_said=True)
+    assert folder.is_off
     folder.switch(is_on=True)
-    assert not folder.is_off(unless_said=True)
-    folder.switch(is_on=False)
-    assert folder.is_off(unless_said=False)
-    folder.resume()
-    assert not folder.is_off(unless_said=True)
+    folder.keep_off_unless_said()
+    assert not folder.is_off
     assert folder.sharing_file.stat().st_mode & 0o077 == 0
     folder.sharing_file.write_bytes(b"\xff")
-    assert folder.is_off(unless_said=False)
+    assert folder.is_off
 
 
 def test_one_agent_at_a_time(folder: DeviceFolder) -> None:

@@ -18,7 +18,7 @@ def test_every_note_is_passed_on() -> None:
 def test_no_value_is_shown_by_repr() -> None:
     """A trace or a log that shows a round cannot show what was measured or sent."""
     mirror = Mirror(Notes(), FakeClock(0))
-    mirror.read(7, 123.25)
+    mirror.read(7, 1, 123.25)
     assert "123" not in repr(mirror.now)
     mirror.ended(7, 123.25, is_shared=True)
     mirror.reported(7, 456.5, epsilon=1.0, envelope=b"789")
@@ -29,10 +29,10 @@ def test_no_value_is_shown_by_repr() -> None:
 def test_a_round_is_followed_to_its_end() -> None:
     """Measured, drawn, waiting, sent; or dropped, with the reason."""
     mirror = Mirror(Notes(), FakeClock(0))
-    mirror.read(7, 10.0)
-    mirror.read(7, 20.0)
+    mirror.read(7, 1, 10.0)
+    mirror.read(7, 2, 15.0)
     assert mirror.now is not None
-    assert (mirror.now.count, mirror.now.mean, mirror.now.last) == (2, 15.0, 20.0)
+    assert (mirror.now.count, mirror.now.mean) == (2, 15.0)
     mirror.ended(7, 15.0, is_shared=True)
     assert mirror.now is None
     mirror.reported(7, 40.0, epsilon=1.0, envelope=b"bytes")
@@ -52,8 +52,8 @@ def test_a_round_is_followed_to_its_end() -> None:
 def test_what_may_not_be_told_is_seen_by_its_owner() -> None:
     """In a pause the agent takes no mean; the page has its own."""
     mirror = Mirror(Notes(), FakeClock(0))
-    mirror.read(7, 10.0)
-    mirror.read(8, 30.0)
+    mirror.read(7, 1, 10.0)
+    mirror.read(8, 1, 30.0)
     mirror.ended(7, None, is_shared=False)
     assert (mirror.rounds[0].measured, mirror.rounds[0].is_shared) == (10.0, False)
     assert mirror.now is not None
@@ -64,10 +64,10 @@ def test_only_the_last_rounds_are_kept() -> None:
     """Memory does not grow, whatever a clock does."""
     mirror = Mirror(Notes(), FakeClock(0))
     for round in range(1000):
-        mirror.read(round, 1.0)
+        mirror.read(round, 1, 1.0)
         mirror.ended(round, 1.0, is_shared=True)
     for round in range(5000, 5100):
-        mirror.read(round, 1.0)
+        mirror.read(round, 1, 1.0)
     assert len(mirror.rounds) == 192
     assert mirror.rounds[0].round == 999
     mirror.forget()
@@ -88,7 +88,7 @@ def test_troubles_end_when_it_works_again() -> None:
     assert found["unreachable"] == (2, 105)
     assert len(found) == 4
     mirror.note("sent", round=7, attempts=3)
-    mirror.read(8, 1.0)
+    mirror.read(8, 1, 1.0)
     mirror.note("keys-accepted", version=2)
     assert mirror.troubles == []
     mirror.note("not-fetched", kind="Unreachable", wait_s=2.0)

@@ -146,7 +146,10 @@ class HomeEntities:
             # A folder that cannot be written stays as it is; the next state tells the truth.
             with suppress(OSError):
                 self._folder.resume() if is_on else self._folder.pause()
-                self._state = {**self._state, "share": "ON" if is_on else "OFF"}
+                self._state = {
+                    **self._state,
+                    "share": "ON" if is_on and not self._folder.is_off else "OFF",
+                }
                 self._publish()
         self._session.acknowledge(arrived)
 

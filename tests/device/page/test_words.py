@@ -25,6 +25,8 @@ def test_troubles_are_told_in_words(device: Owned) -> None:
     assert "2 times, last" in text
     assert "they are sent again. (not-enrolled) Since" in text
     assert "goes by those it has" in text
+    device.mirror.note("source-failed", kind="unit")
+    assert "cannot be turned into the campaign&#x27;s unit" in device.get().text
 
 
 def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:

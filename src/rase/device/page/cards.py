@@ -272,6 +272,9 @@ def _trouble(one: Trouble) -> Markup:
         reason = str(one.fields.get("reason", ""))
         text = f"Terms were refused: {REASONS.get(reason, '')} ({reason})"
         return notice("bad", f"{text} {when}.")
+    if one.fields.get("kind") == "unit":
+        text = "Readings cannot be turned into the campaign's unit, so there is nothing to report."
+        return notice("bad", f"{text} {when}.")
     problem = one.fields.get("problem")
     named = f" ({problem})" if isinstance(problem, str) else ""
     return notice("warn", f"{_TROUBLES[one.event]}{named} {when}.")

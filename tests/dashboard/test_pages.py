@@ -438,3 +438,34 @@ def test_health_tells_what_concerns(desk: Desk) -> None:
     desk.centre.clock.advance(6 * 3600)
     desk.log_in(desk.operator)
     assert "street-power is 6 rounds behind" in desk.get("/health").text
+
+
+def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk) -> None:
+    """All rounds are withheld: no chart with nothing in it, but the reason, and the table."""
+    empty_desk.log_in(empty_desk.reader)
+    # The shuffler keeps what is below k_min, and hands over that it did.
+    add_rounds(empty_desk.centre, {ROUND: [], ROUND + 1: []})
+    text = empty_desk.get("/live?range=25d").text
+    assert "No estimate in the last 25 days" in text
+    assert f"fewer than {CAMPAIGN.k_min} devices reported" in text
+    assert "data-chart" not in text
+    assert text.count('data-status="too_few"') == 2
+
+
+@pytest.mark.parametrize(
+    "path", ["/live.csv?range=25d", "/rounds.csv", "/ask.csv?kind=avg", "/explorer/curves.csv"]
+)
+def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
+    """Columns have types by themselves: numbers are numbers, as in pandas and others."""
+    from pyarrow import csv as arrow
+
+    desk.log_in(desk.reader)
+    table = arrow.read_csv(io.BytesIO(desk.get(path).content))
+    kinds = {
+        name: str(kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)
+    }
+    assert table.num_rows > 0
+    assert "double" in kinds.values()
+    assert "null" not in {kinds[name] for name in kinds if name in ("mean", "n", "epsilon")}
+    if "time" in kinds:
+        assert kinds["time"].startswith("timestamp")

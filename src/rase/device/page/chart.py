@@ -10,7 +10,7 @@ from rase.look.words import moment, number
 __all__ = ["chart"]
 
 _WIDTH, _HEIGHT = 720.0, 220.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 12.0, 10.0, 24.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74.0, 12.0, 10.0, 24.0
 
 
 def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:

@@ -104,6 +104,12 @@ class Optimal(GridRandomizer):
         low, step = self.value_range.low, self.value_range.step
         below, above, up = self._grid_place(np.asarray(reading, dtype=np.float64))
         law = self._law(self.budgets[-1])
+        if isinstance(law, ProgrammeLaw):
+            # Both moments are mixed as the rows are: no need for the whole law of each reading.
+            (mean, square), (mean_above, square_above) = law.moments(below), law.moments(above)
+            mean, square = mean + up * (mean_above - mean), square + up * (square_above - square)
+            middle = self.value_range.steps / 2
+            return low + step * (middle + mean), step * step * (square - np.square(mean))
         codes = np.array(sorted(law.weights(0)), dtype=np.float64)
         edges = np.append(codes - 0.5, codes[-1] + 0.5)
         first, second = (
@@ -200,6 +206,12 @@ class ProgrammeLaw:
         middle = self.steps / 2
         squares = self._mixed(self._chances @ np.square(self._values - middle), index)
         return np.asarray(squares - np.square(index - middle))
+
+    def moments(self, index: Codes) -> tuple[Floats, Floats]:
+        """Return mean and mean square of the codes themselves, both about the middle."""
+        codes = self._places - self.steps / 2
+        mean, square = self._chances @ codes, self._chances @ np.square(codes)
+        return self._mixed(mean, index), self._mixed(square, index)
 
     def cumulative(self, index: Codes, code: Floats) -> Floats:
         """Return the mixed distribution functions of the two inputs beside each index."""

@@ -13,11 +13,12 @@ import io
 import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
+from pathlib import Path
 from socket import socket
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from rase import look
 from rase.device.page import views
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.owner import Owner
@@ -44,10 +45,12 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_HERE: Final = Path(__file__).parent
+_LOOK: Final = Path(look.__file__).parent / "static"
 _FILES: Final = {
-    "rase.css": ("rase.look", "static/rase.css", "text/css; charset=utf-8"),
-    "icon.svg": ("rase.look", "static/icon.svg", "image/svg+xml"),
-    "owner.css": ("rase.device.page", "owner.css", "text/css; charset=utf-8"),
+    "rase.css": (_LOOK, "text/css; charset=utf-8"),
+    "icon.svg": (_LOOK, "image/svg+xml"),
+    "owner.css": (_HERE, "text/css; charset=utf-8"),
 }
 _THEME_COOKIE: Final = "rase_theme"
 
@@ -171,8 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif name == "ledger.csv":
             self._answer(200, _ledger_csv(owner), kind="text/csv; charset=utf-8")
         elif name in _FILES:
-            room, path, kind = _FILES[name]
-            self._answer(200, files(room).joinpath(path).read_bytes(), kind=kind)
+            folder, kind = _FILES[name]
+            self._answer(200, (folder / name).read_bytes(), kind=kind)
         else:
             text = "There is no such page."
             page = views.problem("Not found", text, form=self._form, theme=self._theme)

@@ -3,11 +3,16 @@
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from benchmarks.loading.postgres import PostgresServer
 
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -37,6 +42,33 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(dir=shared) as name:
         yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server of our own, fast and not durable."""
+    with _started(is_durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def durable_postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server on the disk, with every commit waiting for it; may be killed."""
+    with _started(is_durable=True) as server:
+        yield server
+
+
+@contextmanager
+def _started(*, is_durable: bool) -> Iterator["PostgresServer"]:
+    # Imported here: most tests need neither psycopg nor a server.
+    from benchmarks.loading.postgres import PostgresMissing, running_postgres
+
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(running_postgres(is_durable=is_durable))
+        except PostgresMissing as error:
+            pytest.skip(f"{error}")
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)

@@ -208,7 +208,7 @@ class _Within:
     def transaction(self) -> Iterator[Transaction]:
         yield self._transaction
 
-    snapshot = transaction
+    shared = snapshot = transaction
 
     def scrub(self) -> bool:
         return True

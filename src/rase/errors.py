@@ -10,6 +10,8 @@
     ├── ConfigurationError   settings cannot be used; lists every mistake
     ├── StorageError         a database did not do what it was asked
     │   ├── StorageBusy      it cannot write now: full disk, lock; trying again may help
+    │   │   ├── StorageContended    another transaction was in the way; try again at once
+    │   │   └── StorageUnreachable  its server does not answer
     │   ├── StorageConflict  a row that must be unique is there already
     │   └── StorageUnusable  damaged, foreign, or of a newer release
     └── WireError            a message cannot be accepted; names its problem type
@@ -42,7 +44,9 @@ __all__ = [
     "RaseError",
     "StorageBusy",
     "StorageConflict",
+    "StorageContended",
     "StorageError",
+    "StorageUnreachable",
     "StorageUnusable",
     "UnknownKey",
     "UnknownVersion",
@@ -134,6 +138,20 @@ class StorageError(RaseError):
 
 class StorageBusy(StorageError):
     """The database cannot be used now: the disk is full, or another process holds it."""
+
+
+class StorageContended(StorageBusy):
+    """Two transactions were in each other's way and this one was ended; nothing of it was kept."""
+
+
+class StorageUnreachable(StorageBusy):
+    """The database's server does not answer, or the connection was lost.
+
+    If it was lost during a commit, nobody knows whether that happened: every step of the servers
+    can be repeated.
+    """
+
+    exit_code = 4
 
 
 class StorageConflict(StorageError):

@@ -472,6 +472,8 @@ class Full:
         """Fail."""
         raise StorageBusy("the database /var/secret cannot be used now: disk full.")
 
+    shared = transaction
+
 
 def test_a_full_disk_is_a_problem_that_passes(centre: Centre) -> None:
     """503 with Retry-After; nothing is kept, and the same bytes are taken later."""

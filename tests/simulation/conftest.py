@@ -8,6 +8,8 @@ from tests.simulation.compare import same_without_faults
 from tests.simulation.setting import Setting
 from tests.simulation.world import Operation, World
 
+from rase.storage.address import PostgresAddress
+
 MakeWorld = Callable[..., World]
 Compare = Callable[..., World]
 
@@ -17,9 +19,14 @@ def make_world(quick_folder: Path) -> Iterator[MakeWorld]:
     """Make worlds; all are closed at the end."""
     made: list[World] = []
 
-    def make(*, devices: int = 5, setting: Setting | None = None) -> World:
+    def make(
+        *,
+        devices: int = 5,
+        setting: Setting | None = None,
+        database: PostgresAddress | None = None,
+    ) -> World:
         folder = quick_folder / f"world{len(made)}"
-        made.append(World(folder, devices=devices, setting=setting))
+        made.append(World(folder, devices=devices, setting=setting, database=database))
         return made[-1]
 
     yield make
@@ -32,9 +39,13 @@ def lived(make_world: MakeWorld) -> Compare:
     """Live through a list of operations, compare with the world without faults, return it."""
 
     def live(
-        operations: list[Operation], *, devices: int = 5, setting: Setting | None = None
+        operations: list[Operation],
+        *,
+        devices: int = 5,
+        setting: Setting | None = None,
+        database: PostgresAddress | None = None,
     ) -> World:
-        world = make_world(devices=devices, setting=setting).run(operations)
+        world = make_world(devices=devices, setting=setting, database=database).run(operations)
         same_without_faults(world, operations).close()
         return world
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
 from tests.simulation.processes import MortalDatabase
 
+from rase.storage.address import DatabaseAddress
 from rase.storage.faults import SimulatedDeath
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 
 __all__ = ["Server"]
 
@@ -19,7 +19,7 @@ class Server:
     """A process of a server: its own connection to the files, and parts that a restart makes anew.
 
     Args:
-        path: The database.
+        address: The database.
         migrations: Whose it is.
         build: Makes the parts.
         app: Makes the app out of them, if the process has one.
@@ -27,13 +27,13 @@ class Server:
 
     def __init__(
         self,
-        path: Path,
+        address: DatabaseAddress,
         *,
         migrations: str,
         build: Callable[[MortalDatabase], Any],
         app: Callable[[Any], ASGIApp] | None = None,
     ) -> None:
-        self._path = path
+        self._address = address
         self._migrations = migrations
         self._build = build
         self._app = app
@@ -64,7 +64,7 @@ class Server:
         self.database.close()
 
     def _open(self) -> None:
-        self.database = MortalDatabase(open_sqlite(self._path, migrations=self._migrations))
+        self.database = MortalDatabase(open_database(self._address, migrations=self._migrations))
         self.parts: Any = self._build(self.database)
 
 

@@ -1,7 +1,7 @@
 """The parts of a simulated world that can die: databases, calls, and the devices themselves."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,13 @@ class MortalDatabase:
             self.label = "commit"
 
     @contextmanager
+    def shared(self) -> Iterator[Transaction]:
+        """Write beside others."""
+        with self._dying(), self._faulty.shared() as transaction:
+            yield _Labelling(transaction, self)
+            self.label = "commit"
+
+    @contextmanager
     def snapshot(self) -> Iterator[Transaction]:
         """Read."""
         with self._dying(), self._faulty.snapshot() as transaction:
@@ -86,6 +93,17 @@ class _Labelling:
     def execute(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         self._owner.label = _label(sql)
         return self._transaction.execute(sql, parameters)
+
+    def insert_new(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Parameters],
+        *,
+        key: int,
+    ) -> list[bool]:
+        self._owner.label = f"INSERT {table}"
+        return self._transaction.insert_new(table, columns, rows, key=key)
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
         self._owner.label = _label(sql)

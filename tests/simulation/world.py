@@ -37,6 +37,7 @@ from rase.fusion.campaigns import Publisher
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.shuffler.app import REPORT_TYPE
 from rase.shuffler.enrolment import make_tokens
+from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.faults import SimulatedDeath
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import Message
@@ -85,6 +86,7 @@ class World:
         devices: How many there are.
         silent: The (device, round) pairs in which a device has no reading.
         setting: In what it differs from the plainest world.
+        database: Where the servers keep their state, if not in files of their own.
     """
 
     def __init__(
@@ -94,9 +96,11 @@ class World:
         devices: int = 5,
         silent: frozenset[tuple[int, int]] = frozenset(),
         setting: Setting | None = None,
+        database: PostgresAddress | None = None,
     ) -> None:
         folder.mkdir()
         self.folder = folder
+        self._database = database
         self.setting = setting or Setting()
         self.clock = FakeClock(FIRST * ROUND_S + 100)
         self.campaign = self.setting.campaign
@@ -185,7 +189,7 @@ class World:
             return transaction.execute(sql, parameters)
 
     def files_of(self, name: str) -> bytes:
-        """Return every byte that a server's database has on the disk."""
+        """Return every byte of a server's own files; those of PostgreSQL are none."""
         paths = sorted(self.folder.glob(f"{name}.db*"))
         return b"".join(path.read_bytes() for path in paths if not path.name.endswith("-shm"))
 
@@ -448,7 +452,8 @@ class World:
             assert wire[-32:] not in left, "a payload is left"
 
     def _start_servers(self) -> None:
-        shuffler, fusion = self.folder / "shuffler.db", self.folder / "fusion.db"
+        shuffler: DatabaseAddress = self._database or self.folder / "shuffler.db"
+        fusion: DatabaseAddress = self._database or self.folder / "fusion.db"
         self.closer = Server(
             shuffler,
             migrations="shuffler",

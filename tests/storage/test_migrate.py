@@ -1,45 +1,47 @@
 """Migrations: from every earlier form to the newest, and refusals by name."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.storage.engines import Engine, schema_of
 
 from rase.errors import StorageUnusable
 from rase.storage.migrate import migrate, migrations_of
+from rase.storage.opening import open_database
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
+
+if TYPE_CHECKING:
+    from benchmarks.loading.postgres import PostgresServer
 
 ROLES = ["shuffler", "fusion"]
 STEPS = [(role, step.number) for role in ROLES for step in migrations_of(role)]
 
 
-def schema(database: SqliteDatabase) -> list[tuple[str, ...]]:
-    """Return everything the database consists of."""
-    with database.snapshot() as transaction:
-        return transaction.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
-
-
 @pytest.mark.parametrize(("role", "version"), STEPS)
-def test_every_earlier_version_comes_forward(tmp_path: Path, role: str, version: int) -> None:
+def test_every_earlier_version_comes_forward(
+    engine: Engine, role: str, version: int, request: pytest.FixtureRequest
+) -> None:
     """A database that stopped at any step becomes the same as a new one."""
-    old = SqliteDatabase(tmp_path / "old.db")
-    assert migrate(old, role, target=version) == version
-    old.close()
-    old = open_sqlite(tmp_path / "old.db", migrations=role)
-    new = open_sqlite(tmp_path / "new.db", migrations=role)
-    assert schema(old) == schema(new)
+    engine.of_version(role, version)
+    old = engine.opened(role)
+    new = Engine(
+        engine.address.with_name("new.db")
+        if isinstance(engine.address, Path)
+        else request.getfixturevalue("postgres").new_database()
+    )
+    assert schema_of(old) == schema_of(new.opened(role))
     assert migrate(old, role) == migrations_of(role)[-1].number
-    old.close()
     new.close()
 
 
-def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+def test_a_newer_database_is_refused(engine: Engine) -> None:
     """A version that this release does not know is named."""
-    database = open_sqlite(tmp_path / "a.db", migrations="shuffler")
-    with database.transaction() as transaction:
+    with engine.opened().transaction() as transaction:
         transaction.execute("UPDATE schema_version SET version = 999")
-    database.close()
     with pytest.raises(StorageUnusable, match="version 999; this release knows up to"):
-        open_sqlite(tmp_path / "a.db", migrations="shuffler")
+        engine.opened()
 
 
 def test_the_other_servers_database_is_refused(tmp_path: Path) -> None:
@@ -47,6 +49,29 @@ def test_the_other_servers_database_is_refused(tmp_path: Path) -> None:
     open_sqlite(tmp_path / "a.db", migrations="shuffler").close()
     with pytest.raises(StorageUnusable, match="one of the shuffler, not of the fusion"):
         open_sqlite(tmp_path / "a.db", migrations="fusion")
+
+
+def test_both_servers_may_share_a_database_of_postgres(postgres: "PostgresServer") -> None:
+    """Each has a schema of its own, and sees nothing of the other's."""
+    engine = Engine(postgres.new_database())
+    tables = [
+        {row[0] for row in schema_of(engine.opened(role))} - {"schema_version"} for role in ROLES
+    ]
+    engine.close()
+    assert "report" in tables[0]
+    assert "estimates" in tables[1]
+    assert not tables[0] & tables[1]
+
+
+def test_processes_that_start_together_migrate_once(postgres: "PostgresServer") -> None:
+    """Whoever comes first makes the schema; the others find it."""
+    address = postgres.new_database()
+    with ThreadPoolExecutor(6) as pool:
+        opened = list(pool.map(lambda _: open_database(address, migrations="fusion"), range(6)))
+    for database in opened:
+        with database.snapshot() as transaction:
+            assert transaction.execute("SELECT count(*) FROM schema_version") == [(1,)]
+        database.close()
 
 
 def test_an_unknown_role_has_no_migrations() -> None:
@@ -67,7 +92,7 @@ def test_a_step_that_fails_leaves_the_version_before(
     with pytest.raises(StorageError, match="syntax"):
         open_sqlite(tmp_path / "a.db", migrations="shuffler")
     database = SqliteDatabase(tmp_path / "a.db")
-    assert [name for _, name, _ in schema(database) if not name.startswith("sqlite_")] == [
+    assert [name for _, name, _ in schema_of(database) if not name.startswith("sqlite_")] == [
         "schema_version"
     ]
     database.close()

@@ -1,4 +1,4 @@
-"""The database face over SQLite: what every server relies on."""
+"""SQLite behind the face: what it does beyond the contract, such as leaving no trace."""
 
 import sqlite3
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
+from rase.errors import StorageBusy, StorageUnusable
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 
 
@@ -25,68 +25,6 @@ def database(path: Path) -> Iterator[SqliteDatabase]:
         transaction.execute("CREATE TABLE thing (id BIGINT PRIMARY KEY, content BYTEA)")
     yield opened
     opened.close()
-
-
-def test_what_is_written_is_read_by_a_later_process(database: SqliteDatabase, path: Path) -> None:
-    """A committed row is there when the file is opened again; bytes stay bytes."""
-    with database.transaction() as transaction:
-        assert transaction.execute("INSERT INTO thing VALUES (?, ?)", (1, b"\0x")) == []
-    database.close()
-    again = open_sqlite(path, migrations="shuffler")
-    with again.snapshot() as transaction:
-        assert transaction.execute("SELECT * FROM thing") == [(1, b"\0x")]
-    again.close()
-
-
-def test_a_block_that_raises_leaves_nothing(database: SqliteDatabase) -> None:
-    """An exception of any kind rolls the whole block back, and the next block works."""
-
-    def fail(error: type[BaseException]) -> None:
-        with database.transaction() as transaction:
-            transaction.execute("INSERT INTO thing VALUES (1, NULL)")
-            raise error
-
-    for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error):
-            fail(error)
-    with database.snapshot() as transaction:
-        assert transaction.execute("SELECT count(*) FROM thing") == [(0,)]
-
-
-def test_many_rows_tell_how_many_changed(database: SqliteDatabase) -> None:
-    """Rows that were there already do not count."""
-    rows = [(number, b"") for number in (1, 2, 2, 3)]
-    sql = "INSERT INTO thing VALUES (?, ?) ON CONFLICT DO NOTHING"
-    with database.transaction() as transaction:
-        assert transaction.execute_many(sql, rows) == 3
-        assert transaction.execute_many(sql, rows) == 0
-
-
-def test_returning_tells_whether_a_row_is_new(database: SqliteDatabase) -> None:
-    """An insert that met a conflict returns no row."""
-    sql = "INSERT INTO thing VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id"
-    with database.transaction() as transaction:
-        assert transaction.execute(sql, (1, b"")) == [(1,)]
-        assert transaction.execute(sql, (1, b"")) == []
-
-
-def test_a_snapshot_sees_one_moment_and_cannot_write(database: SqliteDatabase) -> None:
-    """A reader neither waits for a writer nor sees its work, and may not write."""
-    with database.snapshot() as reader:
-        assert reader.execute("SELECT count(*) FROM thing") == [(0,)]
-        with database.transaction() as writer:
-            writer.execute("INSERT INTO thing VALUES (1, NULL)")
-        assert reader.execute("SELECT count(*) FROM thing") == [(0,)]
-    with pytest.raises(StorageError, match="readonly"), database.snapshot() as reader:
-        reader.execute("INSERT INTO thing VALUES (2, NULL)")
-
-
-def test_a_conflict_is_named(database: SqliteDatabase) -> None:
-    """A second row of one key is a StorageConflict."""
-    with database.transaction() as transaction:
-        transaction.execute("INSERT INTO thing VALUES (1, NULL)")
-    with pytest.raises(StorageConflict), database.transaction() as transaction:
-        transaction.execute("INSERT INTO thing VALUES (1, NULL)")
 
 
 def test_threads_take_turns(database: SqliteDatabase) -> None:

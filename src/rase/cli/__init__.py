@@ -49,6 +49,7 @@ _EXTRA_OF = {
     "httpx": "service",
     "matplotlib": "plot",
     "paho": "mqtt",
+    "psycopg": "postgres",
     "pyarrow": "batch",
     "pydantic": "service",
     "scipy": "lab",

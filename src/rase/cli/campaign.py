@@ -114,10 +114,10 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
     """Show the newest version of a campaign and what it promises."""
     from rase.fusion.query import Questions
     from rase.privacy import LocalDP
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
     from rase.wire.signed import campaign_hash
 
-    database = open_sqlite(fusion_settings(config).database, migrations="fusion")
+    database = open_database(fusion_settings(config).database, migrations="fusion")
     try:
         campaign = Questions(database).campaign(campaign_id)
     finally:

@@ -211,9 +211,9 @@ def access_log(config: Path, subscriber: str | None, limit: int, as_json: bool) 
 
 @contextmanager
 def _opened(config: Path) -> "Iterator[Database]":
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
-    database = open_sqlite(fusion_settings(config).database, migrations="fusion")
+    database = open_database(fusion_settings(config).database, migrations="fusion")
     try:
         yield database
     finally:

@@ -86,13 +86,13 @@ def run(config: Path, host: str | None, port: int | None, part: str) -> None:
 def enrol(config: Path, count: int, group: str, valid: str) -> None:
     """Make single-use enrolment tokens and print them, one a line; they are shown only now."""
     from rase.shuffler.enrolment import make_tokens
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
     try:
         valid_s = parse_duration_s(valid)
     except ValueError as error:
         raise click.UsageError(f"--valid: {error}") from None
-    database = open_sqlite(_settings(config).database, migrations="shuffler")
+    database = open_database(_settings(config).database, migrations="shuffler")
     try:
         expires_s = int(SystemClock().now_s()) + valid_s
         for token in make_tokens(database, count, expires_s=expires_s, group=group):
@@ -107,9 +107,9 @@ def enrol(config: Path, count: int, group: str, valid: str) -> None:
 def devices(config: Path, as_json: bool) -> None:
     """List the enrolled devices by their opaque names, with their groups; what they sent is not."""
     from rase.shuffler.enrolment import enrolled_devices
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
-    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+    with closing(open_database(_settings(config).database, migrations="shuffler")) as database:
         found = enrolled_devices(database)
     groups = Counter(item.group for item in found)
     if as_json:
@@ -139,9 +139,9 @@ def revoke(names: tuple[str, ...], config: Path, as_json: bool) -> None:
     it. Reports that wait for their round to close are erased. A new token enrols the device again.
     """
     from rase.shuffler.enrolment import revoke_devices
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
-    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+    with closing(open_database(_settings(config).database, migrations="shuffler")) as database:
         try:
             revoked = revoke_devices(database, names)
         except (ValueError, LookupError) as error:
@@ -187,12 +187,12 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
     from rase.service.key_settings import read_signing_key
     from rase.shuffler.documents import Countersigner, is_keyset
     from rase.shuffler.settings import pinned_keys
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
     from rase.wire.keys import Role
 
     settings = _settings(config)
     key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
-    database = open_sqlite(settings.database, migrations="shuffler")
+    database = open_database(settings.database, migrations="shuffler")
     try:
         countersigner = Countersigner(
             database,

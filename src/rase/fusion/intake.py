@@ -13,6 +13,7 @@ from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_k
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
 from rase.storage.face import Database, Transaction
+from rase.storage.retry import retried
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
 from rase.wire.parcel import unpack
@@ -92,6 +93,14 @@ class Receipt:
     round: int
     refused: int = 0
     replayed: int = 0
+
+
+class _AlreadyKept(Exception):
+    """Another process took the same batch in meanwhile."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__()
+        self.receipt = receipt
 
 
 class Intake:
@@ -174,20 +183,28 @@ class Intake:
         settles_s = self._settles_s(
             campaign, batch.round, None if keyset is None else keyset.keyset
         )
-        with self._database.transaction() as transaction:
-            known = _known(transaction, claimed_id)
-            if known is not None:
-                return known
-            _refuse_final(transaction, campaign, batch.round)
-            _open_round(transaction, campaign, batch.round, settles_s)
-            return _keep(
-                transaction,
-                campaign,
-                batch,
-                id=claimed_id,
-                manifest=manifest_bytes,
-                opened=opened,
-            )
+
+        def keep() -> Receipt:
+            with self._database.shared() as transaction:
+                # First of all: it locks the round, so that what is seen below stays so.
+                _open_round(transaction, campaign, batch.round, settles_s)
+                known = _known(transaction, claimed_id)
+                if known is not None:
+                    raise _AlreadyKept(known)
+                _refuse_final(transaction, campaign, batch.round)
+                return _keep(
+                    transaction,
+                    campaign,
+                    batch,
+                    id=claimed_id,
+                    manifest=manifest_bytes,
+                    opened=opened,
+                )
+
+        try:
+            return retried(keep)
+        except _AlreadyKept as error:
+            return error.receipt
 
     def _check_round(self, campaign: Campaign, round: int) -> None:
         if self._clock.now_s() < campaign.round_end_s(round):

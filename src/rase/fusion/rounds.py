@@ -213,6 +213,7 @@ class Rounds:
         followed = None
         if estimates and "auto" in settled.campaign.estimators:
             followed = self._follow(settled, estimates)
+        # Alone: numbers then come without gap in the order of commits, however many processes.
         with self._database.transaction() as transaction:
             if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time

@@ -24,9 +24,9 @@ from rase.service.key_settings import (
     read_opening_keys,
     read_signing_key,
 )
-from rase.service.settings import PathSetting, Settings
+from rase.service.settings import DatabaseSetting, PathSetting, Settings
 from rase.service.telemetry import Telemetry
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
 
@@ -39,7 +39,7 @@ class FusionSettings(Settings):
     Args:
         host: The address to listen on.
         port: The port; 0 for any free one.
-        database: The file of its state.
+        database: Its state: a file, or postgresql://user@host/database.
         signing_key_file: Its private Ed25519 key.
         opening_key_files: Its private HPKE keys, also old ones whose reports may still come.
         shuffler_key: The shuffler's public Ed25519 key, in hex or base64url.
@@ -61,7 +61,7 @@ class FusionSettings(Settings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8702, ge=0, le=65535)
-    database: PathSetting
+    database: DatabaseSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
     shuffler_key: PublicKeySetting
@@ -103,7 +103,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
     """
     signer, keys = _keys(settings)
     pinned = _pinned(settings, signer)
-    database = open_sqlite(settings.database, migrations="fusion")
+    database = open_database(settings.database, migrations="fusion")
     policy = settings.policy()
     publisher = Publisher(
         database,
@@ -140,7 +140,7 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
     signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
     pinned = _pinned(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
-    database = open_sqlite(settings.database, migrations="fusion")
+    database = open_database(settings.database, migrations="fusion")
     try:
         yield (
             Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner),

@@ -9,8 +9,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 
 from rase.errors import ConfigurationError
+from rase.storage.address import DatabaseAddress, parse_address
 
-__all__ = ["PathSetting", "Settings", "load_settings"]
+__all__ = ["DatabaseSetting", "PathSetting", "Settings", "load_settings"]
 
 
 class Settings(BaseModel):
@@ -26,6 +27,15 @@ def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
 
 PathSetting = Annotated[Path, BeforeValidator(_beside_the_file)]
 """A path; a relative one starts where the settings file is."""
+
+
+def _file_or_server(value: Any, info: ValidationInfo) -> Any:
+    folder = (info.context or {}).get("folder", Path())
+    return parse_address(value, folder=folder) if isinstance(value, str | Path) else value
+
+
+DatabaseSetting = Annotated[DatabaseAddress, BeforeValidator(_file_or_server)]
+"""A path, or the address of a database of PostgreSQL."""
 
 _S = TypeVar("_S", bound=Settings)
 

@@ -98,7 +98,7 @@ def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> E
     key = _key_of(device_key)
     name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
     credential = secrets.token_urlsafe(_SECRET_BYTES)
-    with database.transaction() as transaction:
+    with database.shared() as transaction:
         found = _token(transaction, name, secret=secret, now_s=now_s)
         if found.device is None:
             device = _add_device(transaction, credential, key=key, group=found.group)
@@ -288,7 +288,8 @@ class _Token(NamedTuple):
 
 def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) -> _Token:
     rows = transaction.execute(
-        "SELECT digest, group_name, expires_s, device FROM enrolment_token WHERE id = ?", (name,)
+        "SELECT digest, group_name, expires_s, device FROM enrolment_token WHERE id = ? FOR UPDATE",
+        (name,),
     )
     # An unknown token is compared too, so that it takes as long as a wrong one.
     digest, *rest = rows[0] if rows else (bytes(32), "", 0, None)

@@ -77,10 +77,11 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
         What became of it, or None if none was due.
     """
     now = int(now_s)
-    with database.transaction() as transaction:
+    with database.shared() as transaction:
         rows = transaction.execute(
             "SELECT batch, round, body, manifest, attempts FROM outbox "
-            "WHERE state = 'waiting' AND next_s <= ? ORDER BY next_s, round LIMIT 1",
+            "WHERE state = 'waiting' AND next_s <= ? ORDER BY next_s, round LIMIT 1 "
+            "FOR UPDATE SKIP LOCKED",
             (now,),
         )
         if not rows:
@@ -92,7 +93,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             (now + retry_s, attempts + 1, batch),
         )
     answer = sender.send(bytes(batch), pack(bytes(body), bytes(manifest)))
-    with database.transaction() as transaction:
+    with database.shared() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
         elif answer is Answer.REFUSED and attempts + 1 >= _TRIES:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rase.errors import WireError, WrongCampaign, WrongSize
 from rase.shuffler.documents import Agreed, Documents
 from rase.storage.face import Database, Transaction
+from rase.storage.retry import retried
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_SIZES, Header
 from rase.wire.suites import KEM_NUMBERS
@@ -74,40 +75,33 @@ def store_reports(database: Database, reports: Sequence[Pending]) -> list[Outcom
         What became of each.
 
     Raises:
-        StorageError: If nothing was stored.
+        StorageError: If nothing was stored, or it is not known whether: sending again tells.
     """
-    with database.transaction() as transaction:
-        is_open: dict[tuple[bytes, int], bool] = {}
-        outcomes = []
-        for report in reports:
-            place = report.agreed.hash, report.round
-            if place not in is_open:
-                is_open[place] = round_is_open(transaction, report.agreed, report.round)
-            outcomes.append(_store(transaction, report) if is_open[place] else Outcome.CLOSED)
-    return outcomes
+    return retried(lambda: _store(database, reports))
 
 
 def round_is_open(transaction: Transaction, agreed: Agreed, round: int) -> bool:
     """Return whether a round still takes reports, and note that it now has some.
 
-    The clock has been asked before; this settles the race with the closer.
+    The clock has been asked before; this settles the race with the closer, who takes no round
+    while this transaction looks at it.
     """
-    rows = transaction.execute(
-        "SELECT state FROM round WHERE campaign = ? AND round = ?", (agreed.hash, round)
-    )
-    if rows:
-        return bool(rows[0][0] == "open")
-    ((next_round,),) = transaction.execute(
-        "SELECT next_round FROM campaign WHERE hash = ?", (agreed.hash,)
-    )
-    if round < next_round:
-        return False
-    transaction.execute(
-        "INSERT INTO round (campaign, round, closes_s, state, lease_until_s, attempts) "
-        "VALUES (?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
-        (agreed.hash, round, agreed.campaign.closes_s(round)),
-    )
-    return True
+    place = (agreed.hash, round)
+    state = transaction.execute(_STATE, place)
+    if not state:
+        ((next_round,),) = transaction.execute(
+            "SELECT next_round FROM campaign WHERE hash = ? FOR SHARE", (agreed.hash,)
+        )
+        if round < next_round:
+            return False
+        transaction.execute(
+            "INSERT INTO round (campaign, round, closes_s, state, lease_until_s, attempts) "
+            "VALUES (?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
+            (*place, agreed.campaign.closes_s(round)),
+        )
+        # Where another process was faster, the row is its own and may be closing already.
+        state = transaction.execute(_STATE, place)
+    return state == [("open",)]
 
 
 def tag_number(hash: bytes) -> int:  # noqa: A002 - the protocol's word
@@ -115,16 +109,60 @@ def tag_number(hash: bytes) -> int:  # noqa: A002 - the protocol's word
     return int.from_bytes(hash[:8], "big", signed=True)
 
 
-def _store(transaction: Transaction, report: Pending) -> Outcome:
-    key = report.round, tag_number(report.agreed.hash), report.device
-    stored = transaction.execute(
-        "INSERT INTO report (round, tag, device, wire) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT DO NOTHING RETURNING device",
-        (*key, report.wire),
-    )
-    if stored:
+_STATE: Final = "SELECT state FROM round WHERE campaign = ? AND round = ? FOR SHARE"
+
+
+def _store(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
+    agreed = {(report.agreed.hash, report.round): report.agreed for report in reports}
+    with database.shared() as transaction:
+        is_open = {
+            place: round_is_open(transaction, agreed[place], place[1]) for place in sorted(agreed)
+        }
+        taken = [report for report in reports if is_open[report.agreed.hash, report.round]]
+        is_new = transaction.insert_new(
+            "report",
+            ("round", "tag", "device", "wire"),
+            [(*_key(report), report.wire) for report in taken],
+            key=3,
+        )
+        stored = _stored(
+            transaction, [report for report, new in zip(taken, is_new, strict=True) if not new]
+        )
+    fates = iter(is_new)
+    return [
+        _outcome(report, is_new=next(fates), stored=stored)
+        if is_open[report.agreed.hash, report.round]
+        else Outcome.CLOSED
+        for report in reports
+    ]
+
+
+def _outcome(
+    report: Pending, *, is_new: bool, stored: dict[tuple[int, int, int], bytes]
+) -> Outcome:
+    if is_new:
         return Outcome.STORED
-    ((wire,),) = transaction.execute(
-        "SELECT wire FROM report WHERE round = ? AND tag = ? AND device = ?", key
-    )
-    return Outcome.REPEATED if bytes(wire) == report.wire else Outcome.IGNORED
+    return Outcome.REPEATED if stored.get(_key(report)) == report.wire else Outcome.IGNORED
+
+
+def _stored(
+    transaction: Transaction, reports: Sequence[Pending]
+) -> dict[tuple[int, int, int], bytes]:
+    """Return what is stored in the place of reports that are not new."""
+    places: dict[tuple[int, int], set[int]] = {}
+    for report in reports:
+        round, tag, device = _key(report)
+        places.setdefault((round, tag), set()).add(device)
+    found: dict[tuple[int, int, int], bytes] = {}
+    for (round, tag), devices in places.items():
+        marks = ", ".join("?" * len(devices))
+        rows = transaction.execute(
+            f"SELECT device, wire FROM report WHERE round = ? AND tag = ? AND device IN ({marks})",  # noqa: S608 - question marks
+            (round, tag, *devices),
+        )
+        found |= {(round, tag, device): bytes(wire) for device, wire in rows}
+    return found
+
+
+def _key(report: Pending) -> tuple[int, int, int]:
+    return report.round, tag_number(report.agreed.hash), report.device

@@ -23,7 +23,7 @@ from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
 from rase.shuffler.settings import ShufflerSettings, pinned_keys
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 from rase.wire.keys import Role
 
 __all__ = ["beside", "closer_command", "run_closer", "run_intake", "stop_with_parent"]
@@ -56,7 +56,7 @@ def run_intake(
     if settings.mqtt is not None:
         # A mistake is told before anything is served.
         settings.mqtt.secrets()
-    with closing(open_sqlite(settings.database, migrations="shuffler")) as database:
+    with closing(open_database(settings.database, migrations="shuffler")) as database:
         app = create_shuffler_app(
             database,
             clock or SystemClock(),
@@ -97,7 +97,7 @@ def run_closer(
     )
     sender = HttpSender(settings.fusion_url)
     with (
-        closing(open_sqlite(settings.database, migrations="shuffler")) as database,
+        closing(open_database(settings.database, migrations="shuffler")) as database,
         peeler,
         closing(sender),
     ):

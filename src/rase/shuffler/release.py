@@ -121,7 +121,7 @@ class Releaser:
         # The largest first: it decides the estimate if the fusion centre takes only one.
         parcels.sort(key=lambda parcel: -parcel.n)
         parcels = parcels or [self._withheld(agreed, lease.round)]
-        with self._database.transaction() as transaction:
+        with self._database.shared() as transaction:
             check_lease(transaction, lease)
             transaction.execute_many(
                 "INSERT INTO outbox (batch, campaign, round, body, manifest, state, next_s, "

@@ -1,7 +1,7 @@
 """Which rounds are due, and who may close one: a lease with an expiry, a token and attempts.
 
-On PostgreSQL the one SELECT in `claim_round` gets ``FOR UPDATE SKIP LOCKED``; nothing else changes
-when several closers share a database.
+Any number of closers may share a database: each takes a round that no other is taking, and a round
+that reports are being written to is taken when that is done.
 """
 
 import secrets
@@ -46,8 +46,8 @@ def begin_rounds(database: Database, documents: Documents, *, now_s: float) -> b
         Whether some are left for the next call, as after a long outage.
     """
     is_more = False
-    with database.transaction() as transaction:
-        rows = transaction.execute("SELECT hash, next_round FROM campaign")
+    with database.shared() as transaction:
+        rows = transaction.execute("SELECT hash, next_round FROM campaign ORDER BY hash FOR UPDATE")
         next_rounds = {bytes(hash_): next_round for hash_, next_round in rows}
         for agreed in documents:
             campaign, first = agreed.campaign, next_rounds[agreed.hash]
@@ -78,10 +78,11 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
         The lease, or None if no round is due.
     """
     now = int(now_s)
-    with database.transaction() as transaction:
+    with database.shared() as transaction:
         rows = transaction.execute(
             "SELECT campaign, round, attempts FROM round WHERE state IN ('open', 'closing') "
-            "AND closes_s <= ? AND lease_until_s <= ? ORDER BY closes_s, campaign LIMIT 1",
+            "AND closes_s <= ? AND lease_until_s <= ? ORDER BY closes_s, campaign LIMIT 1 "
+            "FOR UPDATE SKIP LOCKED",
             (now, now),
         )
         if not rows:
@@ -104,7 +105,7 @@ def check_lease(transaction: Transaction, lease: Lease) -> None:
         LeaseLost: If so.
     """
     rows = transaction.execute(
-        "SELECT state, lease_token FROM round WHERE campaign = ? AND round = ?",
+        "SELECT state, lease_token FROM round WHERE campaign = ? AND round = ? FOR UPDATE",
         (lease.campaign_hash, lease.round),
     )
     if not rows or rows[0][0] != "closing" or bytes(rows[0][1]) != lease.token:

@@ -7,7 +7,7 @@ from pydantic import Field
 from rase.errors import ConfigurationError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
-from rase.service.settings import PathSetting, Settings
+from rase.service.settings import DatabaseSetting, PathSetting, Settings
 from rase.shuffler.documents import Policy
 from rase.wire.keys import SigningKey
 from rase.wire.signed import PinnedKeys
@@ -63,7 +63,7 @@ class ShufflerSettings(Settings):
         name: The shuffler's name in manifests.
         host: The address to listen on.
         port: The port; 0 for any free one.
-        database: The file of its state.
+        database: Its state: a file, or postgresql://user@host/database.
         signing_key_file: Its private Ed25519 key.
         opening_key_files: Its private HPKE keys; only the closer reads them.
         fusion_key: The fusion centre's public Ed25519 key, in hex or base64url.
@@ -79,7 +79,7 @@ class ShufflerSettings(Settings):
     name: str = Field(default="shuffler", min_length=1, max_length=64)
     host: str = "127.0.0.1"
     port: int = Field(default=8701, ge=0, le=65535)
-    database: PathSetting
+    database: DatabaseSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
     fusion_key: PublicKeySetting

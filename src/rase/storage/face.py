@@ -26,6 +26,30 @@ class Transaction(Protocol):
         """
         ...
 
+    def insert_new(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Parameters],
+        *,
+        key: int,
+    ) -> list[bool]:
+        """Insert rows whose key is not there yet; of two rows with one key the first counts.
+
+        Args:
+            table: The table.
+            columns: All its columns that are given, those of its key first.
+            rows: A value for each column, none of them None.
+            key: How many columns make up the key.
+
+        Returns:
+            Whether each row is new.
+
+        Raises:
+            StorageError: Named; the transaction is then lost as a whole.
+        """
+        ...
+
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
         """Run one statement for each row of parameters; return how many rows it changed.
 
@@ -39,9 +63,18 @@ class Database(Protocol):
     """Keep the state of one server; may be used by several threads."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Write: commit to the disk at the end of the block, roll back if it raises.
+        """Write alone: commit to the disk at the end of the block, roll back if it raises.
 
-        Only one writer is inside at a time.
+        Only one writer is inside at a time, in all processes: no thought is needed of others. What
+        happens often has `shared`.
+        """
+        ...
+
+    def shared(self) -> AbstractContextManager[Transaction]:
+        """Write beside others who share; otherwise as `transaction`.
+
+        What is read to decide what is written must be read with ``FOR SHARE`` or ``FOR UPDATE``,
+        in the same order everywhere; each statement sees what was committed before it.
         """
         ...
 
@@ -51,6 +84,9 @@ class Database(Protocol):
 
     def scrub(self) -> bool:
         """Overwrite what was deleted in the database's own logs too, as far as it can be done now.
+
+        SQLite leaves nothing in its files. PostgreSQL makes the space free to be used again, which
+        is all it can; see docs/guides/postgresql.md.
 
         Returns:
             Whether nothing is left; try again later if not.

@@ -1,7 +1,7 @@
 """A database whose process dies: tests of crash safety name the step at which it happens."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from rase.storage.face import Database, Parameters, Row, Transaction
 
@@ -31,11 +31,14 @@ class FaultyDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Write, and die at the point chosen."""
-        self._point(0)
-        with self._database.transaction() as transaction:
-            yield _FaultyTransaction(transaction, self)
-            self._point()
-        self._point()
+        with self._dying(self._database.transaction) as transaction:
+            yield transaction
+
+    @contextmanager
+    def shared(self) -> Iterator[Transaction]:
+        """Write beside others, and die at the point chosen."""
+        with self._dying(self._database.shared) as transaction:
+            yield transaction
 
     @contextmanager
     def snapshot(self) -> Iterator[Transaction]:
@@ -53,6 +56,16 @@ class FaultyDatabase:
 
     def close(self) -> None:
         """Leave the real database open: it belongs to whoever made it."""
+
+    @contextmanager
+    def _dying(
+        self, begin: Callable[[], AbstractContextManager[Transaction]]
+    ) -> Iterator[Transaction]:
+        self._point(0)
+        with begin() as transaction:
+            yield _FaultyTransaction(transaction, self)
+            self._point()
+        self._point()
 
     def _point(self, count: int = 1) -> None:
         # A dead process stays dead, whatever its code tries afterwards.
@@ -78,6 +91,19 @@ class _FaultyTransaction:
         rows = self._transaction.execute(sql, parameters)
         self._owner._point()
         return rows
+
+    def insert_new(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Parameters],
+        *,
+        key: int,
+    ) -> list[bool]:
+        self._owner._point()
+        is_new = self._transaction.insert_new(table, columns, rows, key=key)
+        self._owner._point()
+        return is_new
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
         self._owner._point()

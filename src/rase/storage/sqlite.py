@@ -3,11 +3,12 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
+from rase.storage.dialect import to_sqlite
 from rase.storage.face import Parameters, Row
 from rase.storage.migrate import migrate
 
@@ -68,6 +69,9 @@ class SqliteDatabase:
         """Write: commit to the disk at the end of the block, roll back if it raises."""
         with self._writing, self._block("BEGIN IMMEDIATE", may_write=True) as transaction:
             yield transaction
+
+    # SQLite has one writer at a time, whatever is asked for.
+    shared = transaction
 
     @contextmanager
     def snapshot(self) -> Iterator["_SqliteTransaction"]:
@@ -160,7 +164,22 @@ class _SqliteTransaction:
         self._connection = connection
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        return self._connection.execute(sql, parameters).fetchall()
+        return self._connection.execute(to_sqlite(sql), parameters).fetchall()
+
+    def insert_new(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Parameters],
+        *,
+        key: int,
+    ) -> list[bool]:
+        marks = ", ".join("?" * len(columns))
+        sql = (
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) "  # noqa: S608 - our words
+            f"ON CONFLICT ({', '.join(columns[:key])}) DO NOTHING"
+        )
+        return [self._connection.execute(sql, row).rowcount == 1 for row in rows]
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> int:
         return self._connection.executemany(sql, rows).rowcount

@@ -1,0 +1,32 @@
+"""Repeat a transaction that lost against another: nothing of it was kept, so nothing happens twice.
+
+Locks are taken in one order everywhere, so this is rare; PostgreSQL may still choose one of two
+transactions to end.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from rase.errors import StorageContended
+
+__all__ = ["retried"]
+
+_T = TypeVar("_T")
+_TRIES: Final = 5
+
+
+def retried(work: Callable[[], _T]) -> _T:
+    """Return what work returns, after trying again if its transaction lost against another.
+
+    Args:
+        work: Opens its transaction itself, and can be repeated as a whole.
+
+    Raises:
+        StorageContended: If it lost every time.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except StorageContended:
+            continue
+    return work()

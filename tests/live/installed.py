@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +23,9 @@ from tests.live.running import Patience, answers, environment, free_ports, rase
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.service.key_settings import read_signing_key
+from rase.storage.address import PostgresAddress
+from rase.storage.face import Database
+from rase.storage.postgres import PostgresDatabase
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
@@ -45,10 +51,14 @@ class Server:
         part: "intake", "closer" or "fusion".
         config: Its settings.
         log: Where it tells what happens.
+        variables: Settings in which it differs from its like.
     """
 
-    def __init__(self, part: str, config: Path, log: Path) -> None:
+    def __init__(
+        self, part: str, config: Path, log: Path, *, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.command = [sys.executable, "-m", "rase", *_PARTS[part], "--config", str(config)]
+        self._environment = {**environment(), **(variables or {})}
         self._log = log
         self.start()
 
@@ -58,7 +68,11 @@ class Server:
         with self._log.open("ab") as file:
             # The closer ends when this pipe does, as it would with its parent.
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment()
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env=self._environment,
             )
 
     @property
@@ -91,13 +105,22 @@ class Installed:
         folder: An empty folder.
         capsys: Takes what commands print.
         grace_s: How long a round waits for reports.
+        postgres: Where the state of both is, if not in files.
+        counts: How many processes of a part there are, if not one of each.
     """
 
     def __init__(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], *, grace_s: int = 4
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        grace_s: int = 4,
+        postgres: PostgresAddress | None = None,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
         self._capsys = capsys
+        self._postgres = postgres
         ports = free_ports()
         self.shuffler_url, self.fusion_url = (f"http://127.0.0.1:{port}" for port in ports)
         options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
@@ -113,16 +136,35 @@ class Installed:
             shuffler.read_text().replace("[shuffler]", "[shuffler]\nlease_s = 1", 1)
             + "\n[shuffler.limits]\nreports_per_minute = 100000\n"
         )
-        self.servers = {part: self.served(part) for part in _PARTS}
+        if postgres is not None:
+            for role, config in self.configs.items():
+                text = config.read_text().replace(f'"{role}.db"', f'"{postgres.url}"')
+                config.write_text(text)
+        self.intake_urls, self.fusion_urls = [self.shuffler_url], [self.fusion_url]
+        self.servers = {
+            f"{part}-{number}" if number else part: self.served(part, number)
+            for part in ("fusion", "intake", "closer")
+            for number in range((counts or {}).get(part, 1))
+        }
 
-    def served(self, part: str) -> Server:
-        """Start one of the servers."""
+    def served(self, part: str, number: int = 0) -> Server:
+        """Start one of the servers; all but the first of a kind get a port of their own."""
         config = self.configs[Role.FUSION if part == "fusion" else Role.SHUFFLER]
-        return Server(part, config, self.folder / f"{part}.log")
+        variables = {}
+        if number and part == "closer":
+            # As behind a balancer: each closer reaches another fusion centre.
+            variables["RASE_SHUFFLER__FUSION_URL"] = self.fusion_urls[-1]
+        elif number:
+            port, _ = free_ports()
+            variables[f"RASE_{'FUSION' if part == 'fusion' else 'SHUFFLER'}__PORT"] = str(port)
+            urls = self.fusion_urls if part == "fusion" else self.intake_urls
+            urls.append(f"http://127.0.0.1:{port}")
+        log = f"{part}-{number}.log" if number else f"{part}.log"
+        return Server(part, config, self.folder / log, variables=variables)
 
     def publish(self, patience: Patience) -> None:
         """Publish keys and campaign once both servers answer."""
-        urls = (self.shuffler_url, self.fusion_url)
+        urls = (*self.intake_urls, *self.fusion_urls)
         patience.until(lambda: all(map(answers, urls)), logs=self.folder)
         # The shuffler countersigns no keyset before its closer has told which keys it has.
         told = "SELECT id FROM opening_key"
@@ -150,12 +192,13 @@ class Installed:
 
     def rows(self, role: Role, sql: str) -> list[tuple[Any, ...]]:
         """Return what is in a server's database."""
-        database = SqliteDatabase(self.database(role))
-        try:
-            with database.snapshot() as transaction:
-                return transaction.execute(sql)
-        finally:
-            database.close()
+        database: Database
+        if self._postgres is None:
+            database = SqliteDatabase(self.database(role))
+        else:
+            database = PostgresDatabase(self._postgres, schema=f"rase_{role}")
+        with closing(database), database.snapshot() as transaction:
+            return transaction.execute(sql)
 
     def end(self) -> list[int]:
         """End all servers in good order; return their exit codes."""
@@ -195,7 +238,7 @@ class Fleet:
     """
 
     def __init__(self, installed: Installed, devices: int) -> None:
-        self._url = installed.shuffler_url
+        self._urls = installed.intake_urls
         self._stop = threading.Event()
         self._credentials = installed.enrolled(devices)
         ((signed,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM campaign")
@@ -221,7 +264,7 @@ class Fleet:
 
     def _run(self, number: int) -> None:
         try:
-            with httpx.Client(base_url=self._url, timeout=5.0) as client:
+            with httpx.Client(timeout=5.0) as client:
                 self._report(number, client)
         except BaseException as error:
             self._failures.append(error)
@@ -231,6 +274,8 @@ class Fleet:
         clock, pause = SystemClock(), threading.Event()
         last, waiting = int(clock.now_s()) // self.campaign.round_s - 1, list[Report]()
         newest: Report | None = None
+        # Any intake will do, and a retry may reach another one.
+        urls = cycle(self._urls[number % len(self._urls) :] + self._urls)
         while waiting or not self._stop.is_set():
             ended = int(clock.now_s()) // self.campaign.round_s - 1
             if ended > last and not self._stop.is_set():
@@ -240,7 +285,7 @@ class Fleet:
                 self.reports.append(newest)
             # The newest is sent even if it was acknowledged: an answer may always get lost.
             for report in {id(report): report for report in (*waiting, newest) if report}.values():
-                _send(client, report, self._credentials[number])
+                _send(client, next(urls), report, self._credentials[number])
             waiting = [report for report in waiting if report.fate == "waiting"]
             pause.wait(0.01)
 
@@ -255,13 +300,13 @@ class Fleet:
         return Report(round, place, wire)
 
 
-def _send(client: httpx.Client, report: Report, credential: str) -> None:
+def _send(client: httpx.Client, url: str, report: Report, credential: str) -> None:
     headers = {
         "Content-Type": "application/rase-report",
         "Authorization": f"Bearer {credential}",
     }
     try:
-        answer = client.post("/v1/reports", content=report.wire, headers=headers)
+        answer = client.post(f"{url}/v1/reports", content=report.wire, headers=headers)
     except httpx.ConnectError:
         return
     except httpx.HTTPError:

@@ -52,9 +52,10 @@ def schema_of(database: Database) -> list[tuple[str, ...]]:
     sql = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     if isinstance(database, PostgresDatabase):
         sql = (
-            "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
-            "WHERE table_schema = current_schema() UNION ALL SELECT tablename, indexname, indexdef, "
-            "'' FROM pg_indexes WHERE schemaname = current_schema() ORDER BY 1, 2"
+            "SELECT table_name, column_name, data_type, is_nullable "
+            "FROM information_schema.columns WHERE table_schema = current_schema() "
+            "UNION ALL SELECT tablename, indexname, indexdef, '' FROM pg_indexes "
+            "WHERE schemaname = current_schema() ORDER BY 1, 2"
         )
     with database.snapshot() as transaction:
         return transaction.execute(sql)

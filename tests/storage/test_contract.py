@@ -95,7 +95,7 @@ def test_a_snapshot_sees_one_moment_and_cannot_write(database: Database) -> None
         with database.transaction() as writer:
             writer.execute("INSERT INTO thing VALUES (1, NULL)")
         assert reader.execute("SELECT count(*) FROM thing") == [(0,)]
-    with pytest.raises(StorageError, match="read-?only"), database.snapshot() as reader:
+    with pytest.raises(StorageError, match=r"read-?only"), database.snapshot() as reader:
         reader.execute("INSERT INTO thing VALUES (2, NULL)")
 
 

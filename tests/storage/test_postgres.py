@@ -54,15 +54,16 @@ def open_one(address: PostgresAddress) -> Iterator[Callable[[], PostgresDatabase
 
 def test_a_wrong_password_is_told_and_not_shown(postgres: "PostgresServer") -> None:
     """The message says where a password is set, and quotes none."""
+    wrong = "guessed"
     with pytest.raises(StorageUnusable, match=r"password is wrong.*PGPASSFILE") as caught:
-        open_postgres(postgres.address(password="no-secret"), migrations="shuffler")
-    assert "no-secret" not in str(caught.value)
+        open_postgres(postgres.address(password=wrong), migrations="shuffler")
+    assert wrong not in str(caught.value)
     assert caught.value.exit_code == 3
 
 
 def test_a_missing_database_is_told(postgres: "PostgresServer") -> None:
     """The message says how to make it."""
-    with pytest.raises(StorageUnusable, match="does not exist.*createdb nowhere"):
+    with pytest.raises(StorageUnusable, match=r"does not exist.*createdb nowhere"):
         open_postgres(postgres.address("nowhere"), migrations="shuffler")
 
 
@@ -122,10 +123,14 @@ def test_a_lost_connection_is_named_and_the_next_block_has_another(
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
 
-    with pytest.raises(StorageUnreachable), database.transaction() as transaction:
-        transaction.execute("UPDATE thing SET content = 7")
-        end_all()
-        transaction.execute("SELECT 1")
+    def interrupted() -> None:
+        with database.transaction() as transaction:
+            transaction.execute("UPDATE thing SET content = 7")
+            end_all()
+            transaction.execute("SELECT 1")
+
+    with pytest.raises(StorageUnreachable):
+        interrupted()
     with database.snapshot() as reader, database.snapshot() as other:
         assert reader.execute("SELECT content FROM thing") == [(0,), (0,)]
         assert other.execute("SELECT 1") == [(1,)]
@@ -256,5 +261,5 @@ def test_errors_have_names(error: psycopg.Error, kind: type[StorageError]) -> No
     ],
 )
 def test_a_database_that_does_not_open_says_why(text: str, words: str) -> None:
-    """libpq's words become ours, with the way out."""
+    """What libpq says becomes ours, with the way out."""
     assert words in str(not_opened(psycopg.OperationalError(text), NOBODY))

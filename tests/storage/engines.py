@@ -38,6 +38,7 @@ class Engine:
         else:
             database = PostgresDatabase(self.address, schema=f"rase_{role}")
             database.check()
+            database.make_schema()
         assert migrate(database, role, target=version) == version
         database.close()
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
     "doctor": _Place("rase.cli.doctor", "Check settings, keys, clocks, peers, databases and disk."),
+    "migrate": _Place("rase.cli.migrate", "Bring the databases of a server to the newest form."),
+    "storage": _Place("rase.cli.storage", "Move the state of a server to another database."),
     "device": _Place("rase.cli.device", "Take part in a campaign with a device."),
     "budget": _Place(
         "rase.cli.budget", "Show what a device has spent, what is left, and when it refreshes."

@@ -140,7 +140,10 @@ def _examine_server(
     findings += doctor.check_opening_keys(
         where, settings.opening_key_files, configs, role=role, now_s=now_s
     )
-    findings.append(doctor.check_database(where, settings.database, role=role))
+    if isinstance(settings.database, Path):
+        findings.append(doctor.check_database(where, settings.database, role=role))
+    else:
+        findings.append(doctor.check_server_database(where, settings.database, role=role))
     pinned = _pinned(getattr(settings, f"{peer}_key"), peer, signing)
     if signing is not None and pinned is None:
         mistake = f"{peer}_key is this server's own key; run rase keys adopt with the other's."

@@ -17,9 +17,11 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from rase.clock import Clock
-from rase.errors import ConfigurationError
+from rase.errors import ConfigurationError, StorageError
 from rase.service.key_settings import read_opening_keys, read_signing_key
+from rase.storage.address import PostgresAddress
 from rase.storage.migrate import migrations_of
+from rase.storage.opening import look_at
 from rase.wire.keys import KeyConfig, KeyState, OpeningKey, Role, SigningKey
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "check_opening_keys",
     "check_peer",
     "check_pin",
+    "check_server_database",
     "check_signing_key",
     "exit_code_of",
     "fetch",
@@ -218,6 +221,34 @@ def check_database(where: str, path: Path, *, role: str | None = None) -> Findin
         known = migrations_of(role)[-1].number
         return _of_version(where, path, version=version, role=role, known=known)
     return Finding(where, "database", Level.OK, f"{path.name} is whole.")
+
+
+def check_server_database(where: str, address: PostgresAddress, *, role: str) -> Finding:
+    """Check that a database of PostgreSQL opens, and is of a form that this release knows.
+
+    Args:
+        where: The folder.
+        address: The database.
+        role: Whose it is.
+    """
+    known = migrations_of(role)[-1].number
+    try:
+        version = look_at(address, role=role)
+    except ModuleNotFoundError:
+        text = 'psycopg is missing; install it with: pip install "rase-iot[postgres]".'
+        return Finding(where, "database", Level.PROBLEM, text)
+    except StorageError as error:
+        return Finding(where, "database", Level.PROBLEM, str(error))
+    if version > known:
+        text = (
+            f"{address} has version {version}, this release knows up to {known}; install the newer "
+            "release again."
+        )
+        return Finding(where, "database", Level.PROBLEM, text)
+    text = f"{address} answers, version {version}"
+    if version < known:
+        text += f"; the server brings it to {known} when it starts"
+    return Finding(where, "database", Level.OK, f"{text}.")
 
 
 def check_disk(where: str, folder: Path) -> Finding:

@@ -2,21 +2,25 @@
 
 import re
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from rase.errors import StorageUnusable
-from rase.storage.face import Database, Transaction
+from rase.errors import StorageBusy, StorageError, StorageUnusable
+from rase.storage.face import Database, Row, Transaction
 
-__all__ = ["Migration", "migrate", "migrations_of"]
+__all__ = ["MOVED", "Migration", "migrate", "migrations_of", "version_of"]
+
+MOVED: Final = " moved"
+"""What stands behind the role in a database whose state lives elsewhere now."""
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 
 
 class Migration(NamedTuple):
-    """One step: its number, and the statements that make it."""
+    """One step: its number, the statements that make it, and the name of its file."""
 
     number: int
     statements: tuple[str, ...]
+    name: str = ""
 
 
 def migrate(database: Database, role: str, *, target: int | None = None) -> int:
@@ -54,6 +58,23 @@ def migrate(database: Database, role: str, *, target: int | None = None) -> int:
     return version
 
 
+def version_of(database: Database, role: str) -> int:
+    """Return the number of the last step that a database has, without changing it; 0 for none.
+
+    Raises:
+        StorageUnusable: If it belongs to another role, or was moved elsewhere.
+        StorageBusy: If it cannot be used now.
+    """
+    try:
+        with database.snapshot() as transaction:
+            rows = transaction.execute("SELECT role, version FROM schema_version")
+    except (StorageBusy, StorageUnusable):
+        raise
+    except StorageError:
+        return 0
+    return _version_in(rows[0], role) if rows else 0
+
+
 def migrations_of(role: str) -> tuple[Migration, ...]:
     """Return the steps of a role in order.
 
@@ -63,7 +84,7 @@ def migrations_of(role: str) -> tuple[Migration, ...]:
     folder = files("rase.storage") / "migrations" / role
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     steps = tuple(
-        Migration(int(match[1]), _statements((folder / name).read_text("utf-8")))
+        Migration(int(match[1]), _statements((folder / name).read_text("utf-8")), name)
         for name in names
         if (match := _NAME.fullmatch(name))
     )
@@ -80,9 +101,19 @@ def _version(transaction: Transaction, role: str) -> int:
     if not rows:
         transaction.execute("INSERT INTO schema_version (role, version) VALUES (?, 0)", (role,))
         return 0
-    if rows[0][0] != role:
-        raise StorageUnusable(f"the database is one of the {rows[0][0]}, not of the {role}.")
-    return int(rows[0][1])
+    return _version_in(rows[0], role)
+
+
+def _version_in(row: Row, role: str) -> int:
+    found, version = row
+    if found == f"{role}{MOVED}":
+        raise StorageUnusable(
+            f"the state of the {role} was copied from here to another database. Name that one in "
+            f"{role}.database."
+        )
+    if found != role:
+        raise StorageUnusable(f"the database is one of the {found}, not of the {role}.")
+    return int(version)
 
 
 def _statements(text: str) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """Open a server's database, whichever engine it is in."""
 
+from contextlib import closing
 from pathlib import Path
 
 from rase.storage.address import DatabaseAddress
 from rase.storage.face import Database
-from rase.storage.sqlite import open_sqlite
+from rase.storage.migrate import version_of
+from rase.storage.sqlite import SqliteDatabase, open_sqlite
 
-__all__ = ["open_database"]
+__all__ = ["look_at", "open_database"]
 
 
 def open_database(address: DatabaseAddress, *, migrations: str) -> Database:
@@ -27,3 +29,28 @@ def open_database(address: DatabaseAddress, *, migrations: str) -> Database:
     from rase.storage.postgres import open_postgres
 
     return open_postgres(address, migrations=migrations)
+
+
+def look_at(address: DatabaseAddress, *, role: str) -> int:
+    """Return the version of a server's database without changing anything; 0 if there is none yet.
+
+    Args:
+        address: A file of SQLite, or a database of PostgreSQL.
+        role: Whose database it is.
+
+    Raises:
+        StorageUnusable: If it is damaged, foreign or cannot be opened.
+        StorageBusy: If it cannot be used now.
+        ModuleNotFoundError: If it is one of PostgreSQL and psycopg is not installed.
+    """
+    if isinstance(address, Path):
+        if not address.exists():
+            return 0
+        with closing(SqliteDatabase(address)) as file:
+            file.check()
+            return version_of(file, role)
+    from rase.storage.postgres import PostgresDatabase
+
+    with closing(PostgresDatabase(address, schema=f"rase_{role}")) as server:
+        server.check()
+        return version_of(server, role)

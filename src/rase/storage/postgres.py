@@ -56,6 +56,7 @@ def open_postgres(
     database = PostgresDatabase(address, schema=schema or f"rase_{migrations}")
     try:
         database.check()
+        database.make_schema()
         migrate(database, migrations)
     except BaseException:
         database.close()
@@ -118,7 +119,7 @@ class PostgresDatabase:
         return True
 
     def check(self) -> None:
-        """Refuse a server that is too old; make the schema if it is missing.
+        """Refuse a server that does not open, is too old, or does not wait for the disk.
 
         Raises:
             StorageUnusable: If it cannot be used.
@@ -135,6 +136,13 @@ class PostgresDatabase:
                 f"{version // 10_000}. Move the database to a newer one."
             )
         self._check_durable()
+
+    def make_schema(self) -> None:
+        """Make the schema if it is missing.
+
+        Raises:
+            StorageError: If this user may not.
+        """
         with self.transaction() as transaction:
             # IF NOT EXISTS asks for the right to make schemas even where there is one.
             there = transaction.execute(

@@ -96,6 +96,24 @@ class SqliteDatabase:
         if found != ("ok",):
             raise StorageUnusable(f"the database {self._path} is damaged. {_WAY_OUT}")
 
+    def check_unused(self) -> None:
+        """Refuse a file that another process has open.
+
+        Raises:
+            StorageBusy: If one has.
+        """
+        self.close()
+        connection = sqlite3.connect(self._path, timeout=0.1, isolation_level=None)
+        try:
+            # Only who is alone with a file may end its write-ahead log.
+            connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError:
+            raise StorageBusy(
+                f"the database {self._path} is in use. Stop the server first."
+            ) from None
+        finally:
+            connection.close()
+
     def close(self) -> None:
         """Close all connections; the last one moves the log into the file."""
         for connections in self._idle.values():

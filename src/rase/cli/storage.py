@@ -1,0 +1,116 @@
+"""``rase storage``: move a server's state from a file to PostgreSQL."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rase.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rase.storage.address import DatabaseAddress
+
+__all__ = ["command", "server_config", "server_databases"]
+
+
+def server_config(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option that names the settings file of either server."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=Path("rase.toml"),
+        show_default=True,
+        help="Settings file; its sections [shuffler] and [fusion] are read.",
+    )(function)
+
+
+@click.group("storage", short_help="Move the state of a server to another database.")
+def command() -> None:
+    """Move the state of a server to another database."""
+
+
+@command.command("copy")
+@server_config
+@click.option("--to", "url", help="The empty target: postgresql://user@host/database.")
+@click.option(
+    "--to-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file that holds the target's address, for one with a password.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def copy(config: Path, url: str | None, to_file: Path | None, as_json: bool) -> None:
+    """Copy the state of a stopped server from its file to PostgreSQL, and compare.
+
+    All of it is copied or nothing; afterwards no server opens the file again. Set database to the
+    target then.
+    """
+    from rase.storage.copy import copy_database
+    from rase.storage.opening import open_database
+    from rase.storage.sqlite import SqliteDatabase, open_sqlite
+
+    target = _target(url, to_file)
+    found = []
+    for role, address in server_databases(config).items():
+        if not isinstance(address, Path):
+            raise ConfigurationError([f"{role}.database must be a file, got {address}."])
+        if not address.exists():
+            raise ConfigurationError([f"{role}.database must be a file that exists: {address}."])
+        with closing(SqliteDatabase(address)) as file:
+            file.check_unused()
+        with (
+            closing(open_sqlite(address, migrations=role)) as source,
+            closing(open_database(target, migrations=role)) as copied,
+        ):
+            tables = copy_database(source, copied, role=role)
+        found.append({"role": role, "tables": [asdict(table) for table in tables]})
+        if not as_json:
+            for table in tables:
+                click.echo(f"{role} {table.name}: {table.rows} rows, {table.digest[:16]}")
+            click.echo(f'set {role}.database = "{target}" in {config}', err=True)
+    if as_json:
+        document = {"schema": "rase/storage-copy/1", "target": str(target), "copied": found}
+        click.echo(json.dumps(document))
+
+
+def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
+    """Return where each server of a settings file keeps its state.
+
+    Raises:
+        ConfigurationError: With all that is wrong with the settings.
+    """
+    from rase.fusion.settings import FusionSettings
+    from rase.service.settings import load_settings
+    from rase.shuffler.settings import ShufflerSettings
+
+    try:
+        sections = tomllib.loads(config.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError([f"{config}: {error.strerror}."]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{config} is not TOML: {error}."]) from None
+    found: dict[str, DatabaseAddress] = {}
+    if "shuffler" in sections:
+        found["shuffler"] = load_settings(ShufflerSettings, "shuffler", path=config).database
+    if "fusion" in sections:
+        found["fusion"] = load_settings(FusionSettings, "fusion", path=config).database
+    if not found:
+        raise ConfigurationError([f"{config} must have a section [shuffler] or [fusion]."])
+    return found
+
+
+def _target(url: str | None, to_file: Path | None) -> "DatabaseAddress":
+    from rase.storage.address import PostgresAddress
+
+    if (url is None) == (to_file is None):
+        raise click.UsageError("give the target, with either --to or --to-file.")
+    if to_file is not None:
+        url = to_file.read_text("utf-8").strip()
+    try:
+        return PostgresAddress(url or "")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

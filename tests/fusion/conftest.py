@@ -25,8 +25,9 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.service.telemetry import Telemetry
+from rase.storage.address import DatabaseAddress
 from rase.storage.face import Database
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info
 from rase.wire.parcel import header_of, pack
@@ -235,9 +236,9 @@ def served(app: FastAPI, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def made_centre(path: Path) -> Iterator[Centre]:
+def made_centre(address: DatabaseAddress) -> Iterator[Centre]:
     """Make a fusion centre with a published campaign and keyset."""
-    database = open_sqlite(path, migrations="fusion")
+    database = open_database(address, migrations="fusion")
     clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
     made = Centre(database, clock)
     made.publisher.publish(CAMPAIGN)

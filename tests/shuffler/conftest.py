@@ -133,7 +133,7 @@ class World:
     ) -> None:
         self.path = path
         self.clock = FakeClock(NOW_S)
-        self.database: SqliteDatabase = open_sqlite(path, migrations="shuffler")
+        self.database: SqliteDatabase = self.opened()
         self.campaign = campaign_of(**changes)
         self.hash = campaign_hash(self.campaign)
         self.countersigner = Countersigner(
@@ -148,6 +148,10 @@ class World:
             self.enrolled(group=groups[number % len(groups)]) for number in range(devices)
         ]
         self.devices = [int(credential[:16], 16) for credential in self.credentials]
+
+    def opened(self) -> Any:
+        """Open the database, as one more process does."""
+        return open_sqlite(self.path, migrations="shuffler")
 
     def enrolled(self, *, group: str = "") -> str:
         """Enrol a device and return its credential."""

@@ -1,17 +1,18 @@
 """Several fusion centres on one PostgreSQL: batches count once, rounds are numbered in order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, made_centre, parcel, reports
 
-from rase.errors import WireError
+from rase.errors import StorageBusy, WireError
 from rase.fusion.subscribers import list_access, record_access
 from rase.storage.face import Database, Transaction
 from rase.storage.opening import open_database
+from rase.storage.postgres import _OPTIONS
 
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
@@ -32,7 +33,7 @@ def centres(postgres: "PostgresServer") -> Iterator[list[Centre]]:
 class Overtaken:
     """A database in which another process is faster, just before the transaction."""
 
-    def __init__(self, database: Database, overtake: object) -> None:
+    def __init__(self, database: Database, overtake: Callable[[], object]) -> None:
         self._database = database
         self._overtake = overtake
         self.snapshot = database.snapshot
@@ -40,7 +41,7 @@ class Overtaken:
     @contextmanager
     def shared(self) -> Iterator[Transaction]:
         """Let the other one go first."""
-        self._overtake()  # type: ignore[operator]
+        self._overtake()
         with self._database.shared() as transaction:
             yield transaction
 
@@ -102,6 +103,59 @@ def test_batches_and_ends_of_rounds_at_once(centres: list[Centre]) -> None:
     assert rows == [(number, 1, "final") for number in range(1, len(rounds) + 1)]
     assert set(seen) == {0}
     assert centres[0].count("estimates") == len(rounds) * len(CAMPAIGN.estimators)
+
+
+class Numbering:
+    """A database in which another process finalises just after a number was looked up."""
+
+    def __init__(self, database: Database, meanwhile: Callable[[], object]) -> None:
+        self._database = database
+        self._meanwhile = meanwhile
+        self.snapshot = database.snapshot
+        self.scrub = database.scrub
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Let the other one try in the middle."""
+        with self._database.transaction() as transaction:
+            self._transaction = transaction
+            yield self
+
+    def execute(self, sql: str, parameters: Any = ()) -> list[Any]:
+        """Run a statement."""
+        found = self._transaction.execute(sql, parameters)
+        if "MAX(sequence)" in sql:
+            self._meanwhile()
+        return found
+
+    def execute_many(self, sql: str, rows: Any) -> int:
+        """Run a statement for each row."""
+        return self._transaction.execute_many(sql, rows)
+
+
+def test_who_looked_up_a_number_is_not_overtaken(
+    postgres: "PostgresServer", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process cannot take the same number, nor a later one before it."""
+    monkeypatch.setitem(_OPTIONS, "lock_timeout", "50ms")
+    address, waited = postgres.new_database(), []
+    with made_centre(address) as one, closing(open_database(address, migrations="fusion")) as two:
+        other = Centre(two, one.clock)
+        one.clock.jump(CAMPAIGN.closes_s(ROUND + 1) + 60 - one.clock.now_s())
+        for round in (ROUND, ROUND + 1):
+            sent = parcel(reports([1, 2, 3, 4], round=round), round=round)
+            one.intake.receive(sent.id, sent.payload)
+
+        def meanwhile() -> None:
+            with pytest.raises(StorageBusy):
+                other.rounds.finalise_due()
+            waited.append(1)
+
+        one.database = Numbering(one.database, meanwhile)  # type: ignore[assignment]
+        one.__post_init__()
+        assert len(one.rounds.finalise_due()) == 2
+        assert one.rounds.take_failed() == []
+    assert len(waited) == 2
 
 
 def test_every_question_has_a_line_in_the_log(centres: list[Centre]) -> None:

@@ -1,11 +1,11 @@
 """Several intakes and closers on one PostgreSQL: who may take a round, and what is in it then."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.shuffler.conftest import FIRST, World
@@ -15,7 +15,7 @@ from rase.shuffler.forward import forward_one
 from rase.shuffler.intake import Outcome, Pending, check_report, round_is_open, store_reports
 from rase.shuffler.rounds import LeaseLost, begin_rounds, claim_round
 from rase.storage.address import PostgresAddress
-from rase.storage.face import Database
+from rase.storage.face import Database, Transaction
 from rase.storage.opening import open_database
 
 if TYPE_CHECKING:
@@ -76,35 +76,53 @@ def test_no_round_is_taken_while_reports_are_written_to_it(world: SharedWorld) -
         assert not round_is_open(transaction, agreed, FIRST)
 
 
-def test_a_round_that_others_began_and_took_is_closed(
-    world: SharedWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An intake that saw no row yet looks again after inserting its own."""
+class Overtaken:
+    """A transaction in which other processes are faster, once, after a statement."""
+
+    def __init__(self, transaction: Any, after: str, overtake: Callable[[], object]) -> None:
+        self._transaction = transaction
+        self._after = after
+        self._overtake: Callable[[], object] | None = overtake
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Run a statement, and let the others go then."""
+        found = self._transaction.execute(sql, parameters)
+        if sql.startswith(self._after) and self._overtake is not None:
+            overtake, self._overtake = self._overtake, None
+            overtake()
+        return found
+
+
+def test_a_round_that_a_closer_began_and_took_is_closed(world: SharedWorld) -> None:
+    """An intake that saw no row yet asks whether the closer is past that round."""
     world.upload_time(FIRST)
     report = world.pending(0, FIRST)
     world.close_time(FIRST)
     intake, closer, now_s = world.opened(), world.opened(), world.clock.now_s()
 
-    class Late:
-        """Let the closer be faster, after the intake's first look."""
-
-        def __init__(self, transaction: Any) -> None:
-            self._transaction = transaction
-            self._has_looked = False
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._transaction, name)
-
-        def execute(self, sql: str, parameters: Any = ()) -> Any:
-            found = self._transaction.execute(sql, parameters)
-            if sql.startswith("SELECT state") and not self._has_looked:
-                self._has_looked = True
-                begin_rounds(closer, world.documents, now_s=now_s)
-                assert claim_round(closer, now_s=now_s, lease_s=1) is not None
-            return found
+    def take() -> None:
+        begin_rounds(closer, world.documents, now_s=now_s)
+        assert claim_round(closer, now_s=now_s, lease_s=1) is not None
 
     with intake.shared() as transaction:
-        assert not round_is_open(Late(transaction), report.agreed, FIRST)
+        late = Overtaken(transaction, "SELECT state", take)
+        assert not round_is_open(cast("Transaction", late), report.agreed, FIRST)
+
+
+def test_a_round_that_an_intake_began_and_a_closer_took_is_closed(world: SharedWorld) -> None:
+    """An intake whose row was there already looks at it again."""
+    world.upload_time(FIRST)
+    reports = [world.pending(device, FIRST) for device in range(2)]
+    world.close_time(FIRST)
+    intake, other, closer = world.opened(), world.opened(), world.opened()
+
+    def take() -> None:
+        assert store_reports(other, reports[1:]) == [Outcome.STORED]
+        assert claim_round(closer, now_s=world.clock.now_s(), lease_s=1) is not None
+
+    with intake.shared() as transaction:
+        late = Overtaken(transaction, "SELECT next_round", take)
+        assert not round_is_open(cast("Transaction", late), reports[0].agreed, FIRST)
 
 
 def test_reports_are_in_the_batch_or_refused_whatever_the_race(world: SharedWorld) -> None:

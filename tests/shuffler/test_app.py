@@ -459,6 +459,22 @@ def test_before_the_first_keyset(world: "World") -> None:
     talk(world, work)
 
 
+def test_what_a_device_knows_first_is_looked_up(world: "World") -> None:
+    """A report of a campaign that another process agreed to just now is taken, not refused."""
+    other = world.campaign_of(id="flats")
+    world.upload_time(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        world.countersigner.campaign(world.proposal_of(other), now_s=world.clock.now_s() - 1000)
+        sent = report(world, world.seal(100, campaign=other))
+        # Not at any price: who asks again and again would keep the database busy.
+        check_problem(await client.post(**sent), 404, "unknown-campaign")
+        world.clock.advance(0.6)
+        assert (await client.post(**sent)).status_code == 201
+
+    talk(world, work)
+
+
 def test_what_others_countersign_is_noticed(
     world: "World", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

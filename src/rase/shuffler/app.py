@@ -48,6 +48,8 @@ _REPORT_TYPE = REPORT_TYPE.encode()
 _GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
+_LEAST_REFRESH_S: Final = 0.5
+_NEWS: Final = ("unknown-campaign", "outdated-config")
 _PATIENCE_S: Final = 5.0
 _AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
@@ -91,6 +93,7 @@ class IntakeDesk:
 
     def refresh(self) -> None:
         """Read anew what was agreed, and forget devices that were revoked."""
+        self._refreshed_s = self._clock.monotonic_s()
         self.documents = load_documents(self._database, self._pinned)
         self._authenticator.forget_revoked()
 
@@ -142,7 +145,7 @@ class IntakeDesk:
             WireError: With the problem that the device is told.
             StorageError: If it could not be stored.
         """
-        pending = check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+        pending = await self._checked(wire, device)
         try:
             outcome = await self._commits.submit(pending)
         except Overloaded:
@@ -173,6 +176,17 @@ class IntakeDesk:
             reply = reply_to(error)
             self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
             return reply, key
+
+    async def _checked(self, wire: bytes, device: int) -> Pending:
+        try:
+            return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+        except WireError as error:
+            # Another process may have countersigned what the device knows and we do not.
+            is_new = error.problem in _NEWS
+            if not is_new or self._clock.monotonic_s() < self._refreshed_s + _LEAST_REFRESH_S:
+                raise
+        await asyncio.to_thread(self.refresh)
+        return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
 
     async def _answer_gateway(self, receive: Receive, send: Send) -> None:
         try:

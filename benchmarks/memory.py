@@ -54,11 +54,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
                     credentials, fleet.seal(list(range(DEVICES)), round), strict=True
                 )
             ]
-            sent = load.send(intake.port, reports, connections=_CONNECTIONS)
+            sent = load.send([intake.port], reports, connections=_CONNECTIONS)
             _expect(sent.statuses, {201: DEVICES})
             for server in (fusion, intake, closer):
                 server.set_clock(fleet.campaign.closes_s(round) + 1)
-            sent = load.send(fusion.port, [question], connections=1)
+            sent = load.send([fusion.port], [question], connections=1)
             _expect(sent.statuses, {200: 1})
             if number in (early, late):
                 held[number] = {n: resident_bytes(s.process.pid) for n, s in servers.items()}

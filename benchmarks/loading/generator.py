@@ -26,9 +26,18 @@ class Load:
     def __init__(self) -> None:
         self._process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
-    def send(self, port: int, requests: Sequence[bytes], *, connections: int) -> Sent:
-        """Send all requests over so many connections and return when all are answered."""
-        return self._process.submit(_send, port, list(requests), connections).result()
+    def send(self, ports: Sequence[int], requests: Sequence[bytes], *, connections: int) -> Sent:
+        """Send all requests over so many connections, to each server in turn; wait for answers."""
+        return self._process.submit(_send, list(ports), list(requests), connections).result()
+
+    def steady(
+        self, ports: Sequence[int], requests: Sequence[bytes], *, a_second: float
+    ) -> list[float]:
+        """Send so many requests a second, whatever the answers take; return how long each took.
+
+        A request that has to wait for a free connection waits on the server's account.
+        """
+        return self._process.submit(_steady, list(ports), list(requests), a_second).result()
 
     def __enter__(self) -> "Load":
         """Return itself."""
@@ -94,17 +103,50 @@ def _length(head: bytes) -> int:
     return int(after.partition(b"\r\n")[0])
 
 
-def _send(port: int, requests: list[bytes], connections: int) -> Sent:
+def _send(ports: list[int], requests: list[bytes], connections: int) -> Sent:
     async def send() -> Sent:
         loop = asyncio.get_running_loop()
         waiting, statuses = deque(requests), Counter[int]()
         start = time.perf_counter()
         made = [
-            await loop.create_connection(lambda: _Sender(waiting, statuses), "127.0.0.1", port)
-            for _ in range(connections)
+            await loop.create_connection(
+                lambda: _Sender(waiting, statuses), "127.0.0.1", ports[number % len(ports)]
+            )
+            for number in range(connections)
         ]
         for _, sender in made:
             await sender.is_done
         return Sent(time.perf_counter() - start, statuses)
+
+    return asyncio.run(send())
+
+
+_CONNECTIONS = 64
+
+
+def _steady(ports: list[int], requests: list[bytes], a_second: float) -> list[float]:
+    async def send() -> list[float]:
+        free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+        for number in range(_CONNECTIONS):
+            port = ports[number % len(ports)]
+            free.put_nowait(await asyncio.open_connection("127.0.0.1", port))
+        start = time.perf_counter() + 0.1
+
+        async def one(place: int, data: bytes) -> float:
+            due = start + place / a_second
+            await asyncio.sleep(due - time.perf_counter())
+            reader, writer = await free.get()
+            writer.write(data)
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(_length(head))
+            free.put_nowait((reader, writer))
+            if head[9:12] != b"201":
+                raise RuntimeError(f"the server answered {head[9:12].decode()}.")
+            return time.perf_counter() - due
+
+        took = await asyncio.gather(*(one(place, data) for place, data in enumerate(requests)))
+        while not free.empty():
+            free.get_nowait()[1].close()
+        return list(took)
 
     return asyncio.run(send())

@@ -67,6 +67,17 @@ def test_many_rows_tell_how_many_changed(database: Database) -> None:
         assert transaction.execute_many(sql, []) == 0
 
 
+def test_sums_of_whole_numbers_are_whole(database: Database) -> None:
+    """Sums, counts and extremes are plain numbers, or None where there are no rows."""
+    sql = "SELECT COALESCE(SUM(id), 0), COUNT(*), MAX(id) FROM thing"
+    with database.transaction() as transaction:
+        assert transaction.execute(sql) == [(0, 0, None)]
+        transaction.execute_many("INSERT INTO thing VALUES (?, NULL)", [(2**50,), (3,)])
+        (found,) = transaction.execute(sql)
+    assert found == (2**50 + 3, 2, 2**50)
+    assert {type(one) for one in found} == {int}
+
+
 def test_new_rows_are_told_from_old_ones(database: Database) -> None:
     """The first row of a key is stored and told as new, in whatever order they come."""
     columns = ("id", "content")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from pydantic import Field
 
@@ -123,7 +124,11 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                 publisher=publisher if settings.admin_over_http else None,
                 policy=policy,
                 telemetry=Telemetry("fusion"),
-                space=partial(space_of, settings.database),
+                space=(
+                    partial(space_of, settings.database)
+                    if isinstance(settings.database, Path)
+                    else None
+                ),
             )
     finally:
         database.close()

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import sql as composed
+from psycopg.abc import Buffer
+from psycopg.types.numeric import NumericBinaryLoader
 
 from rase.errors import StorageBusy, StorageUnusable
 from rase.storage.address import PostgresAddress
@@ -219,13 +221,22 @@ class PostgresDatabase:
 
     def _connected(self) -> psycopg.Connection[Row]:
         options = {**_OPTIONS, "search_path": self._schema}
-        return psycopg.connect(
+        connection: psycopg.Connection[Row] = psycopg.connect(
             self._address.url,
             autocommit=True,
             connect_timeout=_CONNECT_S,
             options=" ".join(f"-c {name}={value}" for name, value in options.items()),
             application_name=self._schema,
         )
+        connection.adapters.register_loader("numeric", _WholeLoader)
+        return connection
+
+
+class _WholeLoader(NumericBinaryLoader):
+    """Read sums of whole numbers as such, as SQLite gives them; nothing else is numeric."""
+
+    def load(self, data: Buffer) -> Any:
+        return int(super().load(data))
 
 
 class _PostgresTransaction:

@@ -48,7 +48,7 @@ _REPORT_TYPE = REPORT_TYPE.encode()
 _GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
-_LEAST_REFRESH_S: Final = 0.5
+_LEAST_REFRESH_S: Final = 0.1
 _NEWS: Final = ("unknown-campaign", "outdated-config")
 _PATIENCE_S: Final = 5.0
 _AGAIN_S: Final = 0.1
@@ -86,6 +86,7 @@ class IntakeDesk:
         self._authenticator.preload()
         self._rate = RateLimit(limits.reports_per_minute, clock)
         self._gateway_reports = limits.gateway_reports
+        self._looking = asyncio.Lock()
         self._commits = GroupCommit(
             self._store, max_group=limits.max_group, max_waiting=limits.max_waiting
         )
@@ -181,12 +182,22 @@ class IntakeDesk:
         try:
             return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
         except WireError as error:
-            # Another process may have countersigned what the device knows and we do not.
-            is_new = error.problem in _NEWS
-            if not is_new or self._clock.monotonic_s() < self._refreshed_s + _LEAST_REFRESH_S:
+            if error.problem not in _NEWS:
                 raise
-        await asyncio.to_thread(self.refresh)
+        # Another process may have countersigned what the device knows and we do not; a device
+        # that is told "unknown-campaign" gives its report up.
+        await self._look_again()
         return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+
+    async def _look_again(self) -> None:
+        """Refresh, so that what was agreed before this call is known; all who wait share one."""
+        asked_s = self._clock.monotonic_s()
+        async with self._looking:
+            if self._refreshed_s > asked_s:
+                return
+            # Not at any price: who asks again and again would keep the database busy.
+            await asyncio.sleep(self._refreshed_s + _LEAST_REFRESH_S - asked_s)
+            await asyncio.to_thread(self.refresh)
 
     async def _answer_gateway(self, receive: Receive, send: Send) -> None:
         try:

@@ -91,12 +91,12 @@ def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":
     from rase.fusion.campaigns import known_campaigns
     from rase.fusion.mqtt import broker_of, fleet_discovery
     from rase.fusion.query import Questions
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
     settings = fusion_settings(config)
     if settings.mqtt is None:
         raise ConfigurationError(["fusion.mqtt is missing: entities are published there."])
-    with closing(open_sqlite(settings.database, migrations="fusion")) as database:
+    with closing(open_database(settings.database, migrations="fusion")) as database:
         with database.snapshot() as transaction:
             names = known_campaigns(transaction)
         questions = Questions(database)

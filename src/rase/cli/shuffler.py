@@ -164,9 +164,9 @@ def broker_users(config: Path) -> None:
     """
     from rase.shuffler.enrolment import broker_users
     from rase.shuffler.mosquitto import password_line
-    from rase.storage.sqlite import open_sqlite
+    from rase.storage.opening import open_database
 
-    with closing(open_sqlite(_settings(config).database, migrations="shuffler")) as database:
+    with closing(open_database(_settings(config).database, migrations="shuffler")) as database:
         users = broker_users(database)
     for name, password in users:
         click.echo(password_line(name, password))

@@ -265,6 +265,8 @@ def test_a_programme_that_is_not_whole_is_refused() -> None:
     """A right checksum does not make up for parts that are missing."""
     fields = {"format": 1, "epsilon": 1.0}
     checksum = Programme.to_fields.__globals__["_checksum"](fields)
+    with pytest.raises(DataError, match="must be a table of fields"):
+        Programme.from_fields([])
     with pytest.raises(DataError, match="the programme must be whole"):
         Programme.from_fields(fields | {"sha256": checksum})
 

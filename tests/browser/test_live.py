@@ -30,7 +30,7 @@ def test_rounds_appear_as_they_come(own_site: Site, opened: Opens, seen: Seen) -
     first = newest(page)
     own_site.say("round")
     shows(page, first + 1)
-    assert page.locator("figure tbody tr").first.is_visible()
+    expect(page.locator("figure tbody tr").first).to_be_visible()
     expect(page.locator("#spoken")).to_contain_text("reports.")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#connection-words")).to_have_text("Paused")

@@ -104,10 +104,10 @@ def test_pages_say_the_same_without_scripts(site: Site, opened: Opens) -> None:
     page.goto("/live")
     assert page.locator("figure tbody tr").count() > 20
     assert not page.get_by_role("button", name="Pause").is_visible()
-    assert page.get_by_role("link", name="Reload").is_visible()
+    expect(page.get_by_role("link", name="Reload")).to_be_visible()
     page.goto("/ask")
     page.get_by_role("button", name="Ask").click()
-    assert page.get_by_text("Promise to devices.").is_visible()
+    expect(page.get_by_text("Promise to devices.")).to_be_visible()
     assert page.locator("button[data-copy]:visible").count() == 0
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "parse_duration_s",
     "round_number",
     "round_start_s",
+    "time_in_words",
 ]
 
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -123,3 +124,15 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """Set the clock forward or back, without time passing."""
         self._now_s += seconds
+
+
+def time_in_words(time_s: float) -> str:
+    """Return a time as RFC 3339 has it, in whole seconds.
+
+    Example:
+        >>> time_in_words(1782000000)
+        '2026-06-21T00:00:00Z'
+    """
+    from datetime import UTC, datetime  # the agent starts without it
+
+    return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

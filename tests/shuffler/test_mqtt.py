@@ -17,7 +17,7 @@ from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import IntakeDesk
 from rase.shuffler.enrolment import broker_users, revoke_devices
-from rase.shuffler.mqtt import MqttIntake, broker_of, mqtt_intake
+from rase.shuffler.mqtt import MqttIntake, mqtt_intake
 from rase.shuffler.settings import LimitSettings
 from rase.transport.broker import Broker
 from rase.transport.face import Unreachable
@@ -297,12 +297,12 @@ def test_settings_name_a_broker(tmp_path: Path) -> None:
     secret.touch(mode=0o600)
     secret.write_text("hush\n")
     settings = BrokerSettings(url="mqtts://b.example", user="rase-shuffler", password_file=secret)
-    broker = broker_of(settings)
+    broker = Broker.of(settings)
     assert (broker.host, broker.port, broker.password) == ("b.example", 8883, "hush")
     assert "hush" not in repr(broker)
     missing = BrokerSettings(url="mqtts://b.example", password_file=tmp_path / "none")
     with pytest.raises(ConfigurationError, match=r"mqtt\.password_file"):
-        broker_of(missing)
+        Broker.of(missing)
 
 
 def test_the_context_connects_and_says_farewell(world: "World", mosquitto: Mosquitto) -> None:

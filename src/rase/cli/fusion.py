@@ -5,14 +5,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.clock import SystemClock, parse_duration_s
+from rase.clock import SystemClock, parse_duration_s, time_in_words
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -87,10 +86,11 @@ def _beside(
 ) -> Callable[[], AbstractAsyncContextManager[None]]:
     if settings.mqtt is None:
         return nullcontext
-    from rase.fusion.mqtt import broker_of, publishing
+    from rase.fusion.mqtt import publishing
+    from rase.transport.broker import Broker
 
     # A mistake is told before anything is served.
-    broker_of(settings.mqtt)
+    Broker.of(settings.mqtt)
     return partial(publishing, centre, settings.mqtt)
 
 
@@ -169,9 +169,9 @@ def list_(config: Path, as_json: bool) -> None:
     for one in found:
         state = "valid"
         if one.revoked_s is not None:
-            state = f"revoked {_time(one.revoked_s)}"
+            state = f"revoked {time_in_words(one.revoked_s)}"
         elif one.expires_s is not None:
-            state = f"until {_time(one.expires_s)}"
+            state = f"until {time_in_words(one.expires_s)}"
         click.echo(f"{one.name}  {' '.join(one.scopes)}  {state}")
 
 
@@ -206,7 +206,7 @@ def access_log(config: Path, subscriber: str | None, limit: int, as_json: bool) 
         click.echo(json.dumps({"schema": "rase/access-log/1", "accesses": rows}))
         return
     for one in found:
-        click.echo(f"{_time(one.time_s)}  {one.subscriber}  {one.question}  {one.answer}")
+        click.echo(f"{time_in_words(one.time_s)}  {one.subscriber}  {one.question}  {one.answer}")
 
 
 @contextmanager
@@ -234,7 +234,3 @@ def _keyset(file: Path) -> "Keyset":
     except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
         reason = f"{error.args[0]} is missing." if isinstance(error, KeyError) else str(error)
         raise click.UsageError(f"{file.name} is no keyset: {reason}") from None
-
-
-def _time(time_s: int) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

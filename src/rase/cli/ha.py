@@ -89,9 +89,10 @@ def _of_owner(folder: Path) -> "tuple[Broker, list[Discovery]]":
 def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":
     from rase.cli.fusion import fusion_settings
     from rase.fusion.campaigns import known_campaigns
-    from rase.fusion.mqtt import broker_of, fleet_discovery
+    from rase.fusion.mqtt import fleet_discovery
     from rase.fusion.query import Questions
     from rase.storage.opening import open_database
+    from rase.transport.broker import Broker
 
     settings = fusion_settings(config)
     if settings.mqtt is None:
@@ -103,7 +104,7 @@ def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":
         found = [fleet_discovery(questions.campaign(name)) for name in names]
     if not found:
         raise ConfigurationError(["no campaign is published yet; see rase campaign publish."])
-    return broker_of(settings.mqtt), found
+    return Broker.of(settings.mqtt), found
 
 
 def _send(broker: "Broker", messages: "dict[str, bytes]") -> None:

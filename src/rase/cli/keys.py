@@ -1,13 +1,12 @@
 """``rase keys``: show the keys of an installed server, renew them, pin those of another."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.clock import SystemClock, parse_duration_s
+from rase.clock import SystemClock, parse_duration_s, time_in_words
 from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -164,9 +163,5 @@ def _key_row(config: "KeyConfig") -> dict[str, Any]:
 
 
 def _when(row: dict[str, Any]) -> str:
-    begin, end = (_time(row[name]) for name in ("not_before_s", "not_after_s"))
+    begin, end = (time_in_words(row[name]) for name in ("not_before_s", "not_after_s"))
     return f"{row['state']}, {begin} to {end}"
-
-
-def _time(time_s: int) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

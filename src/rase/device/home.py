@@ -6,12 +6,11 @@ alone, never to the one that collects.
 
 import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rase import __version__
 from rase.accounting.ledger import LedgerUnusable
-from rase.clock import Clock
+from rase.clock import Clock, time_in_words
 from rase.device.folder import DeviceFolder
 from rase.device.journal import Journal
 from rase.device.reporter import LedgerFace
@@ -114,7 +113,7 @@ class HomeEntities:
             "v": 1,
             "share": "OFF" if self._folder.is_paused or self._folder.is_off else "ON",
             "budget_left": min(status.span_left, status.total_left),
-            "last_sent": None if self._sent_s is None else _time(self._sent_s),
+            "last_sent": None if self._sent_s is None else time_in_words(self._sent_s),
         }
         self._publish()
 
@@ -152,7 +151,3 @@ class HomeEntities:
                 }
                 self._publish()
         self._session.acknowledge(arrived)
-
-
-def _time(time_s: float) -> str:
-    return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

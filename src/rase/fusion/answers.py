@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from rase.service.answer import Answer
@@ -21,7 +21,6 @@ __all__ = [
     "as_influx",
     "as_json",
     "known",
-    "time_in_words",
 ]
 
 JSON: Final = "application/json"
@@ -65,16 +64,6 @@ def as_influx(answers: Iterable[Answer]) -> bytes:
         values += [f"n={one.n}i", f'status="{one.status}"']
         lines.append(f"{tags} {','.join(values)} {_nanoseconds(one.time)}\n")
     return "".join(lines).encode()
-
-
-def time_in_words(time_s: int) -> str:
-    """Return a time as RFC 3339 has it.
-
-    Example:
-        >>> time_in_words(1782000000)
-        '2026-06-21T00:00:00Z'
-    """
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def known(number: float) -> float | None:

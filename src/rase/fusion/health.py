@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rase.campaign import Campaign
-from rase.clock import round_start_s
-from rase.fusion.answers import time_in_words
+from rase.clock import round_start_s, time_in_words
 from rase.fusion.campaigns import current_campaign, known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.storage.face import Transaction

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.campaign import Campaign
-from rase.clock import round_start_s
+from rase.clock import round_start_s, time_in_words
 from rase.estimate.estimate import student_quantile
-from rase.fusion.answers import known, time_in_words
+from rase.fusion.answers import known
 from rase.fusion.query import Questions
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.storage.face import Database, Row

@@ -21,11 +21,10 @@ from rase.fusion.refusals import Refused
 from rase.service.broker_settings import BrokerSettings
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
-from rase.transport.http import ClientTls
 from rase.transport.session import BrokerSession
 from rase.wire.frames import Topics
 
-__all__ = ["FusionBrokerSettings", "broker_of", "fleet_discovery", "publishing"]
+__all__ = ["FusionBrokerSettings", "fleet_discovery", "publishing"]
 
 _LOOK_S: Final = 1.0
 _STATUS_S: Final = 60
@@ -45,15 +44,6 @@ class FusionBrokerSettings(BrokerSettings):
 
     windows: list[int] = Field(default_factory=list, max_length=16)
     discovery: bool = False
-
-
-def broker_of(settings: FusionBrokerSettings) -> Broker:
-    """Return how the broker of some settings is reached.
-
-    Raises:
-        ConfigurationError: If the address or a file cannot be used.
-    """
-    return Broker(url=settings.url, tls=ClientTls(*settings.tls_files()), **settings.secrets())
 
 
 def fleet_discovery(campaign: Campaign) -> Discovery:
@@ -127,7 +117,7 @@ class _Publisher:
         self._told_s: dict[str, float] = {}
         self._is_new = False
         self._session = BrokerSession(
-            broker_of(settings), settings.client_id or "rase-fusion", on_change=self._changed
+            Broker.of(settings), settings.client_id or "rase-fusion", on_change=self._changed
         )
 
     def wake(self) -> None:

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from rase.campaign import ESTIMATORS, Campaign
-from rase.clock import parse_duration_s, round_number, round_start_s
+from rase.clock import parse_duration_s, round_number, round_start_s, time_in_words
 from rase.estimate.estimate import Estimate
 from rase.estimate.window import window
-from rase.fusion.answers import Answer, known, time_in_words
+from rase.fusion.answers import Answer, known
 from rase.fusion.campaigns import campaign_of_version, current_campaign, known_campaigns
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.privacy import LocalDP

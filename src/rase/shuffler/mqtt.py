@@ -16,11 +16,10 @@ from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import IntakeDesk
 from rase.transport.broker import Broker
-from rase.transport.http import ClientTls
 from rase.transport.session import Arrived, BrokerSession
 from rase.wire.frames import TAG_BYTES, Policy, Topics, answer_frame, report_id
 
-__all__ = ["MqttIntake", "broker_of", "mqtt_intake"]
+__all__ = ["MqttIntake", "mqtt_intake"]
 
 _SHARED: Final = "$share/rase/" + Topics("+").report("+")
 _LOOK_S: Final = 1.0
@@ -29,15 +28,6 @@ _STATUS_S: Final = 60
 _STATUS_LIFE_S: Final = 3 * _STATUS_S
 _RETRY_S: Final = 5.0
 _UNAVAILABLE: Final = 503
-
-
-def broker_of(settings: BrokerSettings) -> Broker:
-    """Return how the broker of some settings is reached.
-
-    Raises:
-        ConfigurationError: If the address or a file cannot be used.
-    """
-    return Broker(url=settings.url, tls=ClientTls(*settings.tls_files()), **settings.secrets())
 
 
 @asynccontextmanager
@@ -54,7 +44,7 @@ async def mqtt_intake(
     """
     intake = MqttIntake(
         desk,
-        broker_of(settings),
+        Broker.of(settings),
         client_id=settings.client_id or "rase-shuffler",
         clock=clock,
         telemetry=telemetry,

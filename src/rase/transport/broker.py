@@ -2,7 +2,8 @@
 
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
 from rase.errors import ConfigurationError
@@ -11,11 +12,28 @@ from rase.transport.http import ClientTls
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Reachable"]
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEPALIVE_S: Final = 60
+
+
+class Reachable(Protocol):
+    """What an operator wrote down of a broker, in either server's settings."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        ...
+
+    def tls_files(self) -> tuple[Path | None, Path | None, Path | None]:
+        """Return authority, certificate and its key."""
+        ...
+
+    def secrets(self) -> dict[str, Any]:
+        """Return what logs in: user and password, read now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +64,15 @@ class Broker:
     tls: ClientTls = field(default_factory=ClientTls)
     timeout_s: float = 30.0
     insecure_mqtt: bool = False
+
+    @classmethod
+    def of(cls, settings: Reachable) -> Self:
+        """Return how the broker of some settings is reached.
+
+        Raises:
+            ConfigurationError: If the address or a file cannot be used.
+        """
+        return cls(url=settings.url, tls=ClientTls(*settings.tls_files()), **settings.secrets())
 
     def __post_init__(self) -> None:
         """Check the address once."""

@@ -1,6 +1,7 @@
 """RESULTS.md and its picture: what all kept benchmarks measured, each ratio beside its target."""
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,15 @@ def _drawn(picture: Path, parts: list[dict[str, Any]]) -> bool:
         return False
     bars.reverse()
     with mpl.rc_context({"svg.hashsalt": "rase", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(9, 1 + 0.24 * len(bars)), layout="constrained")
+        # Long names go on two lines, so that the bars keep half of the width.
+        names = [textwrap.fill(name, 70) for name, _ in bars]
+        figure = Figure(figsize=(11, 1 + 0.34 * len(bars)), layout="constrained")
         axes = figure.add_subplot()
         colours = ["#0072B2" if share <= 1 else "#D55E00" for _, share in bars]
         # Places and not names, or bars of the same name would lie on one another.
         axes.barh(range(len(bars)), [share for _, share in bars], color=colours)
-        axes.set_yticks(range(len(bars)), [name for name, _ in bars])
+        axes.set_yticks(range(len(bars)), names)
+        axes.set_ylim(-1, len(bars))
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xscale("log")
         axes.tick_params(axis="y", labelsize=7)

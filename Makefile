@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow bench sanitize lock clean
+.PHONY: help demo test check slow bench docs sanitize lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,6 +31,9 @@ slow:  ## the long statistical tests
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
+docs:  ## build the documentation as a site
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python scripts/site.py
 sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/sanitize.py $(ARGS)

@@ -1,0 +1,56 @@
+"""The documentation as a site: it builds strictly, holds every page, and has no loose end."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts/site.py"
+
+
+def test_the_site_builds_strictly_and_every_address_leads_somewhere() -> None:
+    """`make docs` succeeds: no broken link within a page, none between pages and deploy files."""
+    built = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (ROOT / "build/site/docs/index.html").is_file()
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page that nobody could find by browsing fails the build."""
+    listed = re.findall(r":\s(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ('<a href="gone/">x</a>', "links to gone/, which is not there"),
+        ('<a href="../../secret">x</a>', "links to ../../secret, which is not there"),
+        ('<img alt="" src="gone.png">', "links to gone.png, which is not there"),
+        ('<script src="https://cdn.example/x.js"></script>', "fetches https://cdn.example/x.js"),
+        ('<link rel="preconnect" href="https://f.example">', "fetches https://f.example"),
+    ],
+)
+def test_a_loose_end_is_found(tmp_path: Path, body: str, complaint: str) -> None:
+    """An address without a file, or one fetched from elsewhere, is named with its page."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.html").write_text(body, encoding="utf-8")
+    loose_ends = runpy.run_path(str(SCRIPT))["loose_ends"]
+    assert loose_ends(tmp_path) == [f"docs/index.html {complaint}"]
+
+
+def test_sound_addresses_are_not_complained_of(tmp_path: Path) -> None:
+    """Pages, files, places within a page, data and links to other sites are sound."""
+    (tmp_path / "docs/guides").mkdir(parents=True)
+    (tmp_path / "docs/guides/index.html").write_text("<h1 id=top>x</h1>", encoding="utf-8")
+    (tmp_path / "docs/index.html").write_text(
+        '<a href="guides/#top">a</a><a href="#x">b</a><a href="https://example.org">c</a>'
+        '<img alt="" src="data:image/png;base64,AA"><a href="/guides/">d</a>',
+        encoding="utf-8",
+    )
+    assert runpy.run_path(str(SCRIPT))["loose_ends"](tmp_path) == []

@@ -34,7 +34,8 @@ def main(path: str) -> None:
     ]
     axes.loglog(epsilons, paper, "k--", label="BudgetAware (the paper's)")
     axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-    axes.set_yticks((5, 10, 20, 50, 100, 200, 400), (5, 10, 20, 50, 100, 200, 400))
+    marks = (5, 10, 20, 50, 100, 200, 400)
+    axes.set_yticks(marks, [str(mark) for mark in marks])
     axes.minorticks_off()
     axes.set(xlabel="epsilon of a report", ylabel="worst standard error (W)")
     axes.set_title(f"Mean of {HOMES:,} homes between 0 and 3,000 W", loc="left")

@@ -99,6 +99,24 @@ def test_owners_see_their_budget_and_switch_sharing(world: "World", mosquitto: M
     after.close()
 
 
+def test_two_agents_of_one_name_leave_each_other_alone(
+    world: "World", mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    """Devices whose owner gave them one name keep their connections to one broker."""
+    other = DeviceFolder(tmp_path / "other")
+    other.make()
+    both = [
+        HomeEntities(
+            mosquitto.broker(), "attic", folder=folder, clock=world.clock, journal=world.notes
+        )
+        for folder in (DeviceFolder(world.folder), other)
+    ]
+    assert len({entities._session._client._client_id for entities in both}) == 2
+    until(lambda: all(entities._session.is_up for entities in both))
+    for entities in both:
+        entities.close()
+
+
 def test_an_unusable_ledger_leaves_the_last_state(world: "World", mosquitto: Mosquitto) -> None:
     """The agent tells about its ledger; the entities stay as they were."""
     entities = HomeEntities(

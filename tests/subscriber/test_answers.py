@@ -41,7 +41,7 @@ def test_answers_are_values() -> None:
     """Fields of later versions are left aside."""
     mean = row(colour="red")
     assert mean.require() == -12.5
-    assert str(mean) == "-12.5 W ± 26 (95 %: -63.5 to 38.5, n = 64)"
+    assert str(mean) == "-12 W ± 26 (95 %: -64 to 38, n = 64)"
     assert means_of(json.dumps([ROW, ROW])) == [mean, mean]
 
 

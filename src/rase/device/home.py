@@ -4,6 +4,7 @@ It says nothing that the owner cannot read with ``rase budget``, and goes to the
 alone, never to the one that collects.
 """
 
+import hashlib
 import json
 from contextlib import suppress
 from typing import Any, Final
@@ -86,9 +87,11 @@ class HomeEntities:
         self._told = b""
         self._state: dict[str, Any] = {"v": 1}
         self._discovery = owner_discovery(name)
+        tag = hashlib.sha256(b"rase 1 home" + folder.device_secret()).hexdigest()[:8]
         self._session = BrokerSession(
             broker,
-            f"rase-agent-{name}",
+            # Two agents of one name would otherwise end each other's connections for ever.
+            f"rase-agent-{name}-{tag}",
             subscriptions=[f"{self._root}/share/set"],
             on_message=self._switched,
             on_change=self._changed,

@@ -14,7 +14,12 @@ from rase.device.folder import DeviceFolder
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
 from rase.device.mirror import Mirror
-from rase.device.settings import DeviceSettings, HomeSettings, SourceSettings
+from rase.device.settings import (
+    DeviceSettings,
+    HomeSettings,
+    SourceSettings,
+    is_plain_name,
+)
 from rase.device.sources.face import Source
 from rase.device.state import StateFile
 from rase.device.terms import Terms
@@ -97,7 +102,7 @@ def run_device(
             if home is not None and settings.home.discovery:
                 from rase.device.home import HomeEntities
 
-                name = settings.home.name
+                name = settings.home.name or _own_name(folder.path)
                 journal = entities = stack.enter_context(
                     closing(HomeEntities(home, name, folder=folder, clock=clock, journal=journal))
                 )
@@ -220,6 +225,12 @@ def report_transport_of(settings: DeviceSettings, folder: Path, credential: str)
         timeout_s=settings.timeout_s,
     )
     return MqttTransport(broker, campaign=settings.campaign, credential=credential)
+
+
+def _own_name(folder: Path) -> str:
+    """Return what a device is called at home unless its owner names it: as its folder."""
+    name = folder.resolve().name.lower()
+    return name if is_plain_name(name) else "rase"
 
 
 def broker_at_home(settings: HomeSettings, folder: Path) -> "Broker | None":

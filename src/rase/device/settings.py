@@ -21,6 +21,7 @@ __all__ = [
     "DeviceSettings",
     "HomeSettings",
     "SourceSettings",
+    "is_plain_name",
     "key_bytes",
     "read_settings",
 ]
@@ -92,7 +93,7 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "user": (str, None),
         "password_file": (str, None),
         "tls_ca_file": (str, None),
-        "name": (str, "rase"),
+        "name": (str, None),
         "discovery": (bool, True),
     },
     "page": {"port": (int, None)},
@@ -139,7 +140,7 @@ class HomeSettings:
     user: str | None
     password_file: str | None
     tls_ca_file: str | None
-    name: str
+    name: str | None
     discovery: bool
 
 
@@ -289,6 +290,11 @@ def key_bytes(text: str) -> bytes:
     return data
 
 
+def is_plain_name(name: str) -> bool:
+    """Return whether a name may stand in topics and identifiers."""
+    return bool(name) and set(name) <= _PLAIN_NAME
+
+
 def _section(
     section: str, table: Any, environment: Mapping[str, str], mistakes: list[str]
 ) -> dict[str, Any]:
@@ -389,7 +395,7 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
             mistakes.append("source.meter is missing: a preset needs the name of the meter.")
     if source["aggregate"] not in AGGREGATES:
         mistakes.append(f"source.aggregate must be one of {', '.join(AGGREGATES)}.")
-    if not home["name"] or not set(home["name"]) <= _PLAIN_NAME:
+    if home["name"] is not None and not is_plain_name(home["name"]):
         mistakes.append("home.name must have small letters, digits, - and _ only.")
     return mistakes
 

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-__all__ = ["Estimate", "student_quantile"]
+__all__ = ["Estimate", "rounded_alike", "student_quantile"]
 
 # Beyond this many degrees of freedom the expansion below is exact to six digits.
 _NEARLY_NORMAL = 200
@@ -86,16 +86,26 @@ class Estimate:
         """Return the estimate with its error to two digits."""
         if math.isinf(self.standard_error):
             return f"{self.value:.4g}, error unknown (n = {self.n})"
-        error = self.standard_error or abs(self.value) or 1.0
-        # The error's two leading digits decide where every number is rounded.
-        digits = 1 - math.floor(math.log10(error))
-        value, shown_error, low, high = (
-            f"{round(number, digits) + 0.0:.{max(digits, 0)}f}"
-            if abs(digits) < _LONGEST
-            else f"{number:.2g}"
-            for number in (self.value, self.standard_error, *self.interval())
+        value, error, low, high = rounded_alike(
+            self.value, self.standard_error, *self.interval(), error=self.standard_error
         )
-        return f"{value} ± {shown_error} (95 %: {low} to {high}, n = {self.n})"
+        return f"{value} ± {error} (95 %: {low} to {high}, n = {self.n})"
+
+
+def rounded_alike(*numbers: float, error: float) -> list[str]:
+    """Write numbers that share an error, each rounded where its two leading digits end.
+
+    Example:
+        >>> rounded_alike(0.122065, 1987.2, error=1987.2)
+        ['0', '2000']
+    """
+    digits = 1 - math.floor(math.log10(error or abs(numbers[0]) or 1.0))
+    return [
+        f"{round(number, digits) + 0.0:.{max(digits, 0)}f}"
+        if abs(digits) < _LONGEST
+        else f"{number:.2g}"
+        for number in numbers
+    ]
 
 
 @functools.lru_cache(maxsize=256)

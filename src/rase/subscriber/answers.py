@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from rase.errors import PrivacyRefused, RaseError
+from rase.estimate.estimate import rounded_alike
 from rase.service.answer import Answer
 
 __all__ = [
@@ -82,10 +83,10 @@ class Mean(Answer):
         unit = f" {self.unit}" if self.unit else ""
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
             return f"{self.mean:.6g}{unit}, error unknown (n = {self.n})"
-        return (
-            f"{self.mean:.6g}{unit} ± {self.standard_error:.3g} "
-            f"(95 %: {self.ci_low:.6g} to {self.ci_high:.6g}, n = {self.n})"
+        mean, error, low, high = rounded_alike(
+            self.mean, self.standard_error, self.ci_low, self.ci_high, error=self.standard_error
         )
+        return f"{mean}{unit} ± {error} (95 %: {low} to {high}, n = {self.n})"
 
 
 def mean_of(body: bytes | str) -> Mean:

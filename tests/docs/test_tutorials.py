@@ -1,0 +1,75 @@
+"""Tutorials are followed word by word: their shell blocks run in an empty folder, in order."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+START = Path(__file__).parents[2] / "docs/start"
+_LONGEST_S = 240
+
+
+def test_the_first_device_tutorial_ends_with_a_mean(tmp_path: Path) -> None:
+    """Broker, servers and three devices start as the page says, and the question is answered."""
+    for program in ("mosquitto", "mosquitto_pub"):
+        if shutil.which(program) is None and not Path("/usr/sbin", program).exists():
+            pytest.skip(f"{program} is not installed")
+    broker, shuffler, fusion = free_ports(3)
+    script = blocks_of(START / "first-device.md")
+    # Other tests run beside this one: only the ports are not those of the page.
+    script = script.replace("18830", str(broker)).replace(":8702", f":{fusion}")
+    servers = f"--shuffler-url http://127.0.0.1:{shuffler} --fusion-url http://127.0.0.1:{fusion}"
+    script = script.replace("rase init try", f"rase init try {servers}")
+    told = followed(script, tmp_path)
+    assert re.search(r"Z  -?\d+ W ± \d+ \(95 %: -?\d+ to \d+, n = 3\)", told), told
+    assert "1-LDP per report" in told
+    assert re.search(r"reports made +[1-9]", told), told
+    logs = "".join((tmp_path / f"plug-{i}.log").read_text(encoding="utf-8") for i in (1, 2, 3))
+    assert "event=sent" in logs
+
+
+def blocks_of(page: Path) -> str:
+    """Return the page's shell blocks, joined."""
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.M | re.S))
+
+
+def followed(script: str, folder: Path) -> str:
+    """Run a script in a folder as its own session, and return what it printed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
+    with (folder / "told.txt").open("w", encoding="utf-8") as out:
+        run = subprocess.Popen(
+            ["/bin/bash", "-e", "-c", script],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "HOME": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = run.wait(timeout=_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+    told = (folder / "told.txt").read_text(encoding="utf-8")
+    assert code == 0, told
+    return told
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(opened.getsockname()[1]) for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports

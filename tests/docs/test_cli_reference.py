@@ -1,5 +1,6 @@
 """The command-line reference names every command and every option."""
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from rase.cli import COMMANDS
 
-REFERENCE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+REFERENCE = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
 
 
 def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
@@ -58,3 +60,35 @@ def test_exit_codes_are_documented() -> None:
     """The exit codes stand in the reference."""
     for code in (0, 1, 2, 3, 4, 5, 6, 7, 130):
         assert f"| {code} |" in REFERENCE
+
+
+def mentioned(page: Path) -> Iterator[str]:
+    """Yield what a page shows as typed: in blocks, in indented lines, and within sentences."""
+    text = page.read_text(encoding="utf-8")
+    yield from re.findall(r"^[ >$]*(rase [a-z].*)$", text, re.MULTILINE)
+    yield from re.findall(r"`(rase [a-z][^`]*)`", text)
+
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_a_page_shows_exists(page: Path) -> None:
+    """Commands and options in documents are those of the program."""
+    known = dict(TYPED)
+    wrong = []
+    for line in mentioned(page):
+        words = re.split(r"[\s\[\]|]+", line.split(" #")[0].split(" > ")[0])
+        name, rest = "rase", words[1:]
+        while rest and f"{name} {rest[0]}" in known:
+            name, rest = f"{name} {rest[0]}", rest[1:]
+        if name == "rase":
+            wrong.append(line)
+            continue
+        allowed = {"--help", *(o for p in known[name].params for o in (*p.opts, *p.secondary_opts))}
+        below = [n for n in known if n.startswith(f"{name} ")]
+        is_group = bool(below) and bool(rest) and re.fullmatch(r"[a-z-]+", rest[0]) is not None
+        options = [word.split("=")[0].rstrip(",.;:)") for word in rest if word.startswith("--")]
+        if is_group or not allowed.issuperset(options):
+            wrong.append(line)
+    assert wrong == []

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import PeerMissing, Row, Target, peer, versions
+from benchmarks.loading.ports import held_port
 
 ROUNDS: Final = 672
 SERVING: Final = Path(__file__).parents[1] / "tests/browser/serving.py"
@@ -185,8 +186,7 @@ def _asked(site: _Server, path: str) -> Any:
 
 @contextmanager
 def _running(program: list[str], place: Path) -> "Iterator[tuple[subprocess.Popen[str], int]]":
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = held_port()
     with subprocess.Popen(
         [sys.executable, *program, str(place), str(port)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,6 @@
 """A real mosquitto on a port of its own, as deploy/mosquitto configures it or open to everybody."""
 
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from benchmarks.loading.ports import held_port
 
 from rase.clock import SystemClock
 from rase.shuffler.mosquitto import password_line
@@ -43,7 +43,7 @@ class Mosquitto:
         self.folder = folder
         self.is_deployed = is_deployed
         folder.mkdir(exist_ok=True)
-        self.port = _free_port()
+        self.port = held_port()
         lines = [
             f"listener {self.port} 127.0.0.1",
             f"allow_anonymous {'true' if users is None else 'false'}",
@@ -122,17 +122,6 @@ class Mosquitto:
                 return True
         except OSError:
             return False
-
-
-def _free_port() -> int:
-    """Return a port that no outgoing connection takes while the broker is away."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue
 
 
 def until(is_so: Callable[[], bool], *, deadline_s: float = 20.0) -> None:

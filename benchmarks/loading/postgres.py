@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Final
 
 import psycopg
 
+from benchmarks.loading.ports import held_port
 from rase.storage.address import PostgresAddress
 
 __all__ = ["PostgresMissing", "PostgresServer", "postgres_folder", "running_postgres"]
@@ -55,8 +55,7 @@ class PostgresServer:
         self._programs = postgres_folder()
         self._folder = folder
         self._data = folder / "data"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = held_port()
         if os.getuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         # `--auth=scram-sha-256` with a password: tests see a wrong one refused.

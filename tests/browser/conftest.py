@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from benchmarks.loading.ports import held_port
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from tests.browser import serving
 
@@ -77,9 +78,7 @@ def made(folder: Path, rounds: int) -> Site:
         serving.add_rounds(centre.database, rounds, withheld=withheld)
     reader, operator = serving.tokens(centre.database)
     centre.database.close()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    return Site(folder, port, reader, operator)
+    return Site(folder, held_port(), reader, operator)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Programs as operating-system processes, and patience with them."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from benchmarks.loading.ports import held_port
 
 from rase.cli import main
 from rase.clock import SystemClock
@@ -46,12 +46,8 @@ def program(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def free_ports() -> tuple[int, int]:
-    """Return two ports that nobody listens on."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as other,
-    ):
-        return one.getsockname()[1], other.getsockname()[1]
+    """Return two ports that nobody else can take."""
+    return held_port(), held_port()
 
 
 class Patience:

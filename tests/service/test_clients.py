@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from benchmarks.loading.ports import held_port
 
 from rase.errors import ConfigurationError
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
@@ -49,8 +50,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 @pytest.fixture
 def closed_port() -> int:
     """A port of this machine on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    return held_port()
 
 
 @pytest.mark.parametrize("host", LOOPBACK)

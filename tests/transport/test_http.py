@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.loading.ports import held_port
 
 from rase.errors import ConfigurationError
 from rase.transport.face import Unreachable
@@ -102,7 +103,7 @@ def test_a_server_that_does_not_answer_is_unreachable(server: Server) -> None:
             HttpTransport(f"http://127.0.0.1:{port}", timeout_s=0.05).get("/")
         assert caught.value.exit_code == 4
     with pytest.raises(Unreachable, match="Connection refused"):
-        HttpTransport(f"http://127.0.0.1:{port}", timeout_s=1).get("/")
+        HttpTransport(f"http://127.0.0.1:{held_port()}", timeout_s=1).get("/")
 
 
 def test_nonsense_is_unreachable() -> None:

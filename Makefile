@@ -7,11 +7,11 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow bench docs sanitize lock clean
+.PHONY: help demo test check slow bench docs screenshots sanitize lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
@@ -34,6 +34,9 @@ bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quic
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/site.py
+screenshots:  ## the README's pictures, and every page in every state into build/gallery
+	@$(PYTHON) scripts/bootstrap.py dev
+	RASE_SCREENSHOTS=docs/images RASE_GALLERY=build/gallery $(BIN)/pytest -m slow tests/browser/test_screenshots.py tests/browser/test_gallery.py $(ARGS)
 sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/sanitize.py $(ARGS)

@@ -9,6 +9,7 @@ import math
 import socket
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.signed import PinnedKeys, signature_of
 
-__all__ = ["CAMPAIGN", "LATER_S", "LONG_NAME", "add_rounds", "make", "tokens"]
+__all__ = ["CAMPAIGN", "LATER_S", "LONG_NAME", "Shape", "add_rounds", "make", "tokens"]
 
 FUSION = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
 SHUFFLER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
@@ -58,7 +59,23 @@ CAMPAIGN = Campaign(
 # How long after its newest round was closed a site is visited.
 LATER_S = 30
 _WORDS = "uniform shuffle by shuffler-1: the order says nothing about the senders"
-_WITHHELD = "withheld by shuffler-1: fewer than 20 reports"
+_WITHHELD = "withheld by shuffler-1: fewer than {} reports"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the numbers of made-up rounds run: a curve over a day, with an error and a count."""
+
+    middle: float = 120.0
+    swing: float = 130.0
+    jitter: float = 40.0
+    error: float = 60.0
+    reports: int = 64
+
+    def mean(self, round: int) -> float:
+        """Return the estimate of a round."""
+        day = 2 * math.pi * (round % 96) / 96
+        return self.middle - self.swing * math.cos(day) + self.jitter * math.sin(7.3 * round)
 
 
 class Signs:
@@ -95,30 +112,38 @@ def make(path: Path, *, campaign: Campaign | None = CAMPAIGN) -> tuple[FusionCen
 
 
 def add_rounds(
-    database: Database, count: int, *, withheld: frozenset[int] = frozenset(), scale: float = 1.0
+    database: Database,
+    count: int,
+    *,
+    withheld: frozenset[int] = frozenset(),
+    campaign: Campaign = CAMPAIGN,
+    shape: Shape | None = None,
 ) -> None:
     """Write rounds that are final, after those that are there; their numbers follow a curve."""
+    shape = shape or Shape()
     with database.transaction() as transaction:
-        ((last, sequence),) = transaction.execute(
-            "SELECT MAX(round), COALESCE(MAX(sequence), 0) FROM rounds"
+        ((sequence,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
+        ((last,),) = transaction.execute(
+            "SELECT MAX(round) FROM rounds WHERE campaign = ?", [campaign.id]
         )
-        first = CAMPAIGN.not_before if last is None else last + 1
+        first = campaign.not_before if last is None else last + 1
         rounds: list[list[Any]] = []
         estimates: list[list[Any]] = []
         for place in range(count):
             round = first + place
             state = "withheld" if place in withheld else "final"
-            words = _WITHHELD if place in withheld else _WORDS
+            words = _WITHHELD.format(campaign.k_min) if place in withheld else _WORDS
             rounds.append(
-                [CAMPAIGN.id, round, 1, state, 1, 0, sequence + 1 + place, words],
+                [campaign.id, round, 1, state, 1, 0, sequence + 1 + place, words],
             )
             if state == "final":
-                day = 2 * math.pi * (round % 96) / 96
-                mean = scale * (120 - 130 * math.cos(day) + 40 * math.sin(7.3 * round))
-                n = 64 - round % 5
+                n = max(shape.reports - round % 5, 2)
                 estimates += [
-                    [CAMPAIGN.id, round, method, "mean of the fleet", mean, 60.0, None, n]
-                    for method in CAMPAIGN.estimators
+                    [
+                        *(campaign.id, round, method, "mean of the fleet"),
+                        *(shape.mean(round), shape.error, None, n),
+                    ]
+                    for method in campaign.estimators
                 ]
         transaction.execute_many(
             "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, sequence, "
@@ -155,7 +180,7 @@ def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     centre, clock = make(folder / "fusion.sqlite")
     set_clock(centre.database, clock)
-    app, _ = with_dashboard(fusion_app(centre, tick_s=0.2), clock)
+    app, _ = with_dashboard(fusion_app(centre, tick_s=0.2), clock, database=centre.database)
     config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False)
     threading.Thread(target=_obey, args=(centre, clock), daemon=True).start()
     with socket.create_server(("127.0.0.1", port)) as listener:

@@ -60,8 +60,8 @@ def test_a_cut_line_is_mended_by_the_page_itself(
     is_live(page)
 
 
-def test_after_a_killed_server_one_logs_in_and_goes_on(own_site: Site, opened: Opens) -> None:
-    """The page notices, offers the login when the server is back, and returns to where one was."""
+def test_after_a_killed_server_the_page_goes_on(own_site: Site, opened: Opens) -> None:
+    """The page notices, and shows what comes once the server is back: nobody logs in again."""
     page = opened(own_site, own_site.reader)
     page.goto("/live?range=1d")
     is_live(page)
@@ -69,13 +69,27 @@ def test_after_a_killed_server_one_logs_in_and_goes_on(own_site: Site, opened: O
     own_site.kill()
     expect(page.locator("#connection-words")).to_contain_text("Connection lost")
     own_site.start()
+    is_live(page)
+    own_site.say("round")
+    shows(page, first + 1)
+    assert page.url.endswith("/live?range=1d")
+
+
+def test_a_session_that_ended_elsewhere_leads_to_the_login(own_site: Site, opened: Opens) -> None:
+    """The open page says so by itself, and the login leads back to where one was."""
+    page = opened(own_site, own_site.reader)
+    page.goto("/live?range=1d")
+    is_live(page)
+    other = page.context.new_page()
+    other.goto("/campaign")
+    other.get_by_role("button", name="Log out").click()
+    expect(other.get_by_text("You are logged out.")).to_be_visible()
+    own_site.say("round")
     page.get_by_role("link", name="log in again").click()
     page.fill("#token", own_site.reader)
     page.press("#token", "Enter")
     page.wait_for_url("**/live?range=1d")
     is_live(page)
-    own_site.say("round")
-    shows(page, first + 1)
 
 
 def test_negative_estimates_and_units_are_readable(site: Site, opened: Opens) -> None:

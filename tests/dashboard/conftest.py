@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ from rase.clock import FakeClock
 from rase.dashboard.app import dashboard_app
 from rase.dashboard.beside import Beside
 from rase.dashboard.inside import InsideTransport
-from rase.dashboard.sessions import Sessions
+from rase.dashboard.sessions import Sessions, Store
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.storage.sqlite import open_sqlite
 from rase.subscriber.operator import AsyncOperator
+
+_NUMBERS = count()
 
 
 class Desk:
     """A visitor without scripts: follows links, sends forms, keeps cookies."""
 
-    def __init__(self, centre: Centre) -> None:
+    def __init__(self, centre: Centre, *, store: Store | None = None) -> None:
         self.centre = centre
-        self.sessions = Sessions(centre.clock)
+        self.sessions = Sessions(centre.clock, store=store)
         server = app_of(centre, publisher=centre.publisher)
         inside = InsideTransport(server)
         dashboard = dashboard_app(
@@ -36,9 +39,11 @@ class Desk:
         )
         self.app = Beside(server, dashboard)
         self.cookies = httpx.Cookies()
-        self.reader = add_subscriber(centre.database, "reader")
+        # Another server of the same fusion centre has visitors of its own.
+        more = f" {next(_NUMBERS)}" if store is not None else ""
+        self.reader = add_subscriber(centre.database, f"reader{more}")
         self.operator = add_subscriber(
-            centre.database, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
+            centre.database, f"operator{more}", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
         )
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:

@@ -448,7 +448,7 @@ def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk
     text = empty_desk.get("/live?range=25d").text
     assert "No estimate in the last 25 days" in text
     assert f"fewer than {CAMPAIGN.k_min} devices reported" in text
-    assert "data-chart" not in text
+    assert "<figure data-chart" not in text
     assert text.count('data-status="too_few"') == 2
 
 

@@ -67,7 +67,7 @@ def test_a_stream_ends_with_its_session(desk: Desk) -> None:
             async with client.stream("GET", "/live/events") as answer:
                 lines = answer.aiter_lines()
                 assert await until(lines, "data:")
-                desk.sessions.end(client.cookies.get("rase_session"))
+                await desk.sessions.end(client.cookies.get("rase_session"))
                 await asyncio.to_thread(add_rounds, desk.centre, {ROUND + 4: [5] * 5})
                 assert await until(lines, "data:") == ""
 

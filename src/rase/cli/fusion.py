@@ -70,7 +70,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
         app: ASGIApp = fusion_app(centre, beside=_beside(settings, centre))
         if settings.dashboard:
             try:
-                app, _ = with_dashboard(app, clock)
+                app, _ = with_dashboard(app, clock, database=centre.database)
             except ModuleNotFoundError as error:
                 centre.telemetry.event("dashboard_left_out", part=str(error.name))
         serve(

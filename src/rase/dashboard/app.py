@@ -7,8 +7,9 @@ A page is a module of this room that defines ``PAGE``, a `rase.dashboard.page.Pa
    ``return render(request, "name.html", key=value)``;
 2. write ``templates/name.html``: ``{% extends "base.html" %}`` with the blocks ``title`` (text),
    ``head`` (one-line explanation below the heading), ``content``, and ``scripts`` for
-   ``<script type="module" src="{{ '/static/name.js' }}">``. Inline scripts, inline styles and
-   other hosts are refused by the browser: everything comes from ``static/``;
+   ``<script type="module" src="{{ '/static/name.js' }}">``. Inline scripts, inline styles but
+   the one of ``base.html`` and other hosts are refused by the browser: everything comes from
+   ``static/``;
 3. every POST form holds ``{{ macros.proof(proof) }}`` (``{% import "macros.html" as macros %}``);
    the guard has checked it before the endpoint runs, and ``await request.form()`` gives the fields;
 4. ``PAGE = Page(name=…, title=…, group=…, views=(View("/name", shown),), is_open=True)``, or
@@ -34,11 +35,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Route
 
 from rase.clock import Clock
-from rase.dashboard import login
+from rase.dashboard import assets, login
 from rase.dashboard.guard import Guard
 from rase.dashboard.page import (
     SESSION_COOKIE,
@@ -59,7 +59,6 @@ from rase.subscriber.operator import AsyncOperator
 __all__ = ["dashboard_app"]
 
 _MAX_BODY = 1 << 16
-_STATIC: list[str | tuple[str, str]] = [("rase.dashboard", "static"), ("rase.look", "static")]
 
 
 def dashboard_app(
@@ -121,7 +120,7 @@ def dashboard_app(
 
 def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
-        Mount("/static", StaticFiles(packages=_STATIC), name="static"),
+        Route("/static/{path:path}", assets.served),
         Route("/", _home),
         Route("/login", login.shown),
         Route("/login", _ours(login.tried), methods=["POST"]),
@@ -182,7 +181,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, FusionRefused)  # noqa: S101 - what the handler is registered for
     if error.status == 401:
         # The token was revoked or has ended: so has the session.
-        dashboard_of(request).sessions.end(request.scope.get("rase_session_id"))
+        await dashboard_of(request).sessions.end(request.scope.get("rase_session_id"))
         answer = RedirectResponse(f"{login_address(request)}&why=ended", 303)
         answer.delete_cookie(SESSION_COOKIE)
         return answer

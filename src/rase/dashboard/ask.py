@@ -13,7 +13,7 @@ from rase.clock import parse_duration_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.snippets import Question, snippets
-from rase.dashboard.tables import saved
+from rase.dashboard.tables import chart_rows, saved
 from rase.subscriber.answers import FusionRefused, Mean
 from rase.subscriber.operator import AsyncOperator, Raw
 
@@ -92,7 +92,7 @@ async def _answer(request: Request, client: AsyncOperator, fleet: Fleet) -> dict
         rows = await client.averages(start, end, method=method)
     return {
         "mean": mean,
-        "rows": [asdict(one) for one in rows],
+        "rows": chart_rows([asdict(one) for one in rows], fleet.campaign.round_s),
         "snippets": snippets(question),
         "saved": str(request.query_params),
     }

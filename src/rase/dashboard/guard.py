@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rase.dashboard.assets import style_source
 from rase.dashboard.page import SESSION_COOKIE, VISIT_COOKIE
 from rase.dashboard.sessions import Sessions
 
@@ -16,7 +17,8 @@ __all__ = ["HEADERS", "Guard", "set_cookie"]
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        f"default-src 'none'; script-src 'self'; style-src 'self' {style_source()}; "
+        "img-src 'self' data:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -54,7 +56,7 @@ class Guard:
             return
         request = Request(scope)
         session_id = request.cookies.get(SESSION_COOKIE)
-        session = self._sessions.find(session_id)
+        session = await self._sessions.recall(session_id)
         visit = request.cookies.get(VISIT_COOKIE, "")
         is_new = session is None and len(visit) != 43
         if is_new:
@@ -69,10 +71,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                if not is_page:
-                    # Asked for again each time, and answered without a body while it is the same.
-                    headers["Cache-Control"] = "no-cache"
-                elif is_new:
+                if is_page and is_new:
                     set_cookie(headers, request, name=VISIT_COOKIE, value=visit, max_age=_VISIT_S)
             await send(message)
 

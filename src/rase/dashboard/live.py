@@ -22,7 +22,7 @@ from rase.dashboard.page import (
     render,
     session_of,
 )
-from rase.dashboard.tables import csv_response
+from rase.dashboard.tables import chart_rows, csv_response
 from rase.subscriber.operator import AsyncOperator
 
 __all__ = ["PAGE", "RANGES"]
@@ -130,6 +130,7 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
         "range": chosen,
         "ranges": RANGES,
         "trace": trace,
+        "rows": chart_rows(trace["points"], fleet.campaign.round_s),
         "newest": done[0] if done else None,
         "told": told,
         "rounds": page["rounds"],

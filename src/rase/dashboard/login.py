@@ -65,7 +65,7 @@ async def once(request: Request) -> Response:
 
 async def left(request: Request) -> Response:
     """End the session."""
-    dashboard_of(request).sessions.end(request.scope["rase_session_id"])
+    await dashboard_of(request).sessions.end(request.scope["rase_session_id"])
     answer = RedirectResponse("/login?why=left", 303)
     set_cookie(answer.headers, request, name=SESSION_COOKIE, value="", max_age=0)
     return answer
@@ -94,8 +94,8 @@ async def _begun(request: Request, token: str, after: str) -> Response | None:
             return None
         raise
     # A session of somebody else must not go on under the same cookie.
-    dashboard.sessions.end(request.scope["rase_session_id"])
-    made = dashboard.sessions.begin(
+    await dashboard.sessions.end(request.scope["rase_session_id"])
+    made = await dashboard.sessions.begin(
         token, name=str(who["name"]), scopes=frozenset(map(str, who["scopes"]))
     )
     answer = RedirectResponse(after, 303)

@@ -7,11 +7,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rase import __version__
 from rase.clock import Clock
+from rase.dashboard.assets import style
 from rase.dashboard.hub import Hub
 from rase.dashboard.sessions import Session, Sessions
 from rase.look.words import FILTERS
@@ -178,6 +180,7 @@ def render(
         next_theme=_next_theme(theme),
         here=_here(request),
         version=__version__,
+        style=Markup(style()),  # noqa: S704 - our own file
         **context,
     )
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})

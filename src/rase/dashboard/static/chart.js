@@ -96,16 +96,19 @@ function options(figure, place, found) {
   };
 }
 
-const utc = (form) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...form });
-const clockForm = utc({ hour: "2-digit", minute: "2-digit" });
-const secondForm = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const dayForm = utc({ day: "numeric", month: "short" });
+const FORMS = {
+  clock: { hour: "2-digit", minute: "2-digit" },
+  second: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  day: { day: "numeric", month: "short" },
+};
+// Made when first used: making one takes as long as laying a page out.
+const forms = {};
+const utc = (name, date) => (forms[name] ??= new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...FORMS[name] })).format(date);
 
 function times(self, splits, axis, space, step) {
   return splits.map((value, place) => {
     const date = new Date(value * 1000);
-    if (step >= 86400 || (value % 86400 === 0)) return dayForm.format(date);
-    return (step < 60 ? secondForm : clockForm).format(date);
+    return utc(step >= 86400 || value % 86400 === 0 ? "day" : step < 60 ? "second" : "clock", date);
   });
 }
 
@@ -178,5 +181,12 @@ function faded(color) {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
-// uPlot is a deferred classic script before this module: it is there by now.
-drawAll();
+// The page is painted first, its charts after: running uPlot takes longer than all the rest.
+requestAnimationFrame(() =>
+  setTimeout(() => {
+    const script = document.createElement("script");
+    script.src = "/static/vendor/uplot/uPlot.iife.min.js";
+    script.onload = () => drawAll();
+    document.head.append(script);
+  }),
+);

@@ -106,10 +106,60 @@ def test_switching_on_by_keyboard_comes_after_the_bytes(
     assert seen.errors == []
 
 
+def test_it_keeps_itself_up_to_date(device: Owned, opened: Opens, seen: Seen) -> None:
+    """A round that ends appears by itself; focus stays, a ticked box holds it, and so one can."""
+    page = visit(device, opened)
+    page.clock.install()
+    page.goto(device.page.address)
+    first = page.locator("section:has(#compared-title) tbody td").first
+    before = first.inner_text()
+    page.get_by_role("link", name="See the bytes").focus()
+    device.run(1)
+    page.clock.run_for(6000)
+    expect(first).not_to_have_text(before)
+    expect(page.get_by_role("link", name="See the bytes")).to_be_focused()
+    device.folder.pause()
+    page.clock.run_for(6000)
+    expect(page.locator("#state")).to_have_text("Paused")
+    newest = first.inner_text()
+    page.locator("#sure").check()
+    device.run(1)
+    with page.expect_response(device.page.address):
+        page.clock.run_for(6000)
+    assert first.inner_text() == newest
+    page.locator("#sure").uncheck()
+    page.clock.run_for(6000)
+    expect(first).not_to_have_text(newest)
+    follow = page.get_by_role("button", name="Keep up to date")
+    follow.click()
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#follow-words")).to_have_text("Not updated")
+    seen.requests.clear()
+    page.clock.run_for(60_000)
+    assert seen.requests == []
+    assert violations(page) == []
+    assert seen.errors == []
+
+
+def test_an_agent_that_has_gone_is_told(quick_folder: Path, opened: Opens) -> None:
+    """The open page says that nobody answers, and keeps what it showed."""
+    with owned(quick_folder / "device", QUARTERS) as device:
+        device.run(0.5)
+        page = visit(device, opened)
+        page.clock.install()
+        page.goto(device.page.address)
+        expect(page.locator("#follow-words")).to_have_text("Live")
+    page.clock.run_for(6000)
+    expect(page.locator("#follow-words")).to_have_text("The agent does not answer")
+    expect(page.get_by_role("heading", name="Your budget")).to_be_visible()
+
+
 def test_it_says_the_same_without_scripts(device: Owned, opened: Opens) -> None:
-    """There are none: everything works with scripts forbidden, to the saved ledger."""
+    """Everything works with scripts forbidden, to the saved ledger."""
     page = visit(device, opened, scripts=False)
-    assert page.locator("svg circle").count() > 60
+    expect(page.get_by_role("link", name="Reload")).to_be_visible()
+    assert not page.get_by_role("button", name="Keep up to date").is_visible()
+    assert page.locator("svg.wide circle").count() > 60
     assert page.locator("section:has(#compared-title) tbody tr").count() == 24
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save all as CSV").click()

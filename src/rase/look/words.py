@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FILTERS", "duration", "each", "moment", "near", "number", "size"]
+__all__ = ["FILTERS", "duration", "each", "held", "moment", "near", "number", "sentence", "size"]
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -99,6 +99,26 @@ def each(seconds: float) -> str:
     return text.removeprefix("1 ") if text.count(" ") == 1 else text
 
 
+def sentence(text: str) -> str:
+    """Return a text that begins as sentences do.
+
+    Example:
+        >>> sentence("mean power"), sentence("")
+        ('Mean power', '')
+    """
+    return text[:1].upper() + text[1:]
+
+
+def held(text: str) -> str:
+    """Return a text whose per cent signs stay with their numbers at the end of a line.
+
+    Example:
+        >>> held("at most 73 % sure").encode("ascii", "xmlcharrefreplace")
+        b'at most 73&#160;% sure'
+    """
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def size(count: float) -> str:
     """Return a number of bytes.
 
@@ -120,4 +140,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "duration": duration,
     "each": each,
     "size": size,
+    "sentence": sentence,
+    "held": held,
 }

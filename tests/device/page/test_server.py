@@ -78,16 +78,17 @@ def test_a_form_that_is_too_large_is_not_read(device: Owned) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_answer_binds_the_browser(device: Owned, name: str) -> None:
-    """No script, no other host, no frame, no copy on the disk, no referrer for others."""
+    """No foreign or inline script, no other host, no frame, no copy on the disk, no referrer."""
     answer = device.get(name)
     assert answer.status == 200
     policy = answer.headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'; style-src 'self';")
-    assert "script-src" not in policy
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Referrer-Policy"] == "same-origin"
-    assert "<script" not in answer.text
+    scripts = re.findall("<script.*?</script>", answer.text)
+    assert scripts == [] if name else ['<script type="module" src="owner.js"></script>']
     assert " style=" not in answer.text
 
 

@@ -105,7 +105,9 @@ def test_the_charts_line_breaks_where_nothing_was_measured() -> None:
     ]
     drawn = chart(seen, HOURS)
     assert drawn is not None
-    assert drawn.count("<path") == 2
-    assert drawn.count("<circle") == 6
-    assert "−50" in drawn
+    assert len(drawn) == 2
+    for shape in drawn:
+        assert shape.count("<path") == 2
+        assert shape.count("<circle") == 6
+        assert "−50" in shape
     assert chart(seen[:1], HOURS) is None

@@ -2,13 +2,14 @@
 
 from typing import Final
 
+from rase.campaign import Campaign
 from rase.device.mirror import RoundSeen, Trouble
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
 from rase.device.terms import REASONS
 from rase.look.promises import promises
-from rase.look.words import duration, each, moment, number
+from rase.look.words import duration, each, held, moment, near, number
 
 __all__ = [
     "PLACE",
@@ -86,12 +87,12 @@ def figures(now: Moment) -> Markup:
         measured = ("–", "no reading in this round yet")
     else:
         count = f"{number(now.now.count)} reading{'s' if now.now.count > 1 else ''}"
-        measured = (f"{number(now.now.mean)} {unit}", f"from {count} in this round")
+        measured = (f"{number(now.now.mean)}", f"from {count} in this round")
     if last is None or now.campaign is None:
         sent = ("–", "nothing was sent yet" if not now.rounds else "nothing of late")
     else:
         began = moment(last.round * now.campaign.round_s, "%m-%d %H:%M UTC")
-        sent = (f"{number(last.sent)} {unit}", f"for the round of {began}")
+        sent = (f"{number(last.sent)}", f"for the round of {began}")
     left = ("–", "no terms yet")
     if now.outlook is not None:
         left = (
@@ -106,8 +107,8 @@ def figures(now: Moment) -> Markup:
         )
     return tag(
         "dl",
-        _stat("Measured now", *measured),
-        _stat("Sent last", *sent),
+        _stat("Measured now", *measured, unit="" if now.now is None else unit),
+        _stat("Sent last", *sent, unit="" if last is None else unit),
         _stat("Reports left this week", *left),
         _stat("One report tells", *odds),
         class_="stats",
@@ -137,8 +138,8 @@ def compared(now: Moment) -> Markup:
         [
             (
                 (moment(one.round * round_s, form), "time"),
-                (number(one.measured), "number"),
-                (number(one.sent), "number"),
+                (_reading(one.measured, now.campaign), "number"),
+                (_reading(one.sent, now.campaign), "number"),
                 (_happened(one, round_s), "words"),
             )
             for one in now.rounds[:_MOST_ROWS]
@@ -177,6 +178,7 @@ def budget(now: Moment) -> Markup:
             "Your budget",
             [
                 ("Limit", ""),
+                ("Used", ""),
                 ("Epsilon spent", "number"),
                 ("of", "number"),
                 ("left", "number"),
@@ -185,6 +187,7 @@ def budget(now: Moment) -> Markup:
             [
                 (
                     (name, "name"),
+                    (_meter(name, spent, limit), ""),
                     (number(spent), "number"),
                     (number(limit), "number"),
                     (number(left), "number"),
@@ -225,7 +228,7 @@ def terms(now: Moment) -> Markup:
     return card(
         "terms",
         "What you agreed to",
-        tag("div", tag("ul", [tag("li", text) for text in sentences]), class_="prose"),
+        tag("div", tag("ul", [tag("li", held(text)) for text in sentences]), class_="prose"),
     )
 
 
@@ -302,6 +305,24 @@ def _spent(now: Moment) -> str | None:
     return None
 
 
+def _meter(name: str, spent: float, limit: float) -> Markup:
+    return tag(
+        "meter",
+        value=f"{spent:g}",
+        min=0,
+        max=f"{limit:g}",
+        low=f"{limit / 2:g}",
+        high=f"{0.9 * limit:g}",
+        optimum=0,
+        aria_label=f"{number(spent)} of {number(limit)} spent, {name}",
+    )
+
+
+def _reading(value: float | None, campaign: Campaign) -> str:
+    """Return a value with as many digits as all others of its column."""
+    return near(value, campaign.low, campaign.low + (campaign.high - campaign.low) / 10)
+
+
 def _happened(one: RoundSeen, round_s: int) -> str:
     if one.sent is not None:
         fate = {"sent": "sent", "waiting": "waits to be sent", "dropped": "came too late"}
@@ -322,11 +343,12 @@ def _happened(one: RoundSeen, round_s: int) -> str:
     return f"cover report: {'no reading' if one.measured is None else 'the schedule left it out'}"
 
 
-def _stat(label: str, value: str, note: str) -> Markup:
+def _stat(label: str, value: str, note: str, *, unit: str = "") -> Markup:
+    small = [" ", tag("span", unit, class_="unit")] if unit else None
     return tag(
         "div",
         tag("dt", label),
-        tag("dd", tag("span", value, class_="value"), tag("span", note, class_="note")),
+        tag("dd", tag("span", value, small, class_="value"), tag("span", note, class_="note")),
         class_="stat",
     )
 

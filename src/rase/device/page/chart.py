@@ -1,6 +1,7 @@
 """Measured against sent as a picture: SVG without styles or scripts of its own."""
 
 from collections.abc import Callable
+from typing import Final
 
 from rase.campaign import Campaign
 from rase.device.mirror import RoundSeen
@@ -9,11 +10,12 @@ from rase.look.words import moment, number
 
 __all__ = ["chart"]
 
-_WIDTH, _HEIGHT = 720.0, 220.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74.0, 12.0, 10.0, 24.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 12.0, 26.0, 30.0
+# The style sheet shows one of them: letters stay as large on a phone as elsewhere.
+_SHAPES: Final = {"wide": (720.0, 260.0), "narrow": (340.0, 250.0)}
 
 
-def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:
+def chart(rounds: list[RoundSeen], campaign: Campaign) -> list[Markup] | None:
     """Draw both of the last rounds over the campaign's range; None if there is nothing to draw.
 
     Args:
@@ -23,15 +25,20 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:
     shown = [one for one in reversed(rounds) if one.measured is not None or one.sent is not None]
     if len(shown) < 2:
         return None
+    return [_drawn(shown, campaign, shape) for shape in _SHAPES]
+
+
+def _drawn(shown: list[RoundSeen], campaign: Campaign, shape: str) -> Markup:
+    width, height = _SHAPES[shape]
     first, last = shown[0].round, shown[-1].round
     values = [value for one in shown for value in (one.measured, one.sent) if value is not None]
     low, high = min(campaign.low, *values), max(campaign.high, *values)
 
     def x(round: int) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (round - first) / max(last - first, 1)
+        return _LEFT + (width - _LEFT - _RIGHT) * (round - first) / max(last - first, 1)
 
     def y(value: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
+        return _TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low)
 
     def dot(one: RoundSeen, value: float, kind: str) -> Markup:
         return tag("circle", cx=f"{x(one.round):.1f}", cy=f"{y(value):.1f}", r=3, class_=kind)
@@ -40,7 +47,7 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:
     marks = [
         tag(
             "g",
-            tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=f"{y(at):.1f}", y2=f"{y(at):.1f}"),
+            tag("line", x1=_LEFT, x2=width - _RIGHT, y1=f"{y(at):.1f}", y2=f"{y(at):.1f}"),
             tag("text", number(at), x=_LEFT - 6, y=f"{y(at) + 4:.1f}", text_anchor="end"),
             class_="axis",
         )
@@ -52,7 +59,7 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:
             "text",
             moment(round * campaign.round_s, form),
             x=f"{x(round):.1f}",
-            y=_HEIGHT - 6,
+            y=height - 8,
             text_anchor=anchor,
         )
         for round, anchor in ((first, "start"), (last, "end"))
@@ -60,13 +67,13 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> Markup | None:
     return tag(
         "svg",
         marks,
-        tag("g", ends, class_="axis"),
+        tag("g", ends, tag("text", campaign.unit, x=4, y=14), class_="axis"),
         # What was measured is a line, what was sent are dots: told apart without colours.
         [tag("path", d=line, class_="measured") for line in _lines(shown, x, y)],
         [dot(one, one.measured, "measured") for one in shown if one.measured is not None],
         [dot(one, one.sent, "sent") for one in shown if one.sent is not None],
-        viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
-        class_="owner-chart",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        class_=f"owner-chart {shape}",
         role="img",
         aria_label=(
             f"What was measured and what was sent in {len(shown)} rounds, in "

@@ -12,9 +12,9 @@ import hmac
 import io
 import secrets
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.client import HTTPException, HTTPMessage, parse_headers, responses
 from pathlib import Path
-from socket import socket
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -29,14 +29,16 @@ __all__ = ["OwnerPage"]
 
 _HOST: Final = "127.0.0.1"
 _MOST_BODY: Final = 4096
+_MOST_LINE: Final = 4096
 _MOST_AT_ONCE: Final = 8
 _PATIENCE_S: Final = 10.0
 _HTML: Final = "text/html; charset=utf-8"
+_TEXT: Final = "text/plain; charset=utf-8"
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -51,6 +53,7 @@ _FILES: Final = {
     "rase.css": (_LOOK, "text/css; charset=utf-8"),
     "icon.svg": (_LOOK, "image/svg+xml"),
     "owner.css": (_HERE, "text/css; charset=utf-8"),
+    "owner.js": (_HERE, "text/javascript; charset=utf-8"),
 }
 _THEME_COOKIE: Final = "rase_theme"
 
@@ -96,7 +99,8 @@ class OwnerPage:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
     daemon_threads = False
     block_on_close = True
 
@@ -122,36 +126,46 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: a broken connection is nobody's business, and a trace could hold values."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(StreamRequestHandler):
+    """Answer one request, and close.
+
+    http.server would do it, but brings along what copies and compresses files: half a megabyte.
+    """
+
     server: _Server
     timeout = _PATIENCE_S
-    server_version = "rase"
-    sys_version = ""
-    connection: socket
 
-    def do_GET(self) -> None:
+    def handle(self) -> None:
+        """Read a request, and show or do what it asks for."""
+        words = self.rfile.readline(_MOST_LINE).decode("latin-1").split()
+        self.method, self.path, self.headers = "GET", "", HTTPMessage()
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            self._answer(400, b"This is no request.\n", kind=_TEXT)
+            return
+        self.method, self.path, _ = words
+        try:
+            self.headers = parse_headers(self.rfile)
+        except HTTPException:
+            self._answer(431, b"The head of the request is too large.\n", kind=_TEXT)
+            return
+        work = {"GET": self._show, "HEAD": self._show, "POST": self._obey}.get(self.method)
+        if work is None:
+            self._answer(501, b"There is nothing but GET and POST.\n", kind=_TEXT)
+            return
         name = self._name()
         if name is not None:
-            self._guarded(self._show, name)
-
-    def do_POST(self) -> None:
-        name = self._name()
-        if name is not None:
-            self._guarded(self._obey, name)
-
-    def log_message(self, *arguments: Any) -> None:
-        """Say nothing: addresses hold the secret."""
+            self._guarded(work, name)
 
     def _name(self) -> str | None:
         """Return what is asked for below the secret; answer and return None if it is not ours."""
         page = self.server.page
         if self.headers.get("Host", "").lower() not in page.hosts:
-            self._answer(421, b"This is not the name of this machine.\n", kind="text/plain")
+            self._answer(421, b"This is not the name of this machine.\n", kind=_TEXT)
             return None
         token, _, name = self.path.split("?", 1)[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), page.token.encode()):
             text = b"The address is not right. It is new at each start: rase device page\n"
-            self._answer(403, text, kind="text/plain")
+            self._answer(403, text, kind=_TEXT)
             return None
         return name
 
@@ -228,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the fields of a form that is ours; answer and return None if it is not."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _MOST_BODY:
-            self._answer(413, b"The form is too large.\n", kind="text/plain")
+            self._answer(413, b"The form is too large.\n", kind=_TEXT)
             return None
         text = self.rfile.read(int(length)).decode("utf-8", "replace")
         form = {key: values[-1] for key, values in parse_qs(text).items()}
@@ -255,26 +269,21 @@ class _Handler(BaseHTTPRequestHandler):
         return tag("form", proof, *children, method="post", action=action, class_=class_)
 
     def _go_back(self, cookie: str | None = None) -> None:
-        self.send_response(303)
-        self.send_header("Location", f"/{self.server.page.token}/")
+        headers = {"Location": f"/{self.server.page.token}/"}
         if cookie is not None:
             year_s = 365 * 86400
-            self.send_header(
-                "Set-Cookie", f"{cookie}; Path=/; Max-Age={year_s}; HttpOnly; SameSite=Strict"
-            )
-        self._end(b"")
+            headers["Set-Cookie"] = f"{cookie}; Path=/; Max-Age={year_s}; HttpOnly; SameSite=Strict"
+        self._end(303, headers, b"")
 
     def _answer(self, status: int, body: bytes, *, kind: str = _HTML) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self._end(body)
+        self._end(status, {"Content-Type": kind}, body)
 
-    def _end(self, body: bytes) -> None:
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def _end(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        lines = [f"HTTP/1.0 {status} {responses[status]}"]
+        lines += [f"{name}: {value}" for name, value in (headers | _HEADERS).items()]
+        lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+        head = "\r\n".join(lines).encode("latin-1")
+        self.wfile.write(head if self.method == "HEAD" else head + body)
 
 
 def _ledger_csv(owner: Owner) -> bytes:

@@ -1,4 +1,4 @@
-"""The owner's page as HTML: everything in words, without scripts."""
+"""The owner's page as HTML: everything in words; a script only asks for it again."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from rase.device.page.chart import chart
 from rase.device.page.markup import Child, Markup, document, tag
 from rase.device.page.owner import Moment, Sharing
 from rase.device.page.payload import Payload, parts_of
-from rase.look.words import number
+from rase.look.words import number, sentence
 
 __all__ = ["THEMES", "Form", "forgotten", "home", "payload", "problem"]
 
@@ -22,29 +22,35 @@ Form = Callable[..., Markup]
 
 def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
     """Return the whole page."""
-    state = tag("span", now.sharing.value, class_=f"badge {_TONES[now.sharing]}")
+    state = tag("span", now.sharing.value, id="state", class_=f"badge {_TONES[now.sharing]}")
     campaign = now.campaign
     lead = (
-        f"{campaign.quantity}{f' in {campaign.unit}' if campaign.unit else ''} · campaign "
-        f"{campaign.id}, version {campaign.version}"
+        f"{sentence(campaign.quantity)}{f' in {campaign.unit}' if campaign.unit else ''} · "
+        f"campaign {campaign.id}, version {campaign.version}"
         if campaign
         else f"Campaign {name}: its terms have not been accepted yet."
     )
     return _page(
         "Your device",
-        tag("div", tag("h1", "Your device ", state), _reload(), class_="heading"),
-        tag("p", lead, class_="lead"),
-        tag("p", cards.PLACE, class_="small soft"),
-        cards.notices(now),
-        cards.figures(now),
-        _sharing(now, form),
-        _compared(now),
-        cards.budget(now),
-        cards.terms(now),
-        cards.ledger(now),
-        _forget(form),
+        tag("div", tag("h1", "Your device ", state), _follow(), class_="heading"),
+        tag(
+            "div",
+            tag("p", lead, class_="lead"),
+            tag("p", cards.PLACE, class_="small soft"),
+            cards.notices(now),
+            cards.figures(now),
+            _sharing(now, form),
+            _compared(now),
+            cards.budget(now),
+            cards.terms(now),
+            cards.ledger(now),
+            _forget(form),
+            id="now",
+            class_="live",
+        ),
         form=form,
         theme=theme,
+        script="owner.js",
     )
 
 
@@ -92,7 +98,9 @@ def problem(title: str, text: str, *, form: Form | None, theme: str) -> bytes:
     )
 
 
-def _page(title: str, *content: Child, form: Form | None, theme: str) -> bytes:
+def _page(
+    title: str, *content: Child, form: Form | None, theme: str, script: str | None = None
+) -> bytes:
     after = THEMES[(THEMES.index(theme) + 1) % len(THEMES)]
     switch = None
     if form is not None:
@@ -114,6 +122,7 @@ def _page(title: str, *content: Child, form: Form | None, theme: str) -> bytes:
                 tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
                 tag("link", rel="stylesheet", href="rase.css"),
                 tag("link", rel="stylesheet", href="owner.css"),
+                tag("script", type="module", src=script) if script else None,
             ),
             tag(
                 "body",
@@ -290,8 +299,22 @@ def _forget(form: Form) -> Markup:
     )
 
 
-def _reload() -> Markup:
-    return tag("div", tag("a", "Reload", class_="button", href="./"), class_="actions")
+def _follow() -> Markup:
+    """Return the link that asks anew, and what takes its place where scripts run."""
+    return tag(
+        "div",
+        tag(
+            "span",
+            tag("span", class_="live-dot", id="dot"),
+            tag("span", "Live", id="follow-words", role="status"),
+            tag("button", "Keep up to date", type="button", id="follow", aria_pressed="true"),
+            class_="connection",
+            id="following",
+            hidden=True,
+        ),
+        tag("a", "Reload", class_="button", href="./", id="reload"),
+        class_="actions",
+    )
 
 
 def _back() -> Markup:

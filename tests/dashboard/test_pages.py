@@ -73,9 +73,9 @@ def test_live_shows_the_newest_round(desk: Desk) -> None:
     """Estimate, interval, reports, budgets, the shuffler's word and the table of the chart."""
     desk.log_in(desk.reader)
     text = desk.get("/live?range=1d").text
-    assert "9 of 7" in text
+    assert '<span class="value">9</span><span class="note">about 7 are usual</span>' in text
     assert "at most 24 a day" in text
-    assert "uniform shuffle by shuffler-1" in text
+    assert "Uniform shuffle by shuffler-1" in text
     assert text.count('data-status="ok"') == 3
     assert text.count('data-status="too_few"') == 1
     assert "Noise" not in text
@@ -182,7 +182,7 @@ def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:
     desk.log_in(desk.reader)
     text = desk.get("/ask?kind=avg&at=2026-06-21T02:00").text
     assert "avg(t) at 2026-06-21 02:00:00 UTC" in text
-    assert "1-LDP per report: an observer who was 50 % sure" in text
+    assert "1-LDP per report: an observer who was 50\N{NO-BREAK SPACE}% sure" in text
     assert "standard error" in text
     assert "at=2026-06-21T02%3A00%3A00Z" in text
     assert desk.reader not in text

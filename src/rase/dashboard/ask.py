@@ -40,7 +40,7 @@ async def shown(request: Request) -> Response:
             except FusionRefused as error:
                 if error.status not in (400, 404):
                     raise
-                mistake = str(error)
+                mistake = str(error).removeprefix("the fusion centre refuses: ")
     return render(
         request,
         "ask.html",

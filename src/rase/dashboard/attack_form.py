@@ -172,7 +172,7 @@ def _job(values: Mapping[str, Any], file_name: str) -> dict[str, Any]:
     return {
         "source": fleet,
         "file": values["file"] if is_file else None,
-        "label": _harmless(file_name) if is_file else f"synthetic {fleet}",
+        "label": _harmless(file_name) if is_file else _fleet_words(values),
         "every": values["every"],
         "devices": values["devices"] if is_file else None,
         "plan": {
@@ -191,6 +191,10 @@ def _job(values: Mapping[str, Any], file_name: str) -> dict[str, Any]:
             )
         },
     }
+
+
+def _fleet_words(values: Mapping[str, Any]) -> str:
+    return f"A synthetic fleet of {values['devices']} devices over {values['days']} days"
 
 
 def _take(
@@ -224,7 +228,9 @@ def _every(text: str) -> str | None:
 
 
 def _ticked(name: str, chosen: Sequence[str], known: Mapping[str, str], most: int) -> list[str]:
-    if not chosen or len(chosen) > most or set(chosen) - set(known):
+    if not chosen:
+        raise ValueError(f"{name} must be chosen: tick at least one.")
+    if len(chosen) > most or set(chosen) - set(known):
         raise ValueError(f"{name} must be one to {most} of those listed, got {len(chosen)}.")
     return [one for one in known if one in chosen]
 

@@ -37,7 +37,8 @@ def main(folder: Path) -> int:
     except (ValueError, _data_error()) as error:
         # People know their file by their name for it, and our folders are nobody's business.
         text = str(error).replace(str(folder / str(job["file"])), job["label"])
-        text = text.replace(str(folder), "the folder")
+        # The page has no options of a command line.
+        text = text.replace(str(folder), "the folder").partition(" A table of time, device")[0]
         return _failed(text[:1].upper() + text[1:])
     return 0
 

@@ -68,15 +68,16 @@ function options(figure, place, found) {
     width: place.clientWidth,
     height: place.clientHeight,
     legend: { show: false },
+    padding: [figure.dataset.unit ? 30 : 10, 24, 0, null],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: {
-      x: { time: found.isTime, distr: log.includes("x") ? 3 : 1 },
+      x: { time: found.isTime, distr: log.includes("x") ? 3 : 1, ...(log.includes("x") ? {} : { range: (_, low, high) => shownRange(figure, found, low, high) }) },
       y: { distr: log.includes("y") ? 3 : 1, range: log.includes("y") ? undefined : (_, low, high) => padded(low, high) },
     },
     axes: [
       { ...axis, space: 70, size: 32, ...(found.isTime ? { values: times } : {}) },
-      { ...axis, size: (self, values) => 14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => value.length)), values: (self, splits) => splits.map((value) => (value === null ? "" : shortNumber(value))) },
+      { ...axis, size: (self, values) => 16 + 8 * Math.max(3, ...(values ?? []).map((value) => value.length)), values: (self, splits) => shortNumbers(splits) },
     ],
     series: [
       {},
@@ -92,6 +93,7 @@ function options(figure, place, found) {
     hooks: {
       setCursor: [(self) => tell(figure, found, self.cursor.idx)],
       drawAxes: [(self) => marks(self, figure, found, token)],
+      draw: [(self) => lone(self, found, token)],
     },
   };
 }
@@ -118,14 +120,53 @@ function padded(low, high) {
   return [low - 0.06 * room, high + 0.06 * room];
 }
 
-function shortNumber(value) {
-  if (Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3)) return value.toExponential(1).replace("-", "−");
-  return value.toLocaleString("en-US", { maximumFractionDigits: 3 }).replace("-", "−");
+// The time that was asked for, not only what there is of it; around a single point some room.
+function shownRange(figure, found, low, high) {
+  const { from, to } = figure.dataset;
+  if (from && to) return [Number(from), Number(to)];
+  if (low === null) return [0, 1];
+  return low === high ? [low - (found.isTime ? 3600 : 1), high + (found.isTime ? 3600 : 1)] : [low, high];
+}
+
+function shortNumbers(values) {
+  const largest = Math.max(0, ...values.map((value) => Math.abs(value ?? 0)));
+  const form = largest >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : { maximumSignificantDigits: largest < 1e-3 ? 2 : 6 };
+  return values.map((value) => (value === null ? "" : value.toLocaleString("en-US", form).replace("-", "−")));
+}
+
+// A point without neighbours has no line and no band: its interval is a line of its own.
+function lone(self, found, token) {
+  const { ctx } = self;
+  ctx.save();
+  ctx.lineWidth = 3 * devicePixelRatio;
+  for (const [high, low, color] of found.bands) {
+    ctx.strokeStyle = faded(token(`--series-${color}`), 0.4);
+    const [tops, ends] = [found.data[high], found.data[low]];
+    tops.forEach((top, place) => {
+      if (top === null || (tops[place - 1] ?? null) !== null || (tops[place + 1] ?? null) !== null) return;
+      const x = self.valToPos(found.x[place], "x", true);
+      ctx.beginPath();
+      ctx.moveTo(x, self.valToPos(top, "y", true));
+      ctx.lineTo(x, self.valToPos(ends[place], "y", true));
+      ctx.stroke();
+      ctx.fillStyle = token(`--series-${color}`);
+      ctx.beginPath();
+      ctx.arc(x, self.valToPos(found.data[low - 1][place], "y", true), 3 * devicePixelRatio, 0, 2 * Math.PI);
+      ctx.fill();
+    });
+  }
+  ctx.restore();
 }
 
 function marks(self, figure, found, token) {
   const { ctx, bbox } = self;
   ctx.save();
+  if (figure.dataset.unit) {
+    ctx.fillStyle = token("--ink-soft");
+    ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+    ctx.textAlign = "left";
+    ctx.fillText(figure.dataset.unit, 4 * devicePixelRatio, bbox.top - 16 * devicePixelRatio);
+  }
   ctx.fillStyle = token("--warn");
   ctx.globalAlpha = 0.6;
   found.rows.forEach((row, place) => {
@@ -175,9 +216,9 @@ function resolved(figure, text) {
   return color;
 }
 
-function faded(color) {
+function faded(color, alpha = 0.18) {
   const [r, g, b] = color.match(/[\d.]+/g);
-  return `rgba(${r}, ${g}, ${b}, 0.18)`;
+  return `rgba(${r}, ${g}, ${b}, ${alpha})`;
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());

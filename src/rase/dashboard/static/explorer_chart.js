@@ -39,9 +39,12 @@ function options(place, wanted) {
   const colour = colours(place);
   const ink = colour("--ink-soft");
   const grid = { stroke: colour("--line"), width: 1 };
+  // Of a logarithmic axis only whole powers of ten get a line across.
+  const tens = (plot, values) => values.map((one) => (Number.isInteger(Math.log10(one)) ? one : null));
   const axis = (label) => ({ stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif", label, labelFont: "12px system-ui, sans-serif", labelSize: 20, size: label ? 44 : 36 });
   const scale = (isLog) => (isLog ? { time: false, distr: 3 } : { time: false });
   const y = axis(wanted.labels.y);
+  const lines = (isLog) => (isLog ? { grid: { ...grid, filter: tens } } : {});
   return {
     width: place.clientWidth || 600,
     height: place.clientHeight || 320,
@@ -49,8 +52,8 @@ function options(place, wanted) {
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { x: scale(wanted.log.x), y: wanted.range ? { ...scale(wanted.log.y), range: wanted.range } : scale(wanted.log.y) },
     axes: [
-      { ...axis(wanted.labels.x), values: (plot, ticks) => ticks.map((one) => (one === null ? "" : shown(one))) },
-      { ...y, size: 60, values: (plot, ticks) => ticks.map((one) => (one === null ? "" : shown(one))) },
+      { ...axis(wanted.labels.x), ...lines(wanted.log.x), values: (plot, ticks) => ticks.map((one) => (one === null ? "" : shown(one))) },
+      { ...y, ...lines(wanted.log.y), size: 60, values: (plot, ticks) => ticks.map((one) => (one === null ? "" : shown(one))) },
     ],
     series: [
       {},

@@ -77,11 +77,13 @@ class Notes:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, object]]] = []
+        self.study_marks: list[object] = []
 
     def note(self, event: str, **fields: object) -> None:
         """Keep the event."""
         from rase.device.journal import EVENTS
 
+        self.study_marks.append(fields.pop("study", None))
         assert set(fields) <= set(EVENTS[event])
         self.events.append((event, fields))
 
@@ -295,6 +297,7 @@ class World:
             "credential": "credential",
             "clock": self.clock,
             "entropy": self.entropy,
+            "study": True,
             "journal": self.notes,
             "habits": Habits(),
             "is_paused": lambda: self.is_paused,

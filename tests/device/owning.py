@@ -24,7 +24,7 @@ from rase.device.page.owner import Owner
 from rase.device.page.server import OwnerPage
 from rase.device.state import StateFile
 from rase.device.terms import Terms
-from rase.kernels.entropy import SeededEntropy
+from rase.kernels.entropy import SecureEntropy, SeededEntropy
 from rase.transport.memory import MemoryTransport
 
 __all__ = ["HOURS", "QUARTERS", "Answer", "Owned", "owned"]
@@ -124,6 +124,7 @@ class Owned:
             credential="credential",
             clock=self.clock,
             entropy=SeededEntropy(2026),
+            study=True,
             journal=self.mirror,
             habits=habits,
             is_paused=lambda: self.folder.is_paused,
@@ -136,7 +137,7 @@ class Owned:
             terms=terms,
             mirror=self.mirror,
             clock=self.clock,
-            entropy=SeededEntropy(7),
+            entropy=SecureEntropy(),
             has_turn=habits.has_turn,
         )
         self.page = OwnerPage(owner, 0)

@@ -12,7 +12,7 @@ from rase.clock import FakeClock
 from rase.device.agent import Habits, rotating
 from rase.device.sources.face import SourceFailed
 from rase.device.terms import TermsRefused
-from rase.kernels.entropy import SeededEntropy
+from rase.kernels.entropy import SecureEntropy, SeededEntropy
 from rase.randomize.pure import DeviceRandomizer
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import FaultyTransport, Handler, MemoryTransport
@@ -675,3 +675,18 @@ def test_a_refused_version_does_not_undo_the_one_before_it(world: Any, drawn: li
     assert agent.refusal.reason == "epsilon-above-limit"
     report = world.shuffler.stored["credential", FIRST + 2]
     assert campaign_hash(second).startswith(Header.from_report(report).campaign_tag)
+
+
+def test_seeded_noise_is_refused_but_for_study(world: Any) -> None:
+    """An agent, its reporter and its outbox take the operating system's words alone."""
+    with pytest.raises(TypeError, match="SecureEntropy"):
+        world.agent(study=False)
+    agent = world.agent(study=False, entropy=SecureEntropy())
+    world.run(agent, 10)
+    assert set(world.notes.study_marks) == {None}
+
+
+def test_study_is_written_on_every_note(world: Any) -> None:
+    """What a simulated device notes says that its noise protects nobody."""
+    world.run(world.agent(), 10)
+    assert set(world.notes.study_marks) == {"yes"}

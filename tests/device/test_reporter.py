@@ -36,6 +36,7 @@ class Parts:
             self.ledger,
             clock=world.clock,
             entropy=SeededEntropy(1),
+            study=True,
             journal=world.notes,
             has_turn=lambda campaign, round: True,
             sends_cover=True,

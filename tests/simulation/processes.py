@@ -294,6 +294,7 @@ class Device:
             credential=self.credential,
             clock=self.clock,
             entropy=self._entropy,
+            study=True,
             journal=LineJournal(self.log, self.clock),
             habits=Habits(poll_s=3600.0),
         )

@@ -230,6 +230,7 @@ def enrolled_fleet(
                 credential=home.credential(),
                 clock=clock,
                 entropy=_entropy(seed, place),
+                study=seed is not None,
                 journal=journal,
                 # Once a round: at its middle, when the clock stops there.
                 habits=Habits(poll_s=0.9 * campaign.round_s),

@@ -11,7 +11,7 @@ from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.device.collection import Collection
-from rase.device.journal import Journal
+from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
 from rase.device.mirror import Witness
 from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
@@ -20,7 +20,7 @@ from rase.device.sources.face import Source, SourceFailed
 from rase.device.state import StateUnusable
 from rase.device.terms import TermsRefused
 from rase.errors import PrivacyRefused, UnknownKey
-from rase.kernels.entropy import Entropy
+from rase.kernels.entropy import Entropy, checked_entropy
 from rase.transport.face import Transport, Unreachable
 
 __all__ = ["Agent", "Habits", "every_round", "rotating"]
@@ -60,12 +60,16 @@ class Agent:
         source: Where readings come from.
         credential: The device's bearer token.
         clock: Tells rounds and pauses.
-        entropy: Where noise and moments come from.
+        entropy: Where noise and moments come from: the operating system, unless for study.
         journal: Takes notes.
+        study: For simulations, which may repeat their noise: every note of the journal says so.
         habits: How it behaves.
         is_paused: Says whether the owner has paused sharing: cover reports go on.
         is_off: Says whether sharing is switched off: then nothing is sent at all.
         witness: Sees what is measured and reported, for the owner's page.
+
+    Raises:
+        TypeError: If the entropy is not the operating system's, and it is not for study.
     """
 
     def __init__(
@@ -79,11 +83,14 @@ class Agent:
         clock: Clock,
         entropy: Entropy,
         journal: Journal,
+        study: bool = False,
         habits: Habits | None = None,
         is_paused: Callable[[], bool] = lambda: False,
         is_off: Callable[[], bool] = lambda: False,
         witness: Witness | None = None,
     ) -> None:
+        entropy = checked_entropy(entropy, study=study)
+        journal = StudyJournal(journal) if study else journal
         self._memory = memory
         self._terms = memory.terms
         self._ledger = ledger
@@ -99,7 +106,9 @@ class Agent:
         self._collection = Collection(self._habits.aggregate)
         # What the owner sees of the present round, paused or not.
         self._shown = Collection(self._habits.aggregate)
-        self._outbox = Outbox(transport, credential, clock=clock, entropy=entropy, journal=journal)
+        self._outbox = Outbox(
+            transport, credential, clock=clock, entropy=entropy, journal=journal, study=study
+        )
         self._reporter = Reporter(
             memory,
             ledger,
@@ -109,6 +118,7 @@ class Agent:
             has_turn=self._habits.has_turn,
             sends_cover=self._habits.sends_cover,
             witness=witness,
+            study=study,
         )
         self._etags: dict[str, str | None] = {}
         self._fetch_at_s = self._poll_at_s = clock.monotonic_s()

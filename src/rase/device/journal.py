@@ -4,7 +4,7 @@ from typing import Final, Protocol, TextIO
 
 from rase.clock import Clock
 
-__all__ = ["EVENTS", "Journal", "LineJournal"]
+__all__ = ["EVENTS", "Journal", "LineJournal", "StudyJournal"]
 
 # Event by event, what may stand beside it. Anything else is a mistake in the program.
 EVENTS: Final = {
@@ -59,13 +59,34 @@ class LineJournal:
         Raises:
             ValueError: If the event or a field is none of `EVENTS`.
         """
-        unknown = sorted(set(fields) - set(EVENTS.get(event, ())))
+        unknown = sorted(set(fields) - {"study", *EVENTS.get(event, ())})
         if event not in EVENTS or unknown:
             raise ValueError(f"{event} with {unknown} must be an event of the journal; it is not.")
         words = [f"time={int(self._clock.now_s())}", f"event={event}"]
         words += [f"{name}={_word(value)}" for name, value in fields.items() if value is not None]
         self._stream.write(" ".join(words) + "\n")
         self._stream.flush()
+
+
+class StudyJournal:
+    """Mark every note as one of a simulation, whose noise protects nobody.
+
+    Args:
+        journal: Takes the marked notes.
+
+    Example:
+        >>> import sys
+        >>> from rase.clock import FakeClock
+        >>> StudyJournal(LineJournal(sys.stdout, FakeClock(0))).note("sealed", round=7)
+        time=0 event=sealed round=7 study=yes
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write down the event with the mark behind its fields."""
+        self._journal.note(event, **fields, study="yes")
 
 
 def _word(value: object) -> str:

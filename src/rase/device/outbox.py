@@ -13,7 +13,7 @@ from rase.clock import Clock
 from rase.device.journal import Journal
 from rase.device.reporter import Envelope
 from rase.errors import Malformed
-from rase.kernels.entropy import Entropy, integer_below
+from rase.kernels.entropy import Entropy, checked_entropy, integer_below
 from rase.transport.face import Answer, Transport, Unreachable
 
 __all__ = ["REPORTS_PATH", "REPORT_TYPE", "Outbox", "Verdict", "backoff_s", "random_share"]
@@ -53,6 +53,10 @@ class Outbox:
         clock: Tells when something is due.
         entropy: Where the moments come from.
         journal: Takes notes.
+        study: Whether moments may be repeated, because nobody sends.
+
+    Raises:
+        TypeError: If the entropy is not the operating system's, and it is not for study.
     """
 
     def __init__(
@@ -63,11 +67,12 @@ class Outbox:
         clock: Clock,
         entropy: Entropy,
         journal: Journal,
+        study: bool = False,
     ) -> None:
         self._transport = transport
         self._credential = credential
         self._clock = clock
-        self._entropy = entropy
+        self._entropy = checked_entropy(entropy, study=study)
         self._journal = journal
         self._items: dict[int, _Item] = {}
 

@@ -24,7 +24,7 @@ from rase.device.memory import Memory
 from rase.device.mirror import Witness
 from rase.device.state import Cover, StateUnusable
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
-from rase.kernels.entropy import Entropy
+from rase.kernels.entropy import Entropy, checked_entropy
 from rase.wire.keys import KeyConfig
 from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
@@ -110,6 +110,10 @@ class Reporter:
         has_turn: Says whether the schedule gives a round to this device.
         sends_cover: Whether to send cover reports at all.
         witness: Sees what was drawn, for the owner's page.
+        study: Whether noise may be repeated, because nobody's reading is in it.
+
+    Raises:
+        TypeError: If the entropy is not the operating system's, and it is not for study.
     """
 
     def __init__(
@@ -123,11 +127,12 @@ class Reporter:
         has_turn: Callable[[Campaign, int], bool],
         sends_cover: bool,
         witness: Witness | None = None,
+        study: bool = False,
     ) -> None:
         self._memory = memory
         self._ledger = ledger
         self._clock = clock
-        self._entropy = entropy
+        self._entropy = checked_entropy(entropy, study=study)
         self._journal = journal
         self._has_turn = has_turn
         self._sends_cover = sends_cover

@@ -9,7 +9,7 @@ from rase.estimate.decoder import Decoder, as_budgets, as_reports
 from rase.estimate.deconvolve import deconvolve
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import unbiased_mean
-from rase.kernels.words import Random
+from rase.kernels.words import Random, Resampling
 
 __all__ = ["count", "total", "variance"]
 
@@ -42,7 +42,7 @@ def count(
     randomizer: Decoder,
     above: float | None = None,
     below: float | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     """Estimate how many contributors' readings lie above and below given bounds.
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rase.errors import NotIdentifiable
 from rase.estimate.decoder import Decoder, Floats, as_reports
-from rase.kernels.words import Random, source_of
+from rase.kernels.words import Random, Resampling, resampling_source_of
 
 __all__ = ["Deconvolution", "deconvolve"]
 
@@ -74,7 +74,7 @@ class Deconvolution:
 
 
 def deconvolve(
-    reports: ArrayLike, *, randomizer: Decoder, rng: Random | None = None
+    reports: ArrayLike, *, randomizer: Decoder, rng: Random | Resampling | None = None
 ) -> Deconvolution:
     """Estimate how the readings are distributed, from noisy reports.
 
@@ -103,7 +103,7 @@ def deconvolve(
         raise ValueError("reports must be such as this randomizer can draw; one is not.")
     shares, steps = _fit(counts, channel)
     # The reports are public already, so the simulation needs no cryptographic randomness.
-    seed = [int(word) for word in source_of(rng).words(4)]
+    seed = [int(word) for word in resampling_source_of(rng).words(4)]
     rough = _refit(counts, channel, (0, _ROUGH_STEPS), start=shares)
     simulated = np.random.Generator(np.random.PCG64(seed)).multinomial(
         noisy.size, _normalised(rough @ channel), size=_RESAMPLES

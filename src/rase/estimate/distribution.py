@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from rase.estimate.decoder import Decoder, Floats
 from rase.estimate.deconvolve import deconvolve
 from rase.estimate.estimate import Estimate
-from rase.kernels.words import Random
+from rase.kernels.words import Random, Resampling
 
 __all__ = ["HistogramEstimate", "histogram", "quantile", "quantiles"]
 
@@ -48,7 +48,7 @@ def histogram(
     randomizer: Decoder,
     bins: int = 16,
     edges: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> HistogramEstimate:
     """Estimate how the readings are distributed over bins, with the noise taken out.
 
@@ -107,7 +107,7 @@ def histogram(
 
 
 def quantile(
-    reports: ArrayLike, q: float, *, randomizer: Decoder, rng: Random | None = None
+    reports: ArrayLike, q: float, *, randomizer: Decoder, rng: Random | Resampling | None = None
 ) -> Estimate:
     """Estimate the reading below which a share ``q`` of the readings lies.
 
@@ -117,7 +117,11 @@ def quantile(
 
 
 def quantiles(
-    reports: ArrayLike, q: Sequence[float], *, randomizer: Decoder, rng: Random | None = None
+    reports: ArrayLike,
+    q: Sequence[float],
+    *,
+    randomizer: Decoder,
+    rng: Random | Resampling | None = None,
 ) -> tuple[Estimate, ...]:
     """Estimate the readings below which the shares ``q`` of the readings lie.
 

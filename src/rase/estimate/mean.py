@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of
 from rase.estimate.estimate import Estimate
 from rase.kernels.integers import integers_below
-from rase.kernels.words import Random, source_of
+from rase.kernels.words import Random, Resampling, resampling_source_of
 
 __all__ = [
     "ESTIMATORS",
@@ -154,7 +154,7 @@ def median(reports: ArrayLike, scales: ArrayLike | None = None) -> Estimate:
 
 
 def bootstrap_mean(
-    reports: ArrayLike, *, resamples: int = 1000, rng: Random | None = None
+    reports: ArrayLike, *, resamples: int = 1000, rng: Random | Resampling | None = None
 ) -> Estimate:
     """Average the means of resamples: the paper's bootstrap estimator.
 
@@ -176,7 +176,7 @@ def bootstrap_mean(
     noisy = as_reports(reports)
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}.")
-    source = source_of(rng)
+    source = resampling_source_of(rng)
     rows_at_once = max(_PIECE // noisy.size, 1)
     sums = []
     for start in range(0, resamples, rows_at_once):
@@ -238,7 +238,7 @@ class Estimator(Protocol):
         *,
         randomizer: Decoder,
         epsilon: ArrayLike | None = None,
-        rng: Random | None = None,
+        rng: Random | Resampling | None = None,
     ) -> Estimate:
         """Return the estimate; what an estimator does not need it leaves aside."""
         ...
@@ -273,7 +273,7 @@ def _named_unbiased_mean(
     *,
     randomizer: Decoder,
     epsilon: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     return unbiased_mean(reports, randomizer=randomizer, epsilon=epsilon)
 
@@ -284,7 +284,7 @@ def _named_sample_mean(
     *,
     randomizer: Decoder,
     epsilon: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     return sample_mean(reports)
 
@@ -295,7 +295,7 @@ def _named_median(
     *,
     randomizer: Decoder,
     epsilon: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     budgets = as_budgets(epsilon, np.size(reports))
     return median(reports, None if budgets is None else randomizer.value_range.width / budgets)
@@ -307,7 +307,7 @@ def _named_bootstrap_mean(
     *,
     randomizer: Decoder,
     epsilon: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     return bootstrap_mean(reports, rng=rng)
 

@@ -14,7 +14,7 @@ from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of, values_of
 from rase.fusion.tracking import Tracking, last_tracked, write_tracked
-from rase.kernels.words import SeededRandom
+from rase.kernels.words import Resampling
 from rase.privacy import PermutationPrivacy
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
@@ -282,9 +282,7 @@ def estimates_of(
     randomizer = randomizer_of(campaign)
     values, budgets = values_of(campaign, places, classes)
     return [
-        estimator_named(name)(
-            values, randomizer=randomizer, epsilon=budgets, rng=SeededRandom(seed.hex())
-        )
+        estimator_named(name)(values, randomizer=randomizer, epsilon=budgets, rng=Resampling(seed))
         for name in campaign.estimators
     ]
 

@@ -5,12 +5,13 @@ As in rase.kernels.words, the secure source and the one for study differ by type
 
 import hashlib
 import secrets
-from typing import Protocol
+from typing import Protocol, final
 
 __all__ = [
     "Entropy",
     "SecureEntropy",
     "SeededEntropy",
+    "checked_entropy",
     "integer_below",
     "is_chosen",
     "is_rounded_up",
@@ -27,6 +28,7 @@ class Entropy(Protocol):
         ...
 
 
+@final
 class SecureEntropy:
     """Draw unpredictable words from the operating system."""
 
@@ -65,6 +67,28 @@ class SeededEntropy:
     def __repr__(self) -> str:
         """Show the seed, so that seeded noise is visible wherever it is used."""
         return f"SeededEntropy({self.seed!r})"
+
+
+def checked_entropy(entropy: Entropy, *, study: bool) -> Entropy:
+    """Return the source if it may be drawn from: only the secure one may, unless for study.
+
+    Args:
+        entropy: Where the words come from.
+        study: Whether what is drawn is for study, and says so wherever it is shown.
+
+    Raises:
+        TypeError: If it is another source than the secure one, and not for study.
+
+    Example:
+        >>> checked_entropy(SeededEntropy(1), study=True)
+        SeededEntropy(1)
+    """
+    if not study and not isinstance(entropy, SecureEntropy):
+        raise TypeError(
+            f"entropy must be a SecureEntropy, got {type(entropy).__name__}: "
+            "who knows a seed knows the noise. For simulations say study=True."
+        )
+    return entropy
 
 
 def integer_below(bound: int, entropy: Entropy) -> int:

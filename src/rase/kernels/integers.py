@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.kernels import backend
-from rase.kernels.words import Random, Words
+from rase.kernels.words import Random, Resampling, Words
 
 __all__ = ["chosen_with", "draw_from", "integers_below", "integers_from", "rounded_up", "threshold"]
 
@@ -14,7 +14,7 @@ _UNUSED_BITS = np.uint64(12)
 _EXPONENT_OF_ONE = np.uint64(0x3FF << 52)
 
 
-def integers_below(bounds: NDArray[np.int64], source: Random) -> NDArray[np.int64]:
+def integers_below(bounds: NDArray[np.int64], source: Random | Resampling) -> NDArray[np.int64]:
     """Draw one uniform integer from ``[0, bound)`` for each bound, without any bias.
 
     Lemire's multiply-and-reject: the high half of word x bound is the integer; words whose low half
@@ -29,7 +29,9 @@ def integers_below(bounds: NDArray[np.int64], source: Random) -> NDArray[np.int6
     return integers_from(source.words(bounds.size).reshape(bounds.shape), bounds, source=source)
 
 
-def integers_from(words: Words, bounds: NDArray[np.int64], *, source: Random) -> NDArray[np.int64]:
+def integers_from(
+    words: Words, bounds: NDArray[np.int64], *, source: Random | Resampling
+) -> NDArray[np.int64]:
     """Turn words into uniform integers below their bounds.
 
     Args:

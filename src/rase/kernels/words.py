@@ -6,12 +6,23 @@ they differ in where the key comes from.
 
 import hashlib
 import os
+from typing import final
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-__all__ = ["Keystream", "Random", "SecureRandom", "SeededRandom", "Words", "source_of"]
+__all__ = [
+    "Keystream",
+    "Random",
+    "Resampling",
+    "SecureRandom",
+    "SeededRandom",
+    "Words",
+    "checked_secure",
+    "resampling_source_of",
+    "source_of",
+]
 
 Words = NDArray[np.uint64]
 
@@ -52,21 +63,18 @@ class SeededRandom:
         True
     """
 
-    __slots__ = ("_key", "_position", "seed")
+    __slots__ = ("_stream", "seed")
 
     def __init__(self, seed: int | str) -> None:
         """Derive the key from the seed."""
         if isinstance(seed, bool) or not isinstance(seed, int | str):
             raise TypeError(f"seed must be a whole number or a text, got {seed!r}.")
         self.seed = seed
-        self._key = hashlib.sha256(f"rase seed {seed!r}".encode()).digest()
-        self._position = 0
+        self._stream = _Repeated(f"rase seed {seed!r}")
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
-        block, used = divmod(self._position, 2)
-        self._position += count
-        return Keystream(self._key, block).words(used + count)[used:]
+        return self._stream.words(count)
 
     def stream(self) -> "SeededRandom":
         """Return the source itself: its words are one stream already."""
@@ -81,7 +89,56 @@ class SeededRandom:
         return f"SeededRandom({self.seed!r})"
 
 
+@final
+class Resampling:
+    """Draw words that decide how reports are resampled: the same ones for the same release.
+
+    They are needed in production, because a step that is done again after a crash must give the
+    same interval; what they decide on is public already. Noise and orders are never drawn from it:
+    randomizers and shufflers refuse it by its type.
+
+    Args:
+        release: What is resampled, or its hash.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, release: bytes) -> None:
+        """Derive the key."""
+        self._stream = _Repeated(f"rase resampling {release.hex()}")
+
+    def words(self, count: int) -> Words:
+        """Return the next ``count`` words of the stream."""
+        return self._stream.words(count)
+
+
 Random = SecureRandom | SeededRandom
+
+
+def resampling_source_of(rng: Random | Resampling | None) -> Random | Resampling:
+    """Return ``rng``, or the secure source if none was given, for choices that protect nobody.
+
+    Raises:
+        TypeError: If ``rng`` is something else, such as a NumPy generator.
+    """
+    return rng if isinstance(rng, Resampling) else source_of(rng)
+
+
+def checked_secure(rng: SecureRandom | None) -> SecureRandom:
+    """Return the secure source where nothing else will do: in all that runs in production.
+
+    Raises:
+        TypeError: If ``rng`` is another source, such as a `SeededRandom`.
+    """
+    if rng is None:
+        return SecureRandom()
+    # By its very type: a source derived from the secure one may be anything.
+    if type(rng) is not SecureRandom:
+        raise TypeError(
+            f"rng must be a SecureRandom here, got {type(rng).__name__}: "
+            "who knows a seed knows the order."
+        )
+    return rng
 
 
 def source_of(rng: Random | None) -> Random:
@@ -98,6 +155,21 @@ def source_of(rng: Random | None) -> Random:
             f"got {type(rng).__name__}."
         )
     return rng
+
+
+class _Repeated:
+    """Give the words of a key derived from a text: one stream, however many are asked for."""
+
+    __slots__ = ("_key", "_position")
+
+    def __init__(self, text: str) -> None:
+        self._key = hashlib.sha256(text.encode()).digest()
+        self._position = 0
+
+    def words(self, count: int) -> Words:
+        block, used = divmod(self._position, 2)
+        self._position += count
+        return Keystream(self._key, block).words(used + count)[used:]
 
 
 class Keystream:

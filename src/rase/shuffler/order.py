@@ -10,7 +10,7 @@ import numpy as np
 
 from rase.campaign import ShufflePlan
 from rase.kernels.permute import uniform_order
-from rase.kernels.words import SecureRandom
+from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.release import Manifest
 from rase.shuffle.robust import Robust
@@ -40,9 +40,7 @@ def draw_order(
     Raises:
         TypeError: If ``rng`` is not a SecureRandom.
     """
-    source = SecureRandom() if rng is None else rng
-    if not isinstance(source, SecureRandom):
-        raise TypeError(f"rng must be a SecureRandom here, got {type(source).__name__}.")
+    source = checked_secure(rng)
     # Uniform first: a stable sort by group then keeps a uniform order inside each group.
     start = uniform_order(len(groups), source)
     rank = {name: place for place, name in enumerate(plan.groups)}

@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from rase.campaign import Campaign
-from rase.kernels.words import SecureRandom
+from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed
 from rase.shuffler.intake import tag_number
@@ -66,6 +66,9 @@ class Releaser:
         key: The shuffler's signing key.
         name: The shuffler's name in manifests.
         rng: The secure source of orders.
+
+    Raises:
+        TypeError: If ``rng`` is not a SecureRandom.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Releaser:
         self._peeler = peeler
         self._key = key
         self._name = name
-        self._rng = rng
+        self._rng = checked_secure(rng)
 
     def tell_keys(self) -> None:
         """Note in the database which public keys reports may be sealed for."""

@@ -10,7 +10,7 @@ from rase.device.agent import Habits
 from rase.device.mirror import RoundSeen
 from rase.device.page.chart import chart
 from rase.device.page.payload import example_payload
-from rase.kernels.entropy import SeededEntropy
+from rase.kernels.entropy import SecureEntropy
 
 
 def test_troubles_are_told_in_words(device: Owned) -> None:
@@ -87,7 +87,7 @@ def test_there_is_no_example_without_terms_or_keys(device: Owned) -> None:
     terms = device.page.owner.terms
     now_s = device.clock.now_s()
     round = int(now_s // HOURS.round_s)
-    entropy = SeededEntropy(1)
+    entropy = SecureEntropy()
     assert example_payload(terms, round, mean=5.0, now_s=now_s, entropy=entropy) is not None
     past = HOURS.not_after + 1
     assert example_payload(terms, past, mean=5.0, now_s=now_s, entropy=entropy) is None

@@ -13,7 +13,7 @@ from rase.device.page.outlook import Outlook, outlook_of
 from rase.device.page.payload import Payload, example_payload
 from rase.device.settings import DeviceSettings
 from rase.device.terms import Terms
-from rase.kernels.entropy import Entropy
+from rase.kernels.entropy import SecureEntropy
 
 __all__ = ["Moment", "Owner", "Sharing"]
 
@@ -76,7 +76,7 @@ class Owner:
     terms: Terms
     mirror: Mirror
     clock: Clock
-    entropy: Entropy
+    entropy: SecureEntropy
     has_turn: Callable[[Campaign, int], bool]
 
     @property

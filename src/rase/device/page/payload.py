@@ -6,7 +6,7 @@ from rase.campaign import Campaign
 from rase.device.reporter import randomizer_of
 from rase.device.terms import Terms
 from rase.errors import UnknownKey
-from rase.kernels.entropy import Entropy
+from rase.kernels.entropy import Entropy, checked_entropy
 from rase.wire.keys import KeyConfig
 from rase.wire.messages import CONTENT_SIZE, HEADER_SIZE, Content
 from rase.wire.suites import TAG_SIZE, X25519, enc_size
@@ -56,13 +56,17 @@ def example_payload(
         round: The present round.
         mean: The mean reading so far; the middle of the range stands in for it if None.
         now_s: Tells which keys are active.
-        entropy: Where the noise comes from.
+        entropy: Where the noise comes from: the operating system.
 
     Returns:
         The report; None if terms or keys are still missing.
+
+    Raises:
+        TypeError: If the entropy is not the operating system's.
     """
     from rase.wire.seal import seal_report
 
+    entropy = checked_entropy(entropy, study=False)
     signed = terms.campaign_for(round)
     if signed is None:
         return None

@@ -334,7 +334,7 @@ def aggregate(
     Example:
         >>> from rase import SeededRandom, aggregate
         >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
-        38.8 ± 5.6 (95 %: 27.8 to 49.8, n = 120)
+        46.4 ± 5.6 (95 %: 35.4 to 57.3, n = 120)
     """
     public = value_range if isinstance(value_range, ValueRange) else ValueRange(*value_range)
     budget = cast("float | tuple[float, ...]", epsilon)

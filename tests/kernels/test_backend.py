@@ -44,7 +44,9 @@ def test_the_compiled_module_offers_what_is_declared(native: backend.Compiled) -
 
 
 WORDS = np.zeros(4, np.uint64)
-TABLE = (np.array([5, 2**64 - 1], np.uint64), np.zeros(4, np.uint32))
+TABLE = (np.array([0, 5, 2**64 - 1, 2**64 - 1], np.uint64), np.zeros(4, np.uint32), 1)
+ROWS = (np.arange(6, dtype=np.uint64), np.zeros(8, np.uint32), np.arange(4))
+PARTS = (0, 1, 1, 1, 1, 1, 0, 0)
 GRID = (0.0, 1.0, 10)
 
 
@@ -53,10 +55,24 @@ GRID = (0.0, 1.0, 10)
     [
         ("integers_below", (WORDS, np.ones(3, np.int64), np.ones(4, np.int64))),
         ("draw_indices", (TABLE, WORDS, np.ones(3, np.int64))),
-        ("draw_indices", ((TABLE[0], np.zeros(3, np.uint32)), WORDS, np.ones(4, np.int64))),
-        ("draw_indices", ((TABLE[0][:0], TABLE[1]), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0], np.zeros(3, np.uint32), 1), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0][:0], TABLE[1], 0), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0][:3], TABLE[1], 1), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0], TABLE[1], 2), WORDS, np.ones(4, np.int64))),
+        ("draw_indices", ((TABLE[0], TABLE[1], -1), WORDS, np.ones(4, np.int64))),
         ("add_digits", (TABLE, WORDS, 1, np.ones(5, np.uint64))),
-        ("clamped_reports", (TABLE, GRID, np.ones(4), WORDS, np.ones(4))),
+        ("add_settled", (TABLE, WORDS, 1, np.ones(5, np.uint64), False)),
+        ("window_or_bit_reports", (PARTS, GRID, np.ones(4), WORDS, np.ones(3))),
+        ("window_or_bit_reports", (PARTS, (0.0, 1.0, 0), np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_reports", ((0, 0, *PARTS[2:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_reports", ((0, 1, 0, *PARTS[3:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_reports", ((*PARTS[:6], -1, 0), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_reports", (ROWS, GRID, np.ones(4), WORDS, np.ones(3))),
+        ("row_reports", ((ROWS[0][:5], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_reports", ((ROWS[0], ROWS[1][:6], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_reports", ((ROWS[0], ROWS[1][:2], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_reports", ((*ROWS[:2], ROWS[2][:1]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("clamped_reports", (TABLE, GRID, np.ones(4), WORDS[:3], np.ones(4))),
         ("clamped_reports", (TABLE, (0.0, 1.0, 0), np.ones(2), WORDS, np.ones(2))),
         ("clamped_sums", (GRID, np.ones(5), *np.ones((3, 2), np.int64))),
         ("clamped_sums", ((0.0, 1.0, 2**40), np.ones(4), *np.ones((3, 2), np.int64))),
@@ -108,8 +124,16 @@ def test_false_guides_and_partners_stay_inside(native: backend.Compiled) -> None
     """A guide or a partner that leads nowhere gives wrong numbers or a refusal, never a crash."""
     guide = np.full(4, 2**31 - 1, np.uint32)
     drawn = np.empty(4, np.int64)
-    native.draw_indices((TABLE[0], guide), WORDS, drawn)
-    assert (drawn <= 2).all()
+    native.draw_indices((TABLE[0], guide, 1), WORDS, drawn)
+    assert (drawn <= 1).all()
+    readings, reports = np.linspace(0, 10, 4), np.empty(4)
+    false = np.full(8, 2**32 - 1, np.uint32)
+    native.row_reports((ROWS[0], false, ROWS[2]), GRID, readings, WORDS, reports)
+    assert np.isin(reports, ROWS[2]).all()
+    # Weights that do not add up lead to places that no law has, and nowhere else.
+    strange = (2**63, 2**64 - 1, 1, 2**64 - 1, 2**64 - 1, 2**64 - 1, 2**28, 2**28)
+    native.window_or_bit_reports(strange, GRID, readings, ~WORDS, reports)
+    native.window_or_bit_reports((*strange[:5], 0, 0, 0), GRID, readings, ~WORDS, reports)
     far = np.array([0, 9, 1], np.int64)
     assert not native.order_from_swaps(far, np.empty(3, np.int64))
     assert not native.interchange(far, np.arange(3, dtype=np.uint32), 0, np.empty(3, np.int64))

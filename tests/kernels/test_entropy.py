@@ -4,8 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from rase.kernels.entropy import (
@@ -13,9 +11,8 @@ from rase.kernels.entropy import (
     SeededEntropy,
     integer_below,
     is_chosen,
-    is_rounded_up,
 )
-from rase.kernels.integers import chosen_with, integers_below, rounded_up
+from rase.kernels.integers import chosen_with, integers_below
 from rase.kernels.words import SeededRandom
 
 EDGES = [0.0, 1e-12, 0.3, 0.5, 1 - 2.0**-52, 1 - 2.0**-53, 1.0]
@@ -91,10 +88,3 @@ def test_coins_are_those_of_numpy(probability: float) -> None:
     assert not is_chosen(1 - 2.0**-53, Fixed(2**64 - 1))
     assert not is_chosen(0.0, Fixed(0))
     assert not is_chosen(-1.0, Fixed(0))
-
-
-@given(st.floats(0, 1), st.integers(0, 2**64 - 1))
-def test_rounding_is_that_of_numpy(share: float, word: int) -> None:
-    """A device rounds a reading as NumPy does with the same word."""
-    expected = rounded_up(np.array([share]), np.array([word], np.uint64))
-    assert is_rounded_up(share, Fixed(word)) == bool(expected[0])

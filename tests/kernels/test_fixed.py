@@ -29,7 +29,7 @@ def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     """The effective epsilon is never above the asked one; NumPy draws from the same table."""
     table = clamped_table(epsilon, steps)
     law = noise.ClampedGeometric(epsilon, steps)
-    assert list(table.sums) == law._table.sums.tolist()
+    assert list(table.sums) == law._kernel.table.sums.tolist()
     assert table.drawn_epsilon <= epsilon
     assert table.effective_epsilon == law.drawn.effective_epsilon <= epsilon
 

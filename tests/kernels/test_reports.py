@@ -5,14 +5,18 @@ import pytest
 from scipy import stats
 
 from rase.kernels.fixed import WORD, clamped_table
-from rase.kernels.integers import rounded_up
-from rase.kernels.reports import clamped_reports
+from rase.kernels.reports import ClampedKernel, draw_reports, grid_places
 from rase.kernels.table import IntegerTable
-from rase.kernels.words import SeededRandom, Words
+from rase.kernels.words import SeededRandom
 from rase.stream import ValueRange
 
 FALSE_ALARM = 1e-6
 PUBLIC = ValueRange(0, 24, 24)
+
+
+def kernel_for(epsilon: float) -> ClampedKernel:
+    """Return the kernel of a budget."""
+    return ClampedKernel(IntegerTable(clamped_table(epsilon, PUBLIC.steps).sums), PUBLIC.steps)
 
 
 def exact_law(epsilon: float, reading: float) -> list[float]:
@@ -35,8 +39,9 @@ def test_reports_follow_the_exact_law(epsilon: float, reading: float) -> None:
     readings = np.full(200_000, reading)
 
     def evidence(drawn_with: float) -> float:
-        table = IntegerTable(clamped_table(drawn_with, PUBLIC.steps).sums)
-        reports = clamped_reports(readings, table, public=PUBLIC, source=SeededRandom(2026))
+        reports = draw_reports(
+            readings, kernel_for(drawn_with), public=PUBLIC, source=SeededRandom(2026)
+        )
         assert reports is not None
         found = np.bincount(np.rint(reports).astype(np.int64), minlength=PUBLIC.steps + 1)
         return float(stats.chisquare(found, np.array(exact_law(epsilon, reading)) * 200_000).pvalue)
@@ -48,16 +53,17 @@ def test_reports_follow_the_exact_law(epsilon: float, reading: float) -> None:
 @pytest.mark.usefixtures("kernels")
 def test_reports_keep_the_shape_of_readings() -> None:
     """Tables in, tables out; strides do not matter."""
-    table = IntegerTable(clamped_table(1.0, PUBLIC.steps).sums)
+    kernel = kernel_for(1.0)
     readings = np.arange(24.0).reshape(4, 6)
     for some in (readings, readings.T, readings[::2, ::2], np.array(3.0)):
-        reports = clamped_reports(some, table, public=PUBLIC, source=SeededRandom(1))
+        reports = draw_reports(some, kernel, public=PUBLIC, source=SeededRandom(1))
         assert reports is not None
         assert reports.shape == some.shape
 
 
-def test_rounding_is_certain_at_grid_points_and_fair_between() -> None:
-    """The largest word never rounds a grid point up, the smallest always rounds a share up."""
-    words: Words = np.array([0, 2**64 - 1, 2**63, 2**63 - 1, 0], np.uint64)
-    shares = np.array([0.0, 1.0, 0.5, 0.5, 1e-300])
-    assert rounded_up(shares, words).tolist() == [False, True, False, True, True]
+def test_places_on_the_grid_are_exact() -> None:
+    """A grid point has no share of the next; what lies outside stands at the ends."""
+    readings = np.array([-1.0, 0.0, 7.0, 7.25, 23.5, 24.0, 1e300])
+    index, share = grid_places(readings, PUBLIC)
+    assert index.tolist() == [0, 0, 7, 7, 23, 24, 24]
+    assert share.tolist() == [0, 0, 0, 1 << 62, 1 << 63, 0, 0]

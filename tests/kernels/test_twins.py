@@ -13,6 +13,7 @@ from rase.kernels import backend
 from rase.kernels.fixed import clamped_table
 from rase.kernels.geometric import geometric
 from rase.kernels.integers import integers_from
+from rase.kernels.parts import bit_alone, mixed_up, window_alone
 from rase.kernels.permute import (
     disagreement_count,
     inversion_count,
@@ -25,9 +26,18 @@ from rase.kernels.permute import (
     uniform_order,
     uniform_orders,
 )
-from rase.kernels.reports import clamped_reports, clamped_sums
+from rase.kernels.reports import (
+    ClampedKernel,
+    Kernel,
+    PartsKernel,
+    RowsKernel,
+    clamped_sums,
+    draw_reports,
+)
 from rase.kernels.table import IntegerTable
+from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import SeededRandom, Words
+from rase.randomize.ladder import programme_below
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.permutation import kendall_tau
 from rase.stream import ValueRange
@@ -116,7 +126,13 @@ def test_free_codes_of_any_size_give_the_same_orders(
 ) -> None:
     """Codes up to 2^64 - 1 are taken modulo what remains."""
     free = (SeededRandom(seed).words(rounds * n) >> np.uint64(shift)).reshape(rounds, n)
-    orders = assert_same(lambda: orders_from_free_codes(free))
+
+    def drawn() -> NDArray[np.int64]:
+        orders = np.empty(free.shape, np.int64)
+        orders_from_free_codes(free, out=orders)
+        return orders
+
+    orders = assert_same(drawn)
     assert (np.sort(orders, axis=1) == np.arange(n)).all()
     codes = (free % np.arange(n, 0, -1, dtype=np.uint64)).astype(np.int64)
     assert np.array_equal(assert_same(lambda: orders_from_codes(codes)), orders)
@@ -198,30 +214,72 @@ def test_geometric_numbers_are_the_same(rate: float) -> None:
     assert_same(lambda: geometric(rate, 5001, SeededRandom(2026)))
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1.0 / 4096, 0.7, 60.0])
+def test_exact_geometric_numbers_are_the_same(rate: float) -> None:
+    """From three digits to one; a word that settles nothing is followed by others in both."""
+    assert_same(lambda: exact_geometric(rate, 5001, SeededRandom(2026)))
+    assert_same(lambda: exact_geometric(rate, 70, FixedWords([5, 2**64 - 1, 7])))
+
+
+def clamped_kernel(epsilon: float, steps: int) -> Kernel:
+    """Return the kernel of clamped noise."""
+    return ClampedKernel(IntegerTable(clamped_table(epsilon, steps).sums), steps)
+
+
+def rows_kernel(epsilon: float, steps: int) -> Kernel:
+    """Return the kernel of the optimal channel."""
+    programme = programme_below(max(epsilon, 0.25))
+    sums = np.array([np.cumsum(np.array(row[:-1], np.uint64)) for row in programme.rows])
+    return RowsKernel(sums, np.array(programme.places(steps)), steps)
+
+
+KERNELS: dict[str, Callable[[float, int], Kernel]] = {
+    "clamped": clamped_kernel,
+    "bit": lambda epsilon, steps: PartsKernel(bit_alone(epsilon, steps)),
+    "window": lambda epsilon, steps: PartsKernel(window_alone(epsilon, steps)),
+    "mixture": lambda epsilon, steps: PartsKernel(mixed_up(epsilon, steps)),
+    "rows": rows_kernel,
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("n", [*SIZES, 32_767, 32_769, LARGE])
-@pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 4096), (30.0, 4096), (1e-4, 1), (2.0, 65536)])
-def test_reports_are_the_same(n: int, epsilon: float, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "steps"), [(1.0, 4096), (30.0, 4096), (1e-4, 1), (2.0, 65536), (3.0, 1000)]
+)
+def test_reports_are_the_same(kernel: str, n: int, epsilon: float, steps: int) -> None:
     """Inside and outside the range, on grid points and between them, to the last bit."""
+    if n == LARGE and (epsilon, steps) != (1.0, 4096):
+        return
     public = ValueRange(-5, 95.3, steps)
-    table = IntegerTable(clamped_table(epsilon, steps).sums)
+    law = KERNELS[kernel](epsilon, steps)
     readings = np.random.default_rng(2026).uniform(-30, 120, n)
     readings[::3] = public.low + public.step * np.floor(readings[::3] % steps)
     readings[:4] = [1e300, -1e300, public.high, public.low][:n]
-    reports = assert_same(
-        lambda: clamped_reports(readings, table, public=public, source=SeededRandom(2026))
-    )
-    sums, by_numpy = twice(lambda: clamped_sums(reports.reshape(1, -1), public))
+    words = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**64 - 2]
+    assert_same(lambda: draw_reports(readings, law, public=public, source=FixedWords(words[:n])))
+
+
+@pytest.mark.parametrize("n", [*SIZES, LARGE])
+def test_sums_of_reports_are_the_same(n: int) -> None:
+    """Sums of places and counts of ends, whatever the number of reports."""
+    places = (SeededRandom(2026).words(n) % np.uint64(4097)).astype(np.float64)
+    reports = PUBLIC.low + PUBLIC.step * places
+    sums, by_numpy = twice(lambda: clamped_sums(reports.reshape(1, -1), PUBLIC))
     assert [column.tolist() for column in sums] == [column.tolist() for column in by_numpy]
 
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
 def test_strange_readings_and_reports_are_refused_by_both(strange: float) -> None:
     """Neither draws a report of what is no number, nor sums what is no point of the grid."""
-    table = IntegerTable(clamped_table(1.0, 4096).sums)
     readings = np.full(300, 1.0)
     readings[299] = strange
-    drawn = twice(lambda: clamped_reports(readings, table, public=PUBLIC, source=SeededRandom(1)))
-    assert drawn == (None, None)
+    for make in KERNELS.values():
+        law = make(1.0, 4096)
+        drawn = twice(
+            lambda law=law: draw_reports(readings, law, public=PUBLIC, source=SeededRandom(1))  # type: ignore[misc]
+        )
+        assert drawn == (None, None)
     between = PUBLIC.low + 1.5 * PUBLIC.step
     for report in (strange, between, PUBLIC.low - PUBLIC.step, PUBLIC.high + PUBLIC.step):
         reports = np.full((3, 2), PUBLIC.low)

@@ -24,7 +24,7 @@ def test_the_loss_is_the_largest_ratio_over_all_inputs_and_reports(
 ) -> None:
     """Enumerating the channel's integer weights gives the loss the law states, never more."""
     law = ClampedGeometric(epsilon, steps)
-    sums = [0, *(int(total) for total in law._table.sums), WORD]
+    sums = [0, *(int(total) for total in law._kernel.table.sums), WORD]
     weight = [later - sooner for sooner, later in pairwise(sums)]
     assert len(weight) == 2 * steps + 1
     rows = []

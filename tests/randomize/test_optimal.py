@@ -350,9 +350,9 @@ def test_auto_takes_the_smallest_worst_variance() -> None:
 def test_every_word_falls_where_bisection_puts_it() -> None:
     """At all boundaries of all rows, one below and one above, the guide finds the output."""
     law = ProgrammeLaw(programme_below(8.0), 64)
-    for number, sums in enumerate(law._sums):
+    for number, sums in enumerate(law._kernel._sums):
         whole = [int(total) for total in sums]
         words = sorted({0, WORD - 1, *whole, *(w - 1 for w in whole), *(w + 1 for w in whole)})
         words = [word for word in words if 0 <= word < WORD]
-        drawn = law._outputs(np.full(len(words), number), np.array(words, dtype=np.uint64))
+        drawn = law._kernel._fallen(np.full(len(words), number), np.array(words, dtype=np.uint64))
         assert drawn.tolist() == [bisect_right(whole, word) for word in words]

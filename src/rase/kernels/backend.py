@@ -18,9 +18,12 @@ MOST_ITEMS = (1 << 31) - 1
 
 # A device tells its kernels without having NumPy.
 _Array: TypeAlias = "NDArray[Any]"
-# Partial sums and guide; first point, step and how many steps.
-_Table: TypeAlias = "tuple[_Array, _Array]"
+# Bounds, guide, how many boundaries; first point, step and how many steps.
+_Table: TypeAlias = "tuple[_Array, _Array, int]"
 _Grid: TypeAlias = tuple[float, float, int]
+# As rase.kernels.parts.Parts.numbers; partial sums and guides of all rows, places.
+_Parts: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+_Rows: TypeAlias = "tuple[_Array, _Array, _Array]"
 
 
 class Compiled(Protocol):
@@ -40,10 +43,25 @@ class Compiled(Protocol):
     def add_digits(self, table: _Table, words: _Array, weight: int, values: _Array, /) -> bool:
         """Add weight times a draw to each value."""
 
+    def add_settled(
+        self, table: _Table, words: _Array, weight: int, values: _Array, is_endless: bool, /
+    ) -> bool:
+        """Add weight times a draw to each value; False if a word leaves a draw open."""
+
     def clamped_reports(
         self, table: _Table, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
     ) -> bool:
-        """Round readings, add noise, clamp; False if one is not finite."""
+        """Draw noise, round with it, clamp; False if a reading is not finite."""
+
+    def window_or_bit_reports(
+        self, parts: _Parts, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
+    ) -> bool:
+        """Draw a place near or far, or one of two; False if a reading is not finite."""
+
+    def row_reports(
+        self, rows: _Rows, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
+    ) -> bool:
+        """Draw from the rows beside each reading, mixed; False if one is not finite."""
 
     def clamped_sums(
         self, grid: _Grid, reports: _Array, sums: _Array, lows: _Array, highs: _Array, /

@@ -14,7 +14,6 @@ __all__ = [
     "checked_entropy",
     "integer_below",
     "is_chosen",
-    "is_rounded_up",
 ]
 
 _WORD = 1 << 64
@@ -110,8 +109,3 @@ def is_chosen(probability: float, entropy: Entropy) -> bool:
     if probability >= 1 - 2.0**-53:
         return probability >= 1 or word < _WORD - 1
     return word < int(max(probability, 0.0) * 2.0**64)
-
-
-def is_rounded_up(share: float, entropy: Entropy) -> bool:
-    """Toss the coin that rounds to the grid, as `rase.kernels.integers.rounded_up` does."""
-    return (entropy.word() >> 12) * 2.0**-52 < share

@@ -25,10 +25,18 @@ def geometric(rate: float, count: int, source: Random | Keystream) -> NDArray[np
 
     Validation: the law to the last table entry, and chi-square, in tests/kernels.
     """
-    values = np.zeros(count, dtype=np.uint64)
-    for weight, digit_rate in geometric_digits(rate):
-        _digit_table(digit_rate).add_digits(source.words(count), weight=weight, values=values)
+    if not (digits := _digit_tables(rate)):
+        return np.zeros(count, dtype=np.uint64)
+    (_, lowest), *higher = digits
+    values = lowest.indices(source.words(count)).view(np.uint64)
+    for weight, table in higher:
+        table.add_digits(source.words(count), weight=weight, values=values)
     return values
+
+
+@lru_cache(maxsize=64)
+def _digit_tables(rate: float) -> tuple[tuple[int, IntegerTable], ...]:
+    return tuple((weight, _digit_table(digit)) for weight, digit in geometric_digits(rate))
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,17 @@ from numpy.typing import NDArray
 from rase.kernels import backend
 from rase.kernels.words import Random, Resampling, Words
 
-__all__ = ["chosen_with", "draw_from", "integers_below", "integers_from", "rounded_up", "threshold"]
+__all__ = [
+    "chosen_with",
+    "draw_from",
+    "high_product",
+    "integers_below",
+    "integers_from",
+    "threshold",
+]
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_UNUSED_BITS = np.uint64(12)
-_EXPONENT_OF_ONE = np.uint64(0x3FF << 52)
 
 
 def integers_below(bounds: NDArray[np.int64], source: Random | Resampling) -> NDArray[np.int64]:
@@ -70,16 +75,24 @@ def chosen_with(probability: NDArray[np.float64], source: Random) -> NDArray[np.
     return tossed | (probability >= 1)
 
 
-def rounded_up(share: NDArray[np.float64], words: Words) -> NDArray[np.bool_]:
-    """Toss one coin for each share of a grid step with 52 bits of its word; 0 and 1 are certain.
+def high_product(a: Words, b: Words | np.uint64) -> Words:
+    """Return the high half of the 128-bit product of each two words.
 
-    For rounding alone: an expectation that is off by 2^-52 of a step harms nobody, but chances far
-    below 2^-52 would be wrong by orders of magnitude; take `chosen_with` for those.
+    Example:
+        >>> high_product(np.array([1 << 63], np.uint64), np.array([6], np.uint64)).tolist()
+        [3]
     """
-    # Bits below an exponent of 0 make a float of [1, 2); less 1, a multiple of 2^-52.
-    coins = (words >> _UNUSED_BITS) | _EXPONENT_OF_ONE
-    tossed: NDArray[np.bool_] = coins.view(np.float64) - 1.0 < share
-    return tossed
+    low_a, high_a = a & _LOW_HALF, a >> _HALF
+    low_b, high_b = b & _LOW_HALF, b >> _HALF
+    middle = low_a * low_b
+    middle >>= _HALF
+    middle += high_a * low_b
+    other = middle & _LOW_HALF
+    other += low_a * high_b
+    high: Words = high_a * high_b
+    high += middle >> _HALF
+    high += other >> _HALF
+    return high
 
 
 def draw_from(cumulative: Words, words: Words) -> NDArray[np.int64]:

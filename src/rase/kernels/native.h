@@ -46,12 +46,14 @@
 
 enum outcome { DONE = 0, NOT_DONE = 1, NO_MEMORY = 2 };
 
-/* Integer weights that add up to 2^64, as their first `count` partial sums followed by 2^64 - 1, and
- * for each value of a word's leading bits the first index its words can fall into; marked where
- * more than one boundary lies among them. */
+/* Integer weights that add up to 2^64: the bounds between which the words of weight i fall are
+ * bounds[i] and bounds[i + 1]. Behind the last they are 2^64 - 1, up to a power of two of weights, so
+ * that no guide leads out of them. A guide holds for each value of a word's leading bits the first
+ * weight such words fall into, marked where more than one boundary lies among them. */
 struct table {
-    const uint64_t *sums;
-    size_t count;
+    const uint64_t *bounds;
+    size_t count; /* of boundaries: one less than weights */
+    uint32_t mask;
     const uint32_t *guide;
     unsigned shift;
 };
@@ -60,6 +62,8 @@ struct table {
 /* native_draws.c */
 enum outcome integers_below(const uint64_t *words, const int64_t *bounds, int64_t *out, size_t n);
 void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_t n);
+enum outcome add_settled(struct table table, const uint64_t *words, uint64_t weight,
+                         uint64_t *values, size_t n, int is_endless);
 void add_digits(struct table table, const uint64_t *words, uint64_t weight, uint64_t *values,
                 size_t n);
 
@@ -68,8 +72,25 @@ struct grid {
     double low, step;
     int64_t steps;
 };
+/* How 2^64 words are shared between a window and a bit; see rase.kernels.parts. */
+struct parts {
+    uint64_t bit_from, near, far, width, flip, slope;
+    int32_t half, margin;
+};
+/* Partial sums and guides of `inputs` rows of integer weights, and the place each weight stands for. */
+struct rows {
+    const uint64_t *sums;
+    const uint32_t *guide;
+    const int64_t *places;
+    size_t inputs, count;
+    unsigned shift;
+};
 enum outcome clamped_reports(struct table table, struct grid grid, const double *readings,
                              const uint64_t *words, double *out, size_t n);
+enum outcome window_or_bit_reports(struct parts parts, struct grid grid, const double *readings,
+                                   const uint64_t *words, double *out, size_t n);
+enum outcome row_reports(struct rows rows, struct grid grid, const double *readings,
+                         const uint64_t *words, double *out, size_t n);
 enum outcome clamped_sums(struct grid grid, const double *reports, size_t rounds, size_t n,
                           int64_t *sums, int64_t *lows, int64_t *highs);
 
@@ -86,22 +107,20 @@ enum outcome count_disagreements(const int64_t *a, const int64_t *b, size_t n, u
 enum outcome check_permutation(const int64_t *entries, size_t n);
 const char *instructions_used(void);
 
-/* The index of the weight a word falls into, as numpy.searchsorted(sums, word, side="right"), unless
- * its cell is crowded, which is noted in *cells. Without a branch: boundaries are unpredictable. */
+/* The weight a word falls into, unless its cell is crowded, which is noted in *cells; the word
+ * 2^64 - 1 may be led one too far. Without a branch: boundaries are unpredictable. */
 ALWAYS_INLINE uint32_t drawn_once(struct table table, uint64_t word, uint32_t *cells)
 {
-    uint32_t cell = table.guide[word >> table.shift], last = (uint32_t)table.count;
-    uint32_t index = cell & ~CROWDED;
+    uint32_t cell = table.guide[word >> table.shift], index = cell & table.mask;
     *cells |= cell;
-    index = index < last ? index : last; /* a false guide must not lead beyond the sums */
-    return index + (uint32_t)((table.sums[index] <= word) & (index < last));
+    return index + (uint32_t)(table.bounds[index + 1] <= word);
 }
 
 /* The same for words of any cell. */
 ALWAYS_INLINE uint32_t drawn(struct table table, uint64_t word)
 {
-    uint32_t index = table.guide[word >> table.shift] & ~CROWDED;
-    while (index < table.count && table.sums[index] <= word)
+    uint32_t index = table.guide[word >> table.shift] & table.mask;
+    while (index < table.count && table.bounds[index + 1] <= word)
         index++;
     return index;
 }

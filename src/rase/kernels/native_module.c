@@ -54,15 +54,19 @@ static PyObject *counted(enum outcome outcome, uint64_t total, Py_buffer *views,
     return outcome == DONE ? PyLong_FromUnsignedLongLong(total) : PyLong_FromLong(-1);
 }
 
-/* Take sums and guide as a table; 0 unless the guide has a power of two of cells. */
-static int as_table(const Py_buffer *sums, const Py_buffer *guide, struct table *table)
+/* Take bounds and guide as a table of `count` boundaries; 0 unless both have a power of two of
+ * entries, the bounds two more. */
+static int as_table(const Py_buffer *bounds, const Py_buffer *guide, Py_ssize_t count,
+                    struct table *table)
 {
-    Py_ssize_t count = entries(sums) - 1, cells = guide->len / 4;
-    if (count < 0 || (size_t)count > MOST_ITEMS || cells < 2 || guide->len % 4 || (uintptr_t)guide->buf % 4 ||
+    Py_ssize_t room = entries(bounds) - 2, cells = guide->len / 4;
+    if (room < 1 || (size_t)room > MOST_ITEMS || (room & (room - 1)) || count < 0 ||
+        count >= room || cells < 2 || guide->len % 4 || (uintptr_t)guide->buf % 4 ||
         (cells & (cells - 1)))
         return 0;
-    table->sums = sums->buf;
+    table->bounds = bounds->buf;
     table->count = (size_t)count;
+    table->mask = (uint32_t)(room - 1);
     table->guide = guide->buf;
     table->shift = 64;
     for (Py_ssize_t rest = cells; rest > 1; rest >>= 1)
@@ -87,10 +91,11 @@ static PyObject *py_draw_indices(PyObject *self, PyObject *args)
 {
     Py_buffer v[4];
     struct table table;
-    if (!PyArg_ParseTuple(args, "(y*y*)y*w*", &v[0], &v[1], &v[2], &v[3]))
+    Py_ssize_t boundaries;
+    if (!PyArg_ParseTuple(args, "(y*y*n)y*w*", &v[0], &v[1], &boundaries, &v[2], &v[3]))
         return NULL;
     Py_ssize_t n = entries(&v[2]);
-    if (!as_table(&v[0], &v[1], &table) || n < 0 || entries(&v[3]) != n)
+    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
         return wrong_sizes(v, 4);
     WITHOUT_LOCK(draw_indices(table, v[2].buf, v[3].buf, (size_t)n));
     return answer(DONE, v, 4);
@@ -100,11 +105,12 @@ static PyObject *py_add_digits(PyObject *self, PyObject *args)
 {
     Py_buffer v[4];
     struct table table;
+    Py_ssize_t boundaries;
     unsigned long long weight;
-    if (!PyArg_ParseTuple(args, "(y*y*)y*Kw*", &v[0], &v[1], &v[2], &weight, &v[3]))
+    if (!PyArg_ParseTuple(args, "(y*y*n)y*Kw*", &v[0], &v[1], &boundaries, &v[2], &weight, &v[3]))
         return NULL;
     Py_ssize_t n = entries(&v[2]);
-    if (!as_table(&v[0], &v[1], &table) || n < 0 || entries(&v[3]) != n)
+    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
         return wrong_sizes(v, 4);
     WITHOUT_LOCK(add_digits(table, v[2].buf, weight, v[3].buf, (size_t)n));
     return answer(DONE, v, 4);
@@ -114,19 +120,87 @@ static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
 {
     Py_buffer v[5];
     struct table table;
+    Py_ssize_t boundaries;
     struct grid grid;
     long long steps;
-    if (!PyArg_ParseTuple(args, "(y*y*)(ddL)y*y*w*", &v[0], &v[1], &grid.low, &grid.step, &steps, &v[2],
-                          &v[3], &v[4]))
+    if (!PyArg_ParseTuple(args, "(y*y*n)(ddL)y*y*w*", &v[0], &v[1], &boundaries, &grid.low, &grid.step,
+                          &steps, &v[2], &v[3], &v[4]))
         return NULL;
     Py_ssize_t n = entries(&v[2]);
     grid.steps = steps;
-    if (!as_table(&v[0], &v[1], &table) || steps < 1 || steps > MOST_STEPS || n < 0 ||
-        entries(&v[3]) != 2 * n || entries(&v[4]) != n)
+    if (!as_table(&v[0], &v[1], boundaries, &table) || steps < 1 || steps > MOST_STEPS || n < 0 ||
+        entries(&v[3]) != n || entries(&v[4]) != n)
         return wrong_sizes(v, 5);
     enum outcome outcome;
     WITHOUT_LOCK(outcome = clamped_reports(table, grid, v[2].buf, v[3].buf, v[4].buf, (size_t)n));
     return answer(outcome, v, 5);
+}
+
+static PyObject *py_window_or_bit_reports(PyObject *self, PyObject *args)
+{
+    Py_buffer v[3];
+    struct parts parts;
+    struct grid grid;
+    long long steps;
+    unsigned long long p[6];
+    int half, margin;
+    if (!PyArg_ParseTuple(args, "(KKKKKKii)(ddL)y*y*w*", &p[0], &p[1], &p[2], &p[3], &p[4], &p[5],
+                          &half, &margin, &grid.low, &grid.step, &steps, &v[0], &v[1], &v[2]))
+        return NULL;
+    parts = (struct parts){p[0], p[1], p[2], p[3], p[4], p[5], half, margin};
+    Py_ssize_t n = entries(&v[0]);
+    grid.steps = steps;
+    if (!p[1] || !p[2] || half < 0 || half > MOST_STEPS || margin < 0 || margin > MOST_STEPS ||
+        steps < 1 || steps > MOST_STEPS || n < 0 || entries(&v[1]) != n || entries(&v[2]) != n)
+        return wrong_sizes(v, 3);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = window_or_bit_reports(parts, grid, v[0].buf, v[1].buf, v[2].buf,
+                                                 (size_t)n));
+    return answer(outcome, v, 3);
+}
+
+static PyObject *py_row_reports(PyObject *self, PyObject *args)
+{
+    Py_buffer v[6];
+    struct rows rows;
+    struct grid grid;
+    long long steps;
+    if (!PyArg_ParseTuple(args, "(y*y*y*)(ddL)y*y*w*", &v[0], &v[1], &v[2], &grid.low, &grid.step,
+                          &steps, &v[3], &v[4], &v[5]))
+        return NULL;
+    Py_ssize_t sums = entries(&v[0]), cells = v[1].len / 4, count = entries(&v[2]) - 1;
+    Py_ssize_t n = entries(&v[3]), inputs = count > 0 && sums > 0 ? sums / count : 0;
+    grid.steps = steps;
+    if (inputs < 1 || (size_t)sums > MOST_ITEMS || sums % count || v[1].len % 4 ||
+        (uintptr_t)v[1].buf % 4 || cells % inputs || steps < 1 || steps > MOST_STEPS || n < 0 ||
+        entries(&v[4]) != n || entries(&v[5]) != n)
+        return wrong_sizes(v, 6);
+    cells /= inputs;
+    if (cells < 2 || (cells & (cells - 1)))
+        return wrong_sizes(v, 6);
+    rows = (struct rows){v[0].buf, v[1].buf, v[2].buf, (size_t)inputs, (size_t)count, 64};
+    for (; cells > 1; cells >>= 1)
+        rows.shift--;
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = row_reports(rows, grid, v[3].buf, v[4].buf, v[5].buf, (size_t)n));
+    return answer(outcome, v, 6);
+}
+
+static PyObject *py_add_settled(PyObject *self, PyObject *args)
+{
+    Py_buffer v[4];
+    struct table table;
+    Py_ssize_t boundaries;
+    unsigned long long weight;
+    int is_endless;
+    if (!PyArg_ParseTuple(args, "(y*y*n)y*Kw*p", &v[0], &v[1], &boundaries, &v[2], &weight, &v[3], &is_endless))
+        return NULL;
+    Py_ssize_t n = entries(&v[2]);
+    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
+        return wrong_sizes(v, 4);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = add_settled(table, v[2].buf, weight, v[3].buf, (size_t)n, is_endless));
+    return answer(outcome, v, 4);
 }
 
 static PyObject *py_clamped_sums(PyObject *self, PyObject *args)
@@ -275,6 +349,9 @@ static PyMethodDef methods[] = {
     {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
     {"add_digits", py_add_digits, METH_VARARGS, "Add weight times a draw to each value."},
     {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
+    {"add_settled", py_add_settled, METH_VARARGS, "Add draws unless one is left open."},
+    {"window_or_bit_reports", py_window_or_bit_reports, METH_VARARGS, "Draw near, far, or a bit."},
+    {"row_reports", py_row_reports, METH_VARARGS, "Draw from rows mixed in pairs."},
     {"clamped_sums", py_clamped_sums, METH_VARARGS, "Sum codes and count ends by round."},
     {"swap_rows", py_swap_rows, METH_VARARGS, "Shuffle each row in place."},
     {"partners_of", py_partners_of, METH_VARARGS, "Draw whom each place changes with."},

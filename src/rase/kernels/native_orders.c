@@ -8,6 +8,9 @@
 #define AHEAD 32
 #define LINE 64
 #define MOST_LEVELS 8
+/* How many words of a bitmap may be passed for each place, and at the start, before a tree serves. */
+#define FEW 2
+#define START 64
 
 struct tree {
     uint64_t *leaves;
@@ -25,6 +28,8 @@ static unsigned select_portable(uint64_t word, unsigned k);
 #define NAMED(name) name##_portable
 #define TARGET
 #define SELECT(word, k) select_portable(word, k)
+#define PICK(word, k) ((uint64_t)1 << select_portable(word, k))
+#define PLACE(bit) ((size_t)count_portable((bit) - 1))
 #define STEP(before, v) step_portable(before, v)
 #define RAISE(before, more) raise_portable(before, more)
 #define POPCOUNT(word) count_portable(word)
@@ -54,6 +59,8 @@ static inline unsigned count_portable(uint64_t word)
 #undef NAMED
 #undef TARGET
 #undef SELECT
+#undef PICK
+#undef PLACE
 #undef STEP
 #undef RAISE
 #undef POPCOUNT
@@ -64,6 +71,8 @@ static inline unsigned count_portable(uint64_t word)
 #define NAMED(name) name##_newer
 #define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 #define SELECT(word, k) ((unsigned)_tzcnt_u64(_pdep_u64((uint64_t)1 << (k), (word))))
+#define PICK(word, k) _pdep_u64((uint64_t)1 << (k), (word))
+#define PLACE(bit) ((size_t)_tzcnt_u64(bit))
 #define STEP(before, v) step_newer(before, v)
 #define RAISE(before, more) raise_newer(before, more)
 #define POPCOUNT(word) _mm_popcnt_u64(word)
@@ -96,6 +105,8 @@ TARGET static inline __attribute__((always_inline)) size_t step_newer(int32_t *b
 #undef NAMED
 #undef TARGET
 #undef SELECT
+#undef PICK
+#undef PLACE
 #undef STEP
 #undef RAISE
 #undef POPCOUNT
@@ -161,19 +172,32 @@ static int grow(struct tree *tree, size_t n)
     return 1;
 }
 
-static void fill(struct tree *tree, size_t n)
+static void fill_leaves(struct tree *tree, size_t n)
 {
     memset(tree->leaves, 0xff, tree->leaf_count * sizeof(uint64_t));
     if (n % 64)
         tree->leaves[tree->leaf_count - 1] = ((uint64_t)1 << n % 64) - 1;
-    size_t under = 64; /* how many items lie under a child */
-    for (int level = 0; level < tree->levels; level++, under *= 16) {
-        for (size_t node = 0; node < tree->node_count[level]; node++) {
-            size_t rest = n - 16 * under * node;
-            for (size_t j = 0; j < 16; j++)
-                tree->level[level][16 * node + j] = (int32_t)(j * under < rest ? j * under : rest);
+}
+
+/* Note for every child how many items of the bitmap its node holds before it. */
+static void fill_levels(struct tree *tree)
+{
+    int32_t total = 0, start[MOST_LEVELS] = {0};
+    for (size_t leaf = 0; leaf < tree->leaf_count; leaf++) {
+        size_t child = leaf;
+        for (int level = 0; level < tree->levels; level++, child >>= 4) {
+            start[level] = child % 16 ? start[level] : total;
+            tree->level[level][child] = total - start[level];
+            if (child % 16)
+                break;
         }
+        total += (int32_t)count_portable(tree->leaves[leaf]);
     }
+    /* Children that are not there stand behind all items. */
+    size_t children = tree->leaf_count;
+    for (int level = 0; level < tree->levels; children = tree->node_count[level++])
+        for (size_t child = children; child < 16 * tree->node_count[level]; child++)
+            tree->level[level][child] = total - start[level];
 }
 
 static void clear(struct tree *tree)
@@ -194,9 +218,13 @@ enum outcome orders_from_codes(const uint64_t *codes, int64_t *out, size_t round
     struct tree tree;
     if (!grow(&tree, n))
         return NO_MEMORY;
-    for (size_t round = 0; round < rounds; round++) {
-        fill(&tree, n);
-        strange |= CHOSEN(take_all)(&tree, codes + round * n, out + round * n, n);
+    for (size_t round = 0; round < rounds; round++, codes += n, out += n) {
+        fill_leaves(&tree, n);
+        size_t done = CHOSEN(take_near)(tree.leaves, codes, out, n, &strange);
+        if (done == n)
+            continue;
+        fill_levels(&tree);
+        strange |= CHOSEN(take_all)(&tree, codes + done, out + done, n - done);
     }
     free(tree.leaves);
     return strange && !is_free ? NOT_DONE : DONE;

@@ -51,6 +51,44 @@ TARGET static int NAMED(take_all)(struct tree *tree, const uint64_t *codes, int6
     }
 }
 
+/* Where codes are small, the item is among the first words of the bitmap that have any left: no need
+ * for a tree. The first such word stays in a register. Ends early, with the number of places done,
+ * when more than a few words a place had to be looked at; the bitmap is then as the tree needs it. */
+TARGET static size_t NAMED(take_near)(uint64_t *leaves, const uint64_t *codes, int64_t *out,
+                                      size_t n, int *strange)
+{
+    size_t first = 0, passed = 0, i;
+    uint64_t head = leaves[0];
+    for (i = 0; i < n && passed <= FEW * i + START; i++) {
+        uint64_t code = codes[i];
+        if (code >= n - i) {
+            code = code % (n - i);
+            *strange = 1;
+        }
+        for (; !head; passed++)
+            head = leaves[++first];
+        uint64_t count = (uint64_t)POPCOUNT(head);
+        if (code < count) {
+            uint64_t taken = PICK(head, (unsigned)code);
+            head ^= taken;
+            out[i] = (int64_t)(64 * first + PLACE(taken));
+            continue;
+        }
+        size_t place = first;
+        while (code >= count) {
+            code -= count;
+            count = (uint64_t)POPCOUNT(leaves[++place]);
+        }
+        passed += place - first;
+        uint64_t taken = PICK(leaves[place], (unsigned)code);
+        leaves[place] ^= taken;
+        out[i] = (int64_t)(64 * place + PLACE(taken));
+    }
+    leaves[first] = head;
+    memset(leaves, 0, first * sizeof(uint64_t));
+    return i;
+}
+
 /* Up to 64 items: the bitmap is one word. Four rounds go together, since each waits on itself. */
 TARGET static int NAMED(take_few)(const uint64_t *codes, int64_t *out, size_t rounds, size_t n)
 {

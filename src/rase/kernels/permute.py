@@ -106,19 +106,19 @@ def shuffle_rows(rows: NDArray[Any], source: Random) -> None:
             numpy_swap_rows(words, some, source)
 
 
-def orders_from_free_codes(free: Words) -> Order:
-    """Return the orders of codes that may be too large: place i takes its code modulo n - i.
+def orders_from_free_codes(free: Words, *, out: Order) -> None:
+    """Fill ``out`` with the orders of codes that may be too large: place i takes one modulo n - i.
 
     Args:
         free: Any whole numbers from 0, one round a row.
+        out: Where the orders go, one a row.
     """
     rounds, n = free.shape
     if backend.native is not None and rounds and n <= backend.MOST_ITEMS:
-        orders = np.empty(free.shape, dtype=np.int64)
-        backend.native.orders_from_codes(free, orders, rounds, True)
-        return orders
-    codes = (free % np.arange(n, 0, -1, dtype=np.uint64)).astype(np.int64)
-    return numpy_orders_from_codes(codes)
+        backend.native.orders_from_codes(free, out, rounds, True)
+    else:
+        codes = (free % np.arange(n, 0, -1, dtype=np.uint64)).astype(np.int64)
+        out[:] = numpy_orders_from_codes(codes)
 
 
 def order_from_codes(codes: Order) -> Order:

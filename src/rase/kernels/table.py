@@ -19,7 +19,7 @@ __all__ = ["IntegerTable"]
 
 # Cells for each weight: with fewer, more words need a second step; with more, caches overflow.
 _CELLS_PER_WEIGHT = 2
-_FEWEST_BITS, _MOST_BITS = 8, 18
+_FEWEST_BITS, _MOST_BITS = 12, 18
 _LAST_WORD = np.uint64((1 << 64) - 1)
 
 
@@ -35,7 +35,7 @@ class IntegerTable:
         [0, 1, 2]
     """
 
-    __slots__ = ("_is_crowded", "_shift", "arrays", "guide", "sums")
+    __slots__ = ("_is_crowded", "_shift", "arrays", "bounds", "guide", "sums")
 
     def __init__(self, sums: Sequence[int] | Words) -> None:
         """Build the guide once."""
@@ -48,10 +48,15 @@ class IntegerTable:
         self.guide: NDArray[np.uint32] = found.astype(np.uint32)
         ends = np.append(found[1:], self.sums.size)
         self._is_crowded: NDArray[np.bool_] = ends - found > 1
-        # For the compiled kernels: the sums and their end, the guide with crowded cells marked.
+        # As the compiled kernels take them: bounds between which each weight's words fall, up to a
+        # power of two of weights, the guide with crowded cells marked, how many boundaries.
+        self.bounds: Words = np.full((1 << self.sums.size.bit_length()) + 2, _LAST_WORD)
+        self.bounds[0] = 0
+        self.bounds[1 : self.sums.size + 1] = self.sums
         self.arrays = (
-            np.append(self.sums, _LAST_WORD),
+            self.bounds,
             self.guide | (self._is_crowded.astype(np.uint32) << np.uint32(31)),
+            self.sums.size,
         )
 
     def indices(self, words: Words) -> NDArray[np.int64]:
@@ -59,12 +64,11 @@ class IntegerTable:
 
         Validation: bisection by every boundary's neighbours in tests/kernels/test_table.py.
         """
-        flat = np.ascontiguousarray(words).reshape(-1)
         if backend.native is None:
-            return self.numpy_indices(flat).reshape(words.shape)
-        drawn = np.empty(flat.size, dtype=np.int64)
-        backend.native.draw_indices(self.arrays, flat, drawn)
-        return drawn.reshape(words.shape)
+            return self.numpy_indices(words.reshape(-1)).reshape(words.shape)
+        drawn = np.empty(words.shape, dtype=np.int64)
+        backend.native.draw_indices(self.arrays, np.ascontiguousarray(words), drawn)
+        return drawn
 
     def add_digits(self, words: Words, *, weight: int, values: Words) -> None:
         """Add ``weight`` times the drawn index to each of the values, in place."""

@@ -27,7 +27,9 @@ __all__ = [
 Words = NDArray[np.uint64]
 
 _FROM_THE_START = modes.CTR(bytes(16))
-_ZEROS = memoryview(bytes(1 << 16))
+_PIECE = 1 << 16
+_ZEROS = memoryview(bytes(_PIECE))
+_LITTLE = np.dtype("<u8")
 
 
 class SecureRandom:
@@ -189,11 +191,15 @@ class Keystream:
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words."""
-        stream = np.empty(8 * count, dtype=np.uint8)
+        size = 8 * count
+        stream = np.empty(size, dtype=np.uint8)
         place = stream.data
         # Piece by piece into its place: no second copy, and the zeros stay in the cache.
-        for start in range(0, 8 * count, len(_ZEROS)):
-            piece = place[start : start + len(_ZEROS)]
-            self._encryptor.update_into(_ZEROS[: len(piece)], piece)
-        words: Words = stream.view("<u8").astype(np.uint64, copy=False)
+        if size <= _PIECE:
+            self._encryptor.update_into(_ZEROS[:size], place)
+        else:
+            for start in range(0, size, _PIECE):
+                piece = place[start : start + _PIECE]
+                self._encryptor.update_into(_ZEROS[: len(piece)], piece)
+        words: Words = stream.view(_LITTLE).astype(np.uint64, copy=False)
         return words

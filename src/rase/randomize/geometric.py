@@ -14,15 +14,18 @@ import numpy as np
 
 from rase.kernels.digits import rate_within
 from rase.kernels.fixed import WORD, clamped_table, geometric_reach
-from rase.kernels.reports import clamped_reports, clamped_sums
+from rase.kernels.reports import ClampedKernel, clamped_sums, draw_reports, grid_places
 from rase.kernels.table import IntegerTable
 from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import Random
 from rase.randomize.certificate import Drawn
-from rase.randomize.protocol import Codes, Flags, Floats
+from rase.randomize.protocol import Codes, Flags, Floats, Indices
 from rase.stream import ValueRange
 
 __all__ = ["ClampedGeometric", "UnboundedGeometric"]
+
+# Reports drawn at once: the words of so many stay in the processor's cache until they are used.
+_AT_ONCE = 1 << 13
 
 
 class _Geometric:
@@ -56,7 +59,7 @@ class ClampedGeometric(_Geometric):
         """Take the table for ``epsilon``, a hair below it if rounding asks for that."""
         table = clamped_table(epsilon, steps)
         super().__init__(table.drawn_epsilon / steps, steps)
-        self._table = IntegerTable(table.sums)
+        self._kernel = ClampedKernel(IntegerTable(table.sums), steps)
         self._sums = table.sums
         worst = table.worst
         self._drawn = Drawn(
@@ -82,19 +85,9 @@ class ClampedGeometric(_Geometric):
             found[min(max(index + place - self.steps, 0), self.steps)] += weight
         return dict(found)
 
-    def sample(self, index: Codes, source: Random) -> Codes:
-        """Draw the noise and clamp."""
-        noise = self._table.indices(source.words(index.size).reshape(index.shape)) - self.steps
-        clamped: Codes = np.clip(index + noise, 0, self.steps)
-        return clamped
-
     def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
-        """Round readings to the grid at random and draw their reports, in one sweep.
-
-        Returns:
-            The reports; None if a reading is not finite.
-        """
-        return clamped_reports(readings, self._table, public=public, source=source)
+        """Draw the reports; None if a reading is not finite."""
+        return draw_reports(readings, self._kernel, public=public, source=source)
 
     def round_sums(self, reports: Floats, public: ValueRange) -> tuple[Floats, Floats] | None:
         """Return for each row Σ decoded and Σ (decoded^2 - decoded square), from exact counts.
@@ -127,14 +120,14 @@ class ClampedGeometric(_Geometric):
         spread = np.where(is_end, self.tail_variance, 0.0)
         return np.square(self.decode(code)) + spread - 2 * self.tail_variance
 
-    def variance(self, index: Codes) -> Floats:
+    def variance(self, index: Indices) -> Floats:
         """Return Var[d] less what the two atoms leave unknown (Rao-Blackwell)."""
         at_low = np.exp(-self.rate * index) / (1 + self.decay)
         at_high = np.exp(-self.rate * (self.steps - index)) / (1 + self.decay)
         spread: Floats = self.tail_variance * (2 - at_low - at_high)
         return spread
 
-    def cumulative(self, index: Codes, code: Floats) -> Floats:
+    def cumulative(self, index: Indices, code: Floats) -> Floats:
         """Return the clamped law's distribution function."""
         inside = self.noise_cumulative(code - index)
         return np.where(code < 0, 0.0, np.where(code >= self.steps, 1.0, inside))
@@ -174,11 +167,20 @@ class UnboundedGeometric(_Geometric):
         """Refuse: there is no last report."""
         raise ValueError("the law must have a table, got unclamped noise, whose reports never end.")
 
-    def sample(self, index: Codes, source: Random) -> Codes:
-        """Add the noise."""
-        ups = exact_geometric(self.rate, index.size, source)
-        downs = exact_geometric(self.rate, index.size, source)
-        return index + (ups - downs).reshape(index.shape)
+    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
+        """Round to the grid at random and add the noise; None if a reading is not finite."""
+        flat = readings.reshape(-1)
+        if not np.isfinite(flat).all():
+            return None
+        reports: Floats = np.empty(flat.size)
+        stream = source.stream()
+        for start in range(0, flat.size, _AT_ONCE):
+            index, share = grid_places(flat[start : start + _AT_ONCE], public)
+            index += stream.words(index.size) < share
+            index += exact_geometric(self.rate, index.size, stream)
+            index -= exact_geometric(self.rate, index.size, stream)
+            reports[start : start + _AT_ONCE] = public.step * index + public.low
+        return reports.reshape(readings.shape)
 
     def is_code(self, code: Codes) -> Flags:
         """Accept at most ``reach`` beyond an end; one report in 2^60 lies further out."""
@@ -192,10 +194,10 @@ class UnboundedGeometric(_Geometric):
         """Take off the variance of the noise."""
         return np.square(code.astype(np.float64)) - 2 * self.tail_variance
 
-    def variance(self, index: Codes) -> Floats:
+    def variance(self, index: Indices) -> Floats:
         """Return 2a / (1 - a)^2, the same at every index."""
         return np.full(index.shape, 2 * self.tail_variance)
 
-    def cumulative(self, index: Codes, code: Floats) -> Floats:
+    def cumulative(self, index: Indices, code: Floats) -> Floats:
         """Return the shifted law's distribution function."""
         return self.noise_cumulative(code - index)

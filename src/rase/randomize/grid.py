@@ -4,16 +4,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.kernels.integers import rounded_up
 from rase.kernels.words import Random, source_of
 from rase.privacy import LocalDP
 from rase.randomize.certificate import Certificate
-from rase.randomize.protocol import Codes, Floats, Law, SweepingLaw
+from rase.randomize.protocol import Codes, Floats, Indices, Law, SweepingLaw
 from rase.stream import ValueRange
 
 __all__ = ["MAX_EPSILON", "MIN_EPSILON", "GridRandomizer"]
@@ -28,9 +27,9 @@ _GRID_TOLERANCE = 0.01
 class GridRandomizer(ABC):
     """Randomize on the grid of a public range; subclasses choose the law.
 
-    A reading is clipped into the range, rounded to one of its two neighbouring grid points at
-    random so that the expectation stays, and handed to the law. Rounding depends on the reading
-    alone, so the report is a mixture of reports of grid points and keeps their guarantee.
+    A reading is clipped into the range. Between two grid points the law of its report is mixed of
+    theirs, so that the expectation stays, in whole numbers: each weight lies between the weights of
+    the two points, which keeps their guarantee. A bounded law draws a report from one word.
 
     Args:
         epsilon: The budget of one report, or one budget for each contributor.
@@ -154,20 +153,20 @@ class GridRandomizer(ABC):
         """
         source = source_of(rng)
         values = np.asarray(readings, dtype=np.float64)
-        law = None if isinstance(self.epsilon, tuple) else self._law(self.epsilon)
-        if isinstance(law, SweepingLaw):
-            reports = law.reports(values, self.value_range, source=source)
-            if reports is not None:
-                return reports
-        if not np.isfinite(values).all():
+        budget = self._budget_of(values.shape, None, own=True)
+        if isinstance(budget, float):
+            return self._drawn(budget, values, source)
+        reports = np.empty(values.shape)
+        for value in np.unique(budget):
+            chosen = budget == value
+            reports[chosen] = self._drawn(float(value), values[chosen], source)
+        return reports
+
+    def _drawn(self, epsilon: float, readings: Floats, source: Random) -> Floats:
+        reports = self._law(epsilon).reports(readings, self.value_range, source=source)
+        if reports is None:
             raise ValueError("readings must be finite numbers, got NaN or infinity among them.")
-        below, _, up = self._grid_place(values)
-        index = below + rounded_up(up, source.words(values.size).reshape(values.shape))
-        return self.value_range.low + self.value_range.step * self._by_budget(
-            lambda law, part: law.sample(part, source).astype(np.float64),
-            index,
-            self._budget_of(values.shape, None, own=True),
-        )
+        return reports
 
     def decode(self, reports: ArrayLike, *, epsilon: ArrayLike | None = None) -> Floats:
         """Return for each report a value whose expectation is the reading, exactly.
@@ -257,7 +256,7 @@ class GridRandomizer(ABC):
         at_above = law.cumulative(above[:, None], last_below[None, :])
         return np.diff((1 - up)[:, None] * at_below + up[:, None] * at_above, axis=1)
 
-    def _grid_place(self, values: Floats) -> tuple[Codes, Codes, Floats]:
+    def _grid_place(self, values: Floats) -> tuple[Indices, Indices, Floats]:
         """Return the grid points beside each value and the share of the upper one."""
         steps = self.value_range.steps
         exact = np.clip((values - self.value_range.low) / self.value_range.step, 0, steps)
@@ -313,7 +312,7 @@ class GridRandomizer(ABC):
         return np.broadcast_to(budgets, shape)
 
     def _by_budget(
-        self, function: Callable[[Law, Codes], Floats], codes: Codes, budget: Floats | float
+        self, function: Callable[[Law, Any], Floats], codes: Indices, budget: Floats | float
     ) -> Floats:
         if isinstance(budget, float):
             return function(self._law(budget), codes)

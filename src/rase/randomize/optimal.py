@@ -9,20 +9,18 @@ from numpy.typing import ArrayLike
 
 from rase.errors import NotIdentifiable
 from rase.kernels.fixed import WORD
-from rase.kernels.integers import integers_below
-from rase.kernels.words import Random, Words
+from rase.kernels.reports import RowsKernel, draw_reports
+from rase.kernels.words import Random
 from rase.randomize.bounded import Duchi
 from rase.randomize.certificate import Drawn
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.ladder import LOWEST_RUNG, programme_below
 from rase.randomize.optimum_bound import lower_bound
 from rase.randomize.programme import Programme
-from rase.randomize.protocol import Codes, Flags, Floats, Law
+from rase.randomize.protocol import Codes, Flags, Floats, Indices, Law
+from rase.stream import ValueRange
 
 __all__ = ["Optimal", "ProgrammeLaw"]
-
-_GUIDE_BITS = 12
-_GUIDE_SHIFT = np.uint64(64 - _GUIDE_BITS)
 
 
 @dataclass(frozen=True)
@@ -102,24 +100,24 @@ class Optimal(GridRandomizer):
             reading: One or more readings; those outside the range count at its nearest end.
         """
         low, step = self.value_range.low, self.value_range.step
-        below, above, up = self._grid_place(np.asarray(reading, dtype=np.float64))
+        exact, _, _ = self._grid_place(np.asarray(reading, dtype=np.float64))
         law = self._law(self.budgets[-1])
+        middle = self.value_range.steps / 2
         if isinstance(law, ProgrammeLaw):
             # Both moments are mixed as the rows are: no need for the whole law of each reading.
-            (mean, square), (mean_above, square_above) = law.moments(below), law.moments(above)
-            mean, square = mean + up * (mean_above - mean), square + up * (square_above - square)
-            middle = self.value_range.steps / 2
-            return low + step * (middle + mean), step * step * (square - np.square(mean))
-        codes = np.array(sorted(law.weights(0)), dtype=np.float64)
-        edges = np.append(codes - 0.5, codes[-1] + 0.5)
-        first, second = (
-            np.diff(law.cumulative(index[..., None], edges), axis=-1) for index in (below, above)
-        )
-        chances = (1 - up)[..., None] * first + up[..., None] * second
-        middle = self.value_range.steps / 2
-        mean = chances @ (codes - middle)
-        square = chances @ np.square(codes - middle)
+            mean, square = law.moments(exact)
+        else:
+            codes = np.array(sorted(law.weights(0)), dtype=np.float64)
+            edges = np.append(codes - 0.5, codes[-1] + 0.5)
+            chances = np.diff(law.cumulative(exact[..., None], edges), axis=-1)
+            mean, square = chances @ (codes - middle), chances @ np.square(codes - middle)
         return low + step * (middle + mean), step * step * (square - np.square(mean))
+
+    def _grid_place(self, values: Floats) -> tuple[Indices, Indices, Floats]:
+        """Return where each value stands: rows are mixed between inputs, not grid points."""
+        steps = self.value_range.steps
+        exact = np.clip((values - self.value_range.low) / self.value_range.step, 0, steps)
+        return exact, exact, np.zeros(exact.shape)
 
     def _law(self, epsilon: float) -> Law:
         if self.programme is not None:
@@ -130,7 +128,7 @@ class Optimal(GridRandomizer):
 
 
 class ProgrammeLaw:
-    """Round the index to an input of a programme at random, then draw from that input's row.
+    """Draw from the rows of the two inputs beside a reading, mixed.
 
     Validation: chi-square against the exact law in tests/statistical/test_noise.py.
     """
@@ -142,9 +140,7 @@ class ProgrammeLaw:
         self._places = np.array(programme.places(steps), dtype=np.int64)
         self._values = steps * (np.array(programme.values) + 0.5)
         sums = [list(accumulate(row[:-1])) for row in programme.rows]
-        self._sums = np.array(sums, dtype=np.uint64)
-        starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << _GUIDE_SHIFT
-        self._guide = np.array([np.searchsorted(row, starts, side="right") for row in self._sums])
+        self._kernel = RowsKernel(np.array(sums, dtype=np.uint64), self._places, steps)
         self._chances = np.array(programme.rows, dtype=np.float64) / WORD
 
     @property
@@ -154,36 +150,12 @@ class ProgrammeLaw:
 
     def weights(self, index: int) -> dict[int, int]:
         """Return the weights of the two inputs beside the index, mixed as they are drawn."""
-        below, rest = divmod(index * self.parts, self.steps)
-        rows = self._programme.rows
-        above = rows[min(below + 1, self.parts)]
-        return {
-            place: (self.steps - rest) * low + rest * high
-            for place, low, high in zip(self._places.tolist(), rows[below], above, strict=True)
-        }
+        row = self._programme.mixed_row(*divmod(index * self.parts, self.steps), self.steps)
+        return dict(zip(self._places.tolist(), row, strict=True))
 
-    def sample(self, index: Codes, source: Random) -> Codes:
-        """Round, then draw: one word each."""
-        below, rest = np.divmod(index * self.parts, self.steps)
-        row = below + (integers_below(np.full(index.shape, self.steps), source) < rest)
-        drawn = self._outputs(row.reshape(-1), source.words(index.size))
-        return np.asarray(self._places[drawn].reshape(index.shape))
-
-    def _outputs(self, row: Codes, words: Words) -> Codes:
-        """Return the output that each word falls into, in its own row.
-
-        The leading bits of a word lead to the first output it can fall into; from there it is a
-        step or none for nearly all, and the others go on.
-        """
-        drawn = self._guide[row, (words >> _GUIDE_SHIFT).astype(np.int64)]
-        last = self._sums.shape[1]
-        waiting = np.flatnonzero(drawn < last)
-        while waiting.size:
-            passed = self._sums[row[waiting], drawn[waiting]] <= words[waiting]
-            waiting = waiting[passed]
-            drawn[waiting] += 1
-            waiting = waiting[drawn[waiting] < last]
-        return np.asarray(drawn)
+    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
+        """Draw the reports; None if a reading is not finite."""
+        return draw_reports(readings, self._kernel, public=public, source=source)
 
     def is_code(self, code: Codes) -> Flags:
         """Accept the places of the outputs."""
@@ -201,33 +173,35 @@ class ProgrammeLaw:
             "readings without bias; use BudgetAware, Piecewise or Hybrid."
         )
 
-    def variance(self, index: Codes) -> Floats:
+    def variance(self, index: Indices) -> Floats:
         """Return E[value^2] less the squared index, both about the middle for accuracy."""
         middle = self.steps / 2
         squares = self._mixed(self._chances @ np.square(self._values - middle), index)
         return np.asarray(squares - np.square(index - middle))
 
-    def moments(self, index: Codes) -> tuple[Floats, Floats]:
+    def moments(self, index: Indices) -> tuple[Floats, Floats]:
         """Return mean and mean square of the codes themselves, both about the middle."""
         codes = self._places - self.steps / 2
         mean, square = self._chances @ codes, self._chances @ np.square(codes)
         return self._mixed(mean, index), self._mixed(square, index)
 
-    def cumulative(self, index: Codes, code: Floats) -> Floats:
+    def cumulative(self, index: Indices, code: Floats) -> Floats:
         """Return the mixed distribution functions of the two inputs beside each index."""
         sums = np.hstack([np.zeros((self.parts + 1, 1)), np.cumsum(self._chances, axis=1)])
         sums[:, -1] = 1.0
         at = np.searchsorted(self._places, code, side="right")
-        below, rest = np.divmod(index * self.parts, self.steps)
-        share = rest / self.steps
-        above = np.minimum(below + 1, self.parts)
+        below, above, share = self._beside(index)
         return np.asarray((1 - share) * sums[below, at] + share * sums[above, at])
 
-    def _mixed(self, by_input: Floats, index: Codes) -> Floats:
-        below, rest = np.divmod(index * self.parts, self.steps)
-        share = rest / self.steps
-        above = np.minimum(below + 1, self.parts)
+    def _mixed(self, by_input: Floats, index: Indices) -> Floats:
+        below, above, share = self._beside(index)
         return np.asarray((1 - share) * by_input[below] + share * by_input[above])
+
+    def _beside(self, index: Indices) -> tuple[Codes, Codes, Floats]:
+        """Return the inputs beside each place of the grid, and the share of the upper one."""
+        whole, rest = np.divmod(index * self.parts, self.steps)
+        below = whole.astype(np.int64)
+        return below, np.minimum(below + 1, self.parts), rest / self.steps
 
 
 @lru_cache(maxsize=256)

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 from rase.errors import DataError
 from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers
 from rase.randomize.certificate import Drawn
 
-__all__ = ["FORMAT", "PRICE_UNIT", "Output", "Programme"]
+__all__ = ["FORMAT", "PRICE_UNIT", "Output", "Programme", "mixed_sum"]
 
 FORMAT = 1
 # Dual prices are whole numbers in this unit, so that the bound is a sum of whole numbers.
@@ -129,6 +129,18 @@ class Programme:
             raise ValueError(f"outputs must leave room for rounding; input {place} has none.")
         return tuple(row)
 
+    def mixed_row(self, below: int, rest: int, of: int) -> tuple[int, ...]:
+        """Return the weights between an input and the next, ``rest / of`` of the way.
+
+        Partial sums are mixed and truncated to whole numbers towards the lower input's, so that
+        each weight lies between those of the two inputs and all add up to 2^64.
+        """
+        share = (rest << 64) // of
+        above = min(below + 1, self.parts)
+        both = (accumulate(self.rows[place]) for place in (below, above))
+        sums = [mixed_sum(low, high, share) for low, high in zip(*both, strict=True)]
+        return tuple(later - sooner for sooner, later in pairwise([0, *sums]))
+
     def places(self, steps: int) -> tuple[int, ...]:
         """Return the grid place of each output: the nearest to its value that is still free.
 
@@ -154,14 +166,13 @@ class Programme:
                 numerator, denominator, worst = most, least, output
                 pair = column.index(most), column.index(least)
         first, second = (place * steps / self.parts for place in pair)
-        # Rounding an index to an input draws one of ``steps`` numbers.
         return Drawn(
             "optimal",
             self.epsilon,
-            steps * WORD,
+            WORD,
             (first, second),
             self.places(steps)[worst],
-            (steps * numerator, steps * denominator),
+            (numerator, denominator),
         )
 
     @cached_property
@@ -231,6 +242,18 @@ class Programme:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the programme must be whole: {error}") from error
+
+
+def mixed_sum(below: int, above: int, share: int) -> int:
+    """Return a share of 2^64 of the way from one partial sum to another, truncated towards it.
+
+    Example:
+        >>> mixed_sum(10, 13, 1 << 63), mixed_sum(13, 10, 1 << 63)
+        (11, 12)
+    """
+    if above < below:
+        return below - (share * (below - above) >> 64)
+    return below + (share * (above - below) >> 64)
 
 
 def _checksum(fields: Mapping[str, Any]) -> str:

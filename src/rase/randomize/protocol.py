@@ -11,10 +11,11 @@ from rase.privacy import LocalDP
 from rase.randomize.certificate import Drawn
 from rase.stream import ValueRange
 
-__all__ = ["Codes", "Flags", "Floats", "Law", "Randomizer", "SweepingLaw"]
+__all__ = ["Codes", "Flags", "Floats", "Indices", "Law", "Randomizer", "SweepingLaw"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Indices = NDArray[np.int64] | NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
@@ -72,11 +73,12 @@ class Randomizer(Protocol):
 class Law(Protocol):
     """A channel in grid units: from an index 0 .. steps to a report code, a whole number.
 
-    A code is a place on the grid; some laws use places beyond its two ends.
+    A code is a place on the grid; some laws use places beyond its two ends. An index is a whole
+    number, but for laws that mix more finely than between grid points.
     """
 
-    def sample(self, index: Codes, source: Random) -> Codes:
-        """Draw one code for each index."""
+    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
+        """Return one report for each reading; None if a reading is not finite."""
         ...
 
     def decode(self, code: Codes) -> Floats:
@@ -87,11 +89,11 @@ class Law(Protocol):
         """Return an unbiased squared index for each code."""
         ...
 
-    def variance(self, index: Codes) -> Floats:
+    def variance(self, index: Indices) -> Floats:
         """Return the variance of ``decode`` at each index."""
         ...
 
-    def cumulative(self, index: Codes, code: Floats) -> Floats:
+    def cumulative(self, index: Indices, code: Floats) -> Floats:
         """Return ``Pr[drawn <= code]``; ``index`` and ``code`` broadcast."""
         ...
 
@@ -111,11 +113,7 @@ class Law(Protocol):
 
 @runtime_checkable
 class SweepingLaw(Protocol):
-    """A law that draws and sums up many reports in one sweep, for speed."""
-
-    def reports(self, readings: Floats, public: ValueRange, *, source: Random) -> Floats | None:
-        """Return one report for each reading; None if a reading is not finite."""
-        ...
+    """A law that sums up many reports in one sweep, for speed."""
 
     def round_sums(self, reports: Floats, public: ValueRange) -> tuple[Floats, Floats] | None:
         """Return for each row Σ decoded and Σ (decoded^2 - decoded square), in grid units.

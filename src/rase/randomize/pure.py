@@ -15,15 +15,9 @@ from typing import Protocol
 
 from rase.campaign import MAX_EPSILON, MECHANISMS, MIN_EPSILON
 from rase.kernels.digits import exact_digits, one_exact_geometric, rate_within
-from rase.kernels.entropy import Entropy, integer_below, is_rounded_up
-from rase.kernels.fixed import (
-    FIXED_ONE,
-    WORD,
-    clamped_table,
-    decay_powers,
-    drawn_from,
-    log_ratio,
-)
+from rase.kernels.entropy import Entropy
+from rase.kernels.fixed import WORD, clamped_table, drawn_from, log_ratio
+from rase.kernels.parts import Parts, bit_alone, mixed_up, window_alone
 from rase.randomize.certificate import Drawn
 from rase.stream import Precision, ValueRange
 
@@ -46,9 +40,9 @@ HYBRID_FROM = math.log(
 class DeviceRandomizer:
     """Turn a reading into the grid place of a report.
 
-    The reading is clipped into the range, rounded to one of its two neighbouring grid points at
-    random so that the expectation stays, and handed to the law. Tables are built when the first
-    report is drawn.
+    The reading is clipped into the range; between two grid points the law of its report is mixed
+    of theirs in whole numbers, so that the expectation stays. A bounded law takes one word. Tables
+    are built when the first report is drawn.
 
     Guarantee: epsilon-LDP for any two readings of the range, as for the mechanism of that name in
     rase.randomize. Assumes secure noise, drawn once per reading. The weights are the same integers
@@ -123,9 +117,10 @@ class DeviceRandomizer:
         exact = min(
             max((reading - self.value_range.low) / self.value_range.step, 0.0), float(steps)
         )
-        below = math.floor(exact)
-        index = below + is_rounded_up(exact - below, entropy)
-        return self.law.draw(index, entropy)
+        index = math.floor(exact)
+        # As in rase.kernels.reports.grid_places, to the last bit.
+        share = int((exact - index) * 2.0**63) << 1
+        return self.law.draw(index, share, entropy)
 
 
 class PlaceLaw(Protocol):
@@ -136,8 +131,8 @@ class PlaceLaw(Protocol):
         """The largest log-ratio of the law as it is drawn, rounded up."""
         ...
 
-    def draw(self, index: int, entropy: Entropy) -> int:
-        """Draw the place for an index."""
+    def draw(self, index: int, share: int, entropy: Entropy) -> int:
+        """Draw the place for a reading that lies a share of 2^64 beyond an index."""
         ...
 
 
@@ -149,9 +144,14 @@ class _Clamped:
         table = clamped_table(epsilon, steps)
         self.sums, self.effective_epsilon = table.sums, table.effective_epsilon
 
-    def draw(self, index: int, entropy: Entropy) -> int:
-        noise = drawn_from(self.sums, entropy.word()) - self.steps
-        return min(max(index + noise, 0), self.steps)
+    def draw(self, index: int, share: int, entropy: Entropy) -> int:
+        word = entropy.word()
+        cell = drawn_from(self.sums, word)
+        start = self.sums[cell - 1] if cell else 0
+        end = self.sums[cell] if cell < len(self.sums) else WORD
+        # Neighbours have the same noise one step apart: the first words of a weight round up.
+        is_up = word - start < share * (end - start) >> 64
+        return min(max(index + is_up + cell - self.steps, 0), self.steps)
 
 
 class _Unbounded:
@@ -165,92 +165,56 @@ class _Unbounded:
         ).effective_epsilon
         self.digits = exact_digits(rate)
 
-    def draw(self, index: int, entropy: Entropy) -> int:
+    def draw(self, index: int, share: int, entropy: Entropy) -> int:
+        index += entropy.word() < share
         up = one_exact_geometric(self.digits, entropy)
         return index + up - one_exact_geometric(self.digits, entropy)
 
 
-class _Bit:
-    """Draw one of two places: round the index to an end at random, keep that end or flip it."""
+class _WindowOrBit:
+    """Draw a place of a window, far from it, or of a bit: see `rase.kernels.parts`."""
 
-    def __init__(self, epsilon: float, steps: int, *, margin: int = 0) -> None:
-        self.steps, self.low, self.high = steps, -margin, steps + margin
-        decay = decay_powers(epsilon, 2)[1]
-        # Flips are rounded up, so that keeping is at most e^epsilon times as likely.
-        self.flip = -(-decay * WORD // (FIXED_ONE + decay))
-        self.effective_epsilon = log_ratio(WORD - self.flip, self.flip)
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.effective_epsilon = log_ratio(*parts.ratio)
 
-    def draw(self, index: int, entropy: Entropy) -> int:
-        is_high = integer_below(self.steps, entropy) < index
-        flips = entropy.word() < self.flip
-        return self.high if is_high != flips else self.low
-
-
-class _Window:
-    """Draw a place near the index often, any other of the alphabet seldom."""
-
-    def __init__(self, epsilon: float, steps: int) -> None:
-        self.steps = steps
-        # Even, so that the place of an undisturbed index is a grid point.
-        self.half = max(round(steps * math.exp(-epsilon / 2) / 2), 0)
-        self.width = 2 * self.half
-        decay = decay_powers(epsilon, 2)[1]
-        # Inside : outside = (width + 1) : steps * e^-epsilon; rounded down to keep the budget.
-        inside = (self.width + 1) * FIXED_ONE
-        self.inside = inside * WORD // (inside + steps * decay)
-        self.effective_epsilon = log_ratio(
-            self.inside * steps, (WORD - self.inside) * (self.width + 1)
-        )
-
-    def draw(self, index: int, entropy: Entropy) -> int:
-        if entropy.word() < self.inside:
-            return index + integer_below(self.width + 1, entropy) - self.half
-        drawn = integer_below(self.steps, entropy)
-        # Outside: the places before the window are 0 .. index - 1, those behind follow it.
-        return (drawn if drawn < index else drawn + self.width + 1) - self.half
-
-
-class _Mixture:
-    """Draw from the window law or the bit law, by a coin that does not look at the index."""
-
-    def __init__(self, epsilon: float, steps: int) -> None:
-        self.window = _Window(epsilon, steps)
-        self.bit = _Bit(epsilon, steps, margin=self.window.half + 1)
-        # Wang et al. Eq. (8).
-        self.share = int(-math.expm1(-epsilon / 2) * 2.0**64)
-        # The two laws share no place, so the larger ratio is that of the whole.
-        self.effective_epsilon = max(self.window.effective_epsilon, self.bit.effective_epsilon)
-
-    def draw(self, index: int, entropy: Entropy) -> int:
-        law = self.window if entropy.word() < self.share else self.bit
-        return law.draw(index, entropy)
+    def draw(self, index: int, share: int, entropy: Entropy) -> int:
+        return self.parts.place(index, share, entropy.word())
 
 
 class _Optimal:
-    """Round the index to an input of the optimal channel at random, then draw from its row."""
+    """Draw from the rows of the two inputs beside a reading, mixed."""
 
     def __init__(self, epsilon: float, steps: int) -> None:
         # Only who draws from it pays for reading the ladder.
         from rase.randomize.ladder import programme_below
+        from rase.randomize.programme import mixed_sum
 
+        self.mixed_sum = mixed_sum
         programme = programme_below(epsilon)
         self.steps, self.parts = steps, programme.parts
         self.effective_epsilon = programme.drawn(steps).effective_epsilon
         self.places = programme.places(steps)
-        self.sums = [list(accumulate(row[:-1])) for row in programme.rows]
+        self.sums = [tuple(accumulate(row)) for row in programme.rows]
 
-    def draw(self, index: int, entropy: Entropy) -> int:
-        below, rest = divmod(index * self.parts, self.steps)
-        row = below + (integer_below(self.steps, entropy) < rest)
-        return self.places[bisect_right(self.sums[row], entropy.word())]
+    def draw(self, index: int, share: int, entropy: Entropy) -> int:
+        below, rest = divmod(((index << 64) + share) * self.parts, self.steps << 64)
+        mixed = rest // self.steps
+        under, over = self.sums[below], self.sums[min(below + 1, self.parts)]
+        word = entropy.word()
+        # The mixed sum that a word falls below lies between those of the two rows.
+        start, end = sorted((bisect_right(under, word), bisect_right(over, word)))
+        while start < end and self.mixed_sum(under[start], over[start], mixed) <= word:
+            start += 1
+        return self.places[start]
 
 
 _LAWS: dict[str, Callable[[float, int], PlaceLaw]] = {
     "clamped": _Clamped,
     "unbounded": _Unbounded,
-    "duchi": _Bit,
-    "piecewise": _Window,
-    "hybrid": _Mixture,
+    "duchi": lambda epsilon, steps: _WindowOrBit(bit_alone(epsilon, steps)),
+    "piecewise": lambda epsilon, steps: _WindowOrBit(window_alone(epsilon, steps)),
+    "hybrid": lambda epsilon, steps: _WindowOrBit(mixed_up(epsilon, steps)),
     "optimal": _Optimal,
 }
 

@@ -27,7 +27,7 @@ __all__ = ["Mallows"]
 # exp(-theta d) differs from 1 by less than a double can show for every distance of n <= 1e5 items.
 _NO_THETA = 1e-16
 # Codes drawn at once for many orders: so many stay in the processor's cache until they are used.
-_AT_ONCE = 1 << 13
+_AT_ONCE = 1 << 15
 # Below this j * theta the closed forms lose digits to cancellation and their series do not.
 _SERIES_BELOW = 0.5
 # B_2k / (2k)!: x / expm1(x) = 1 - x/2 + Σ B_2k x^2k / (2k)!, and so its derivative.
@@ -166,7 +166,10 @@ class Mallows:
         source = source_of(rng)
         if self.theta == 0:
             return uniform_order(self.n, source)
-        return self._some(1, source).reshape(self.n)
+        order = np.empty((1, self.n), dtype=np.int64)
+        # Drawn from the stream of one key, however many digits a number has.
+        self._draw(order, source.stream())
+        return order.reshape(self.n)
 
     def samples(self, count: int, *, rng: Random | None = None) -> Order:
         """Draw ``count`` independent orders, one a row."""
@@ -178,13 +181,13 @@ class Mallows:
         stream = source.stream()
         for start in range(0, count, at_once):
             some = orders[start : start + at_once]
-            some[:] = self._some(len(some), stream)
+            self._draw(some, stream)
         return orders
 
-    def _some(self, count: int, source: Random | Keystream) -> Order:
+    def _draw(self, orders: Order, source: Random | Keystream) -> None:
         # A geometric number modulo m is the geometric number truncated to 0 .. m - 1.
-        free = geometric(self.theta, count * self.n, source).reshape(count, self.n)
-        return orders_from_free_codes(free)
+        free = geometric(self.theta, orders.size, source).reshape(orders.shape)
+        orders_from_free_codes(free, out=orders)
 
 
 def _brackets(n: int, theta: float) -> NDArray[np.float64]:

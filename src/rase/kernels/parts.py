@@ -1,0 +1,196 @@
+"""Laws of a window and a bit as whole numbers that add up to 2^64, in pure Python for devices.
+
+The window's places near the index weigh more than those far from it, and it moves with the index;
+the bit shows one of two further places, the upper one with a weight that is linear in the index.
+Both weights are solved for in whole numbers, so that every index has the same total and its mean is
+linear in it exactly: reports can be read without any bias on the grid.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import count
+
+from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers, log_ratio
+
+__all__ = ["Parts", "bit_alone", "mixed_up", "window_alone", "window_half"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Hold how 2^64 words are shared between the places of a window and those of a bit.
+
+    Places count from the lower end of the grid; ``half`` of the window's lie before it and as many
+    behind, and the bit's two stand ``margin`` beyond the ends.
+
+    Args:
+        steps: How many steps the grid has.
+        half: The window has ``2 half + 1`` places; ``steps`` others are far.
+        near: What each place of the window weighs; 0 if there is no window.
+        far: What each other place weighs.
+        flip: What the bit's upper place weighs at index 0; 0 if there is no bit.
+        slope: By how much it weighs more at each further index.
+        margin: How far beyond the ends the bit's places stand.
+
+    Raises:
+        ValueError: If the weights do not add up to 2^64.
+    """
+
+    steps: int
+    half: int = 0
+    near: int = 0
+    far: int = 0
+    flip: int = 0
+    slope: int = 0
+    margin: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the total."""
+        if self.window_total + self.bit_total != WORD:
+            raise ValueError("weights must add up to 2^64; these do not.")
+
+    @property
+    def width(self) -> int:
+        """How many places the window has."""
+        return 2 * self.half + 1
+
+    @property
+    def window_total(self) -> int:
+        """How many words go to the window and the places far from it."""
+        return self.near * self.width + self.far * self.steps
+
+    @property
+    def bit_total(self) -> int:
+        """How many words go to the bit."""
+        return 2 * self.flip + self.slope * self.steps
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """What the compiled kernel goes by; without a window it is led to one of weight 1."""
+        near, far = (self.near, self.far) if self.near else (1, 1)
+        # All words belong to the window where there is no bit, which a slope of 0 says.
+        first = self.window_total % WORD
+        return first, near, far, self.width, self.flip, self.slope, self.half, self.margin
+
+    def place(self, index: int, share: int, word: int) -> int:
+        """Draw the place of a report.
+
+        Args:
+            index: The grid point at or below the reading.
+            share: How far the reading lies towards the next one, of 2^64.
+            word: A random word.
+
+        Validation: word for word that of `rase.kernels.reports.PartsKernel`
+        (tests/randomize/test_pure.py).
+        """
+        if word >= self.window_total:
+            high = self.flip + self.slope * index + (share * self.slope >> 64)
+            is_high = word - self.window_total < high
+            return self.steps + self.margin if is_high else -self.margin
+        inside = self.near * self.width
+        if word < inside:
+            place, rest = divmod(word, self.near)
+            # Of two neighbours' windows only the first place and the one behind the last differ.
+            if place == 0 and rest < share * (self.near - self.far) >> 64:
+                place = self.width
+            return index + place - self.half
+        place = (word - inside) // self.far
+        return (place if place < index else place + self.width) - self.half
+
+    def weights(self, index: int) -> dict[int, int]:
+        """Return what each place weighs at a grid point."""
+        found = {}
+        if self.near:
+            for place in range(self.steps + self.width):
+                is_near = index <= place < index + self.width
+                found[place - self.half] = self.near if is_near else self.far
+        if self.slope:
+            high = self.flip + self.slope * index
+            found[-self.margin] = self.bit_total - high
+            found[self.steps + self.margin] = high
+        return found
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The larger of the two parts' ratios; they share no place."""
+        bit = self.bit_total - self.flip, self.flip
+        if not self.near:
+            return bit
+        window = self.near, self.far
+        return window if window[0] * bit[1] >= bit[0] * window[1] else bit
+
+
+def bit_alone(epsilon: float, steps: int) -> Parts:
+    """Return the weights of a bit that has all words.
+
+    Example:
+        >>> parts = bit_alone(1.0, 4096)
+        >>> log_ratio(*parts.ratio) <= 1.0, sum(parts.weights(17).values()) == WORD
+        (True, True)
+    """
+    flip, slope = _bit(epsilon, steps, WORD)
+    return Parts(steps=steps, flip=flip, slope=slope)
+
+
+def window_alone(epsilon: float, steps: int) -> Parts:
+    """Return the weights of a window that has all words."""
+    half = window_half(epsilon, steps)
+    near, far = _window(epsilon, steps, half, WORD)
+    return Parts(steps=steps, half=half, near=near, far=far)
+
+
+def mixed_up(epsilon: float, steps: int) -> Parts:
+    """Return the weights of a window that has a share of 1 - exp(-epsilon / 2), and a bit.
+
+    Wang et al. Eq. (8).
+    """
+    # Even, as the bit's total must be: its two places share it symmetrically.
+    words = 2 * int(-math.expm1(-epsilon / 2) * 2.0**63)
+    half = window_half(epsilon, steps)
+    near, far = _window(epsilon, steps, half, words)
+    flip, slope = _bit(epsilon, steps, WORD - words)
+    return Parts(
+        steps=steps, half=half, near=near, far=far, flip=flip, slope=slope, margin=half + 1
+    )
+
+
+def window_half(epsilon: float, steps: int) -> int:
+    """Return half of the window that Wang et al. found best, a share exp(-epsilon / 2) of the grid.
+
+    The nearest to it whose number of places has no divisor in common with the steps, because only
+    then there are whole weights for every total; on a grid of 2^k steps that is any.
+
+    Example:
+        >>> window_half(1.0, 4096), window_half(1.0, 4095)
+        (1242, 1244)
+    """
+    wished = max(round(steps * math.exp(-epsilon / 2) / 2), 0)
+    # A window of one place always fits, so the search ends.
+    return next(
+        half
+        for away in count()
+        for half in (wished - away, wished + away)
+        if half >= 0 and math.gcd(2 * half + 1, steps) == 1
+    )
+
+
+def _window(epsilon: float, steps: int, half: int, total: int) -> tuple[int, int]:
+    """Return (near, far) with near (2 half + 1) + far steps = total and near <= far e^epsilon."""
+    width = 2 * half + 1
+    decay = decay_powers(epsilon, 2)[1] + 1
+    far = -(-total * decay // (width * FIXED_ONE + steps * decay))
+    # The next number for which the rest of the total can be shared out among the window's places.
+    far += (total * pow(steps, -1, width) - far) % width
+    near = (total - far * steps) // width
+    while log_ratio(near, far) > epsilon:
+        near, far = near - steps, far + width
+    return near, far
+
+
+def _bit(epsilon: float, steps: int, total: int) -> tuple[int, int]:
+    """Return (flip, slope) with 2 flip + slope steps = total and total - flip <= flip e^epsilon."""
+    decay = decay_powers(epsilon, 2)[1] + 1
+    flip = -(-total * decay // (FIXED_ONE + decay))
+    flip += (total // 2 - flip) % steps
+    while log_ratio(total - flip, flip) > epsilon:
+        flip += steps
+    return flip, (total - 2 * flip) // steps

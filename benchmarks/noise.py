@@ -144,5 +144,5 @@ def _device(*, quick: bool) -> Row:
         ours_s=timed.ours_s / count,
         theirs_s=timed.theirs_s / count,
         repeats=timed.repeats,
-        note="The other time is that of one word of secrets; a report takes two.",
+        note="The other time is that of one word of secrets; a report takes one.",
     )

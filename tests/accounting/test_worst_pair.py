@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
-from rase.accounting.blanket import Covered
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase.accounting.blanket import Blanket, Channel, Covered, channel_of
 
 Floats = NDArray[np.float64]
 STEPS = 4096
@@ -129,3 +129,47 @@ def test_a_reading_with_less_noise_in_the_middle_is_noticed() -> None:
     assert breaches(high, low, middle[None, :]) == ["the ends disagree on the best reports"]
     split = np.array([0.5, 0.5, 0.0])
     assert breaches(split, split[::-1], split[None, :]) == ["a report lies outside the blanket"]
+
+
+@pytest.mark.parametrize("budget", [0.25, 1.0, 2.0])
+def test_inputs_of_the_optimal_channel_that_share_least_are_its_worst_pair(budget: float) -> None:
+    """Every second pair of inputs, in both directions, has a smaller bound than the pair taken."""
+    optimal = Optimal(budget, ValueRange(0, 1))
+    worst, rows = channel_of(optimal), optimal.channel
+    assert rows is not None
+    epsilon = 0.2 * budget
+
+    def delta(first: Floats, second: Floats) -> float:
+        channel = Channel(low=first, middle=first, high=second, least=worst.least)
+        return Blanket(channel, 50, negligible=1e-9).delta(epsilon)
+
+    most = delta(worst.low, worst.high)
+    assert most == pytest.approx(delta(worst.high, worst.low), rel=1e-6)
+    found = [
+        delta(rows[a], rows[b]) for a in range(0, len(rows), 4) for b in range(0, len(rows), 2)
+    ]
+    assert max(found) <= most * (1 + 1e-6)
+    # Between inputs rows are mixed, and tell less.
+    assert delta((rows[0] + rows[1]) / 2, (rows[-1] + rows[-2]) / 2) <= most * (1 + 1e-6)
+    # A blanket 30 % too large would be noticed: it lies above a row.
+    assert (worst.blanket <= rows * (1 + 1e-12)).all()
+    assert not (1.3 * worst.blanket <= rows).all()
+
+
+def test_favoured_outputs_have_the_same_blanket_mass() -> None:
+    """Each output has one of two likelihoods, and each input favours the same mass of blanket."""
+    rows = Optimal(1.0, ValueRange(0, 1)).channel
+    assert rows is not None
+    least = rows.min(axis=0)
+    is_favoured = rows > 1.5 * least
+    assert np.allclose(rows, np.where(is_favoured, np.e, 1.0) * least, rtol=1e-9)
+    masses = (is_favoured * least).sum(axis=1)
+    assert np.allclose(masses, masses[0], rtol=1e-9)
+
+
+def test_below_the_ladder_the_optimal_channel_is_covered_as_a_bit() -> None:
+    """Its bound is that of Duchi's mechanism, which serves there."""
+    public = ValueRange(0, 1)
+    bit, optimal = channel_of(Duchi(0.1, public)), channel_of(Optimal(0.1, public))
+    assert np.array_equal(bit.low, optimal.low)
+    assert np.array_equal(bit.blanket, optimal.blanket)

@@ -148,6 +148,21 @@ def test_extreme_codes_give_the_same_orders(code: int) -> None:
     )
 
 
+@pytest.mark.parametrize("n", [65, 1000, 1024, 1025, 16_384, 16_385, 70_000])
+@pytest.mark.parametrize("change", [0, 1, 70, 600])
+def test_small_codes_that_grow_give_the_same_orders(n: int, change: int) -> None:
+    """Words that empty from the front, words left behind, and a tree that takes over midway."""
+    remaining = np.arange(n, 0, -1)
+    codes = (SeededRandom(2026).words(n) % np.uint64(7)).astype(np.int64) % remaining
+    codes[change:] = (SeededRandom(1).words(n) % remaining.astype(np.uint64)).astype(np.int64)[
+        change:
+    ]
+    assert is_permutation(assert_same(lambda: order_from_codes(codes)))
+    # The first item stays behind while everything else is taken: many empty words to pass.
+    ones = np.minimum(np.ones(n, np.int64), remaining - 1)
+    assert assert_same(lambda: order_from_codes(ones))[-1] == 0
+
+
 @pytest.mark.parametrize("n", [*SIZES, LARGE])
 def test_inversions_are_the_same(n: int) -> None:
     """Of a random order and of the two extreme ones."""

@@ -15,12 +15,12 @@ from rase import (
     DataError,
     Duchi,
     Hybrid,
-    NotIdentifiable,
     Optimal,
     SeededRandom,
     ValueRange,
     auto,
 )
+from rase.estimate import aggregates
 from rase.kernels.entropy import SeededEntropy
 from rase.kernels.fixed import WORD
 from rase.randomize import ladder
@@ -212,11 +212,32 @@ def test_common_budgets_are_on_the_ladder() -> None:
     assert common <= set(rungs())
 
 
-def test_the_spread_of_readings_is_not_told() -> None:
-    """Squares are refused with a way out."""
-    optimal = Optimal(1.0, UNIT)
-    with pytest.raises(NotIdentifiable, match="use BudgetAware, Piecewise or Hybrid"):
-        optimal.decode_square(optimal.randomize([0.5], rng=SeededRandom(1)))
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 2.0, 4.0, 8.0])
+def test_squares_are_read_without_bias_on_average(epsilon: float) -> None:
+    """At inputs a sixth of the squared gap too low, between them on average right, in fractions."""
+    parts = programme_below(epsilon).parts
+    optimal = Optimal(epsilon, ValueRange(0, 1, parts * 8))
+    excess = []
+    for index, row in enumerate(optimal.table_rows()):
+        places = sorted(row)
+        values = optimal.decode_square([place / (parts * 8) for place in places])
+        mean = sum((row[p] * Fraction(v) for p, v in zip(places, values, strict=True)), Fraction(0))
+        excess.append(float(mean / WORD) * parts**2 - (index / 8) ** 2)
+    assert excess[::8] == pytest.approx([-1 / 6] * (parts + 1), abs=1e-7)
+    assert excess[4::8] == pytest.approx([1 / 4 - 1 / 6] * parts, abs=1e-7)
+    # Eight trapezia of a parabola lack a 64th of a sixth of the area.
+    assert np.mean(excess[:-1]) == pytest.approx(-1 / 6 / 64, abs=1e-7)
+
+
+def test_the_spread_of_readings_is_estimated_from_optimal_reports() -> None:
+    """Variance of 200,000 readings within 6 of its standard errors (1e-8), and not 30 % off."""
+    optimal = Optimal(2.0, ValueRange(10, 20))
+    readings = np.random.default_rng(2026).uniform(12, 19, 200_000)
+    estimate = aggregates.variance(
+        optimal.randomize(readings, rng=SeededRandom(2026)), randomizer=optimal
+    )
+    assert abs(estimate.value - readings.var()) < 6 * estimate.standard_error
+    assert abs(1.3 * estimate.value - readings.var()) > 6 * estimate.standard_error
 
 
 def test_reports_as_they_are_have_the_stated_moments() -> None:

@@ -20,6 +20,7 @@ from rase.accounting.binomial import Floats
 from rase.accounting.lattice import Lattice, split
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.optimal import Optimal
 
 __all__ = ["BLANKET_MAX_EPSILON", "Blanket", "Channel", "Covered", "channel_of", "mean_excess"]
 
@@ -32,7 +33,7 @@ _PER_DEVIATION = 8
 _FEWEST, _MOST = 2**14, 2**18
 _SKETCH = 512
 
-Covered = BudgetAware | Laplace | Duchi | Piecewise | Hybrid
+Covered = BudgetAware | Laplace | Duchi | Piecewise | Hybrid | Optimal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,24 +41,26 @@ class Channel:
     """Hold what a report says of three readings: one row of probabilities for each.
 
     Args:
-        low: The law of the report of the smallest reading.
+        low: The law of the report of the smallest reading, or of one of the worst pair.
         middle: The law for the middle of the range.
-        high: The law for the largest reading.
+        high: The law for the largest reading, or of the other of the worst pair.
+        least: The least probability of each report, where it is not attained at one of the two.
     """
 
     low: Floats
     middle: Floats
     high: Floats
+    least: Floats | None = None
 
     @property
     def blanket(self) -> Floats:
         """The least probability of each report over all readings.
 
-        For these mechanisms it is attained at one of the ends: the geometric laws fall with the
-        distance, a window that holds a report at both ends holds it at all readings, and a bit's
-        chance is linear in the reading.
+        But for the optimal channel it is attained at one of the ends: the geometric laws fall with
+        the distance, a window that holds a report at both ends holds it at all readings, and a
+        bit's chance is linear in the reading.
         """
-        return np.minimum(self.low, self.high)
+        return np.minimum(self.low, self.high) if self.least is None else self.least
 
 
 class Blanket:
@@ -66,7 +69,8 @@ class Blanket:
     Guarantee: `delta` bounds the hockey-stick divergence of the uniformly shuffled round for
     contributors who share the mechanism, and rounds that differ in one contributor's reading. The
     worst pair of readings are the two ends of the range: proven for the geometric laws and for
-    Duchi, checked at every reading of the default grid for Piecewise and Hybrid
+    Duchi, checked at every reading of the default grid for Piecewise and Hybrid; for Optimal they
+    are the two inputs that favour the fewest outputs together, which is proven, too
     (docs/explain/shuffling.md, tests/accounting/test_worst_pair.py).
 
     Args:
@@ -143,6 +147,11 @@ def channel_of(randomizer: Covered) -> Channel:
     Reports beyond those listed are pooled with the outermost ones: there the ratio of any two
     readings' probabilities does not change, so an observer learns the same.
     """
+    if isinstance(randomizer, Optimal):
+        rows = randomizer.channel
+        if rows is not None:
+            return _worst_rows(rows)
+        randomizer = Duchi(randomizer.epsilon, randomizer.value_range)
     bounds = randomizer.value_range
     margin = bounds.steps // 2 + 2
     inner = np.arange(1 - margin, bounds.steps + margin + 1) - 0.5
@@ -150,6 +159,20 @@ def channel_of(randomizer: Covered) -> Channel:
     middle, high = randomizer.report_probabilities([bounds.middle, bounds.high], edges)
     # The laws are symmetric; mirroring keeps the digits that 1 - (1 - tiny) would lose.
     return Channel(low=high[::-1].copy(), middle=middle, high=high)
+
+
+def _worst_rows(rows: Floats) -> Channel:
+    """Return the two rows that differ most, with the least of all rows.
+
+    Each output has one of two likelihoods, and the favoured ones have the same blanket mass in
+    every row; so the bound depends on a pair only by how much of that mass they share, and is
+    largest where it is least.
+    """
+    apart = np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2)
+    low, high = np.unravel_index(int(apart.argmax()), apart.shape)
+    return Channel(
+        low=rows[low], middle=rows[len(rows) // 2], high=rows[high], least=rows.min(axis=0)
+    )
 
 
 def _log_excess_beyond(law: Lattice, n: int, reach: float) -> float:

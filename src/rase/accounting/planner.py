@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from rase.accounting.advice import recommend
 from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
-from rase.accounting.blanket import Covered
 from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
 from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
@@ -342,8 +341,7 @@ def _periods(
             source = request.epsilon if detail == "quick" else _on_unit_range(drawn)
             central = request.schedule.hidden(
                 _central_of(source, reports, is_live=detail == "live"),
-                # Without a blanket of its own it is bounded as any mechanism of its epsilon.
-                source if isinstance(source, Covered) else request.epsilon,
+                source,
                 devices=request.devices,
                 rounds=reports,
                 delta=request.delta,
@@ -395,8 +393,7 @@ def _central(
     if isinstance(source, float):
         return amplify(source, n, delta=delta, method="clone")
     if is_live:
-        known = source if isinstance(source, Covered) else source.guarantee.epsilon
-        return compose_live(known, n, rounds=rounds, delta=delta)
+        return compose_live(source, n, rounds=rounds, delta=delta)
     return compose_shuffled(source, n, rounds=rounds, delta=delta)
 
 

@@ -200,7 +200,7 @@ def _log_axis(axes: Axes, places: Sequence[float]) -> None:
     """Label a logarithmic axis at the places measured, as far as they leave room."""
     axes.set_xscale("log")
     told: list[float] = []
-    least = (math.log(places[-1]) - math.log(places[0])) / 12
+    least = (math.log(places[-1]) - math.log(places[0])) / 13
     for place in places:
         if not told or math.log(place) - math.log(told[-1]) >= least:
             told.append(place)

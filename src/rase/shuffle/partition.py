@@ -250,6 +250,10 @@ def _counts(n: int, group_count: int) -> tuple[int, int]:
 
 
 def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> NDArray[np.int64]:
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind == "i":
+        low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
+        if high - low < 2 * labels.size:
+            return _numbered_in_a_row(labels.astype(np.int64) - low, high - low + 1)
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iuU":
         _, firsts, found = np.unique(labels, return_index=True, return_inverse=True)
         number_of_found = np.empty(firsts.size, dtype=np.int64)
@@ -260,3 +264,15 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> NDArray[np.int64]:
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
     except TypeError as error:
         raise TypeError(f"labels must be one hashable label a contributor: {error}.") from error
+
+
+def _numbered_in_a_row(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Number labels of 0 .. count - 1 by their first member, in linear time."""
+    n = labels.size
+    firsts = np.full(count, n)
+    # Of equal labels the last assignment stays: from the end on, that is the first member's.
+    firsts[labels[::-1]] = np.arange(n - 1, -1, -1)
+    numbers = np.empty(count, dtype=np.int64)
+    # Labels that nobody has stand at the end.
+    numbers[np.argsort(firsts, kind="stable")] = np.arange(count)
+    return np.asarray(numbers[labels])

@@ -110,11 +110,21 @@ def low_bits(setup: Setup) -> Steps:
     )
     wrong = {key: outcome["wrong"] for key, outcome in found.items()}
     chart = Chart(
-        f"One report, candidates 0 and {setup.error_high:g} {setup.panel.unit}",
+        f"Wrong one of the candidates 0 and {setup.error_high:g} {setup.panel.unit} excluded for "
+        "certain by one report",
         "epsilon of a report",
-        "wrong candidate excluded for certain (%)",
-        tuple(Line(name, budgets, [100 * wrong[name, e] for e in budgets]) for name in names),
+        "reports (%)",
+        (
+            Line("float laplace", budgets, [100 * wrong["float laplace", e] for e in budgets]),
+            # Six lines at the same height would hide one another.
+            Line(
+                "the most of all six drawn from whole numbers",
+                budgets,
+                [100 * max(wrong[name, e] for name in _NAMES) for e in budgets],
+            ),
+        ),
         x_scale="log",
+        y_limits=(-4.0, 104.0),
     )
     floats = [wrong["float laplace", e] for e in budgets]
     return Findings(

@@ -1,12 +1,14 @@
 """The order of release: uniform unless the plan says Mallows, from public groups, never seeded."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from rase.campaign import ShufflePlan
 from rase.kernels.words import SecureRandom, SeededRandom
 from rase.shuffler.order import draw_order
+from rase.shuffler.release import Releaser
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,11 @@ def test_one_and_none() -> None:
     """Nothing to shuffle is no error."""
     assert draw_order([], ShufflePlan())[0] == []
     assert draw_order(["a"], ShufflePlan("robust", 1.0))[0] == [0]
+
+
+def test_a_closer_cannot_be_built_with_a_seed() -> None:
+    """What opens and shuffles rounds in production refuses seeded randomness from the start."""
+    parts: Any = {"peeler": None, "key": None, "name": "shuffler"}
+    nothing: Any = None
+    with pytest.raises(TypeError, match="rng must be a SecureRandom here, got SeededRandom"):
+        Releaser(nothing, **parts, rng=SeededRandom(1))  # type: ignore[arg-type]

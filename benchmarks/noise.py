@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from benchmarks.harness import Row, Target, Timed, peer, taken_in_turn, versions
-from rase import BudgetAware, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 from rase.kernels import backend
 from rase.kernels.entropy import SecureEntropy
 from rase.randomize.protocol import Floats
@@ -50,6 +50,22 @@ def rows(*, quick: bool) -> Iterator[Row]:
             size=f"{n:.0e} reports",
             ratio=timed.ratio,
             target=Target("at most", limit),
+            ours_s=timed.ours_s,
+            theirs_s=timed.theirs_s,
+            repeats=timed.repeats,
+            packages=versions("numpy", "cryptography"),
+        )
+    for other in (Duchi, Piecewise, Hybrid, Optimal, Laplace):
+        timed = taken_in_turn(
+            partial(other(EPSILON, PUBLIC).randomize, readings),
+            partial(generator.laplace, 0, scale, n),
+            repeats=repeats,
+        )
+        yield Row(
+            what=f"certified {other.__name__}, {backend.kernels_in_use()}",
+            against="numpy Generator.laplace (unsafe)",
+            size=f"{n:.0e} reports",
+            ratio=timed.ratio,
             ours_s=timed.ours_s,
             theirs_s=timed.theirs_s,
             repeats=timed.repeats,

@@ -84,14 +84,17 @@ def high_product(a: Words, b: Words | np.uint64) -> Words:
     """
     low_a, high_a = a & _LOW_HALF, a >> _HALF
     low_b, high_b = b & _LOW_HALF, b >> _HALF
+    high: Words = high_a * high_b
     middle = low_a * low_b
     middle >>= _HALF
-    middle += high_a * low_b
-    other = middle & _LOW_HALF
-    other += low_a * high_b
-    high: Words = high_a * high_b
-    high += middle >> _HALF
-    high += other >> _HALF
+    high_a *= low_b
+    middle += high_a
+    low_a *= high_b
+    low_a += middle & _LOW_HALF
+    middle >>= _HALF
+    high += middle
+    low_a >>= _HALF
+    high += low_a
     return high
 
 

@@ -36,8 +36,10 @@ Counts = NDArray[np.int64]
 # First point, step and how many steps.
 Grid = tuple[float, float, int]
 
-# Reports drawn at once: the words of so many stay in the processor's cache until they are used.
+# Reports drawn at once: the words of so many stay in the processor's cache until they are used. In
+# NumPy fewer, whose intermediate arrays are small enough to be kept by the allocator.
 _AT_ONCE = 1 << 15
+_AT_ONCE_IN_NUMPY = 1 << 13
 _GRID_TOLERANCE = 0.01
 _GUIDE_BITS = 10
 _HALF = np.uint64(32)
@@ -78,8 +80,9 @@ def draw_reports(
     reports: Floats = np.empty(flat.size)
     grid = (public.low, public.step, public.steps)
     stream = source.stream()
-    for start in range(0, flat.size, _AT_ONCE):
-        some, out = flat[start : start + _AT_ONCE], reports[start : start + _AT_ONCE]
+    at_once = _AT_ONCE_IN_NUMPY if backend.native is None else _AT_ONCE
+    for start in range(0, flat.size, at_once):
+        some, out = flat[start : start + at_once], reports[start : start + at_once]
         words = stream.words(some.size)
         if backend.native is None:
             is_done = numpy_reports(some, kernel, public=public, words=words, out=out)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from itertools import count
 
-from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers, log_ratio
+from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers
 
 __all__ = ["Parts", "bit_alone", "mixed_up", "window_alone", "window_half"]
 
@@ -123,6 +123,7 @@ def bit_alone(epsilon: float, steps: int) -> Parts:
     """Return the weights of a bit that has all words.
 
     Example:
+        >>> from rase.kernels.fixed import log_ratio
         >>> parts = bit_alone(1.0, 4096)
         >>> log_ratio(*parts.ratio) <= 1.0, sum(parts.weights(17).values()) == WORD
         (True, True)
@@ -176,14 +177,12 @@ def window_half(epsilon: float, steps: int) -> int:
 def _window(epsilon: float, steps: int, half: int, total: int) -> tuple[int, int]:
     """Return (near, far) with near (2 half + 1) + far steps = total and near <= far e^epsilon."""
     width = 2 * half + 1
+    # Rounded up, as far is, so that near is at most e^epsilon times as much.
     decay = decay_powers(epsilon, 2)[1] + 1
     far = -(-total * decay // (width * FIXED_ONE + steps * decay))
     # The next number for which the rest of the total can be shared out among the window's places.
     far += (total * pow(steps, -1, width) - far) % width
-    near = (total - far * steps) // width
-    while log_ratio(near, far) > epsilon:
-        near, far = near - steps, far + width
-    return near, far
+    return (total - far * steps) // width, far
 
 
 def _bit(epsilon: float, steps: int, total: int) -> tuple[int, int]:
@@ -191,6 +190,4 @@ def _bit(epsilon: float, steps: int, total: int) -> tuple[int, int]:
     decay = decay_powers(epsilon, 2)[1] + 1
     flip = -(-total * decay // (FIXED_ONE + decay))
     flip += (total // 2 - flip) % steps
-    while log_ratio(total - flip, flip) > epsilon:
-        flip += steps
     return flip, (total - 2 * flip) // steps

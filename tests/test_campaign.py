@@ -211,3 +211,32 @@ def test_importing_a_campaign_loads_no_numpy() -> None:
     code = "import rase.campaign, sys; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_carried_rounds_share_blocks() -> None:
+    """Blocks are counted from the first round; without carrying each round is its own."""
+    found = campaign(carry_rounds=2, not_after=495007)
+    rounds = range(495000, 495008)
+    assert [found.block_start(round) - 495000 for round in rounds] == [0, 0, 0, 3, 3, 3, 6, 6]
+    assert [found.block_end(round) - 495000 for round in rounds] == [2, 2, 2, 5, 5, 5, 7, 7]
+    alone = campaign()
+    assert all(alone.block_start(round) == alone.block_end(round) == round for round in rounds)
+
+
+def test_a_campaign_that_does_not_carry_says_nothing_of_it() -> None:
+    """Its fields, and so its bytes, are those of campaigns from before carrying."""
+    assert "carry_rounds" not in campaign().as_fields()
+    carrying = campaign(carry_rounds=3)
+    assert carrying.as_fields()["carry_rounds"] == 3
+    assert Campaign.from_fields(carrying.as_fields()) == carrying
+
+
+def test_a_version_may_carry_less_but_not_more() -> None:
+    """Owners were promised how long the shuffler keeps their reports."""
+    first = campaign(carry_rounds=2)
+    later = {"version": 2, "not_before": 496000}
+    campaign(carry_rounds=1, **later).check_succeeds(first, from_round=495500)
+    with pytest.raises(CampaignInvalid, match="carry_rounds must be at most 2"):
+        campaign(carry_rounds=3, **later).check_succeeds(first, from_round=495500)
+    with pytest.raises(CampaignInvalid, match="carry_rounds must be a whole number from 0"):
+        campaign(carry_rounds=-1)

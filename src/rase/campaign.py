@@ -35,6 +35,7 @@ _MAX_CLASSES = 4
 _MAX_GROUPS = 1024
 _MAX_WHOLE = 2**32 - 1  # rounds and counts travel in four bytes
 _MAX_DURATION_S = 366 * 86400
+_MAX_CARRY = 1000
 # Part of addresses and MQTT topics, so nothing in it may need escaping.
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _GROUP_KEYS = ("method", "alpha", "groups")
@@ -120,6 +121,9 @@ class Campaign:
         not_after: The last round for which it holds.
         kem: The inner envelope's key encapsulation: "x25519", or "x-wing" against quantum
             computers. One for all devices, so that the size of a report says nothing.
+        carry_rounds: For how many rounds reports of too small a round wait for company at most; 0
+            drops them. Rounds are then counted in blocks of one more, and a report names its block
+            alone to the fusion centre: see docs/decisions/0005-carried-rounds-share-a-block.md.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -156,6 +160,7 @@ class Campaign:
     not_before: int
     not_after: int
     kem: str = "x25519"
+    carry_rounds: int = 0
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
@@ -207,6 +212,9 @@ class Campaign:
         values["epsilon"] = list(self.epsilon)
         values["estimators"] = list(self.estimators)
         values["shuffle"] = self.shuffle.as_fields()
+        if not self.carry_rounds:
+            # Absent means 0: campaigns that do not carry have the bytes they always had.
+            del values["carry_rounds"]
         return values
 
     @property
@@ -234,6 +242,14 @@ class Campaign:
     def closes_s(self, round: int) -> int:
         """Return the second from which the shuffler closes a round."""
         return self.round_end_s(round) + self.grace_s
+
+    def block_start(self, round: int) -> int:
+        """Return the first round of a round's block, which stands in its reports; often itself."""
+        return round - (round - self.not_before) % (self.carry_rounds + 1)
+
+    def block_end(self, round: int) -> int:
+        """Return the last round of a round's block: no report waits longer for company."""
+        return min(self.block_start(round) + self.carry_rounds, self.not_after)
 
     def check_succeeds(self, previous: "Campaign", *, from_round: int) -> None:
         """Refuse to follow a campaign unless this is its next version, for later rounds.
@@ -269,6 +285,11 @@ class Campaign:
                 self.k_min >= previous.k_min,
                 f"at least {previous.k_min}, or owners would be promised less",
             ),
+            (
+                "carry_rounds",
+                self.carry_rounds <= previous.carry_rounds,
+                f"at most {previous.carry_rounds}, or owners would be promised less",
+            ),
         ):
             if not is_met:
                 mistakes.append(f"{name} must be {condition}, got {getattr(self, name)!r}.")
@@ -297,6 +318,7 @@ class Campaign:
         ):
             mistakes.whole(name, getattr(self, name), low=1, high=most)
         mistakes.whole("k_min", self.k_min, low=2, high=_MAX_WHOLE)
+        mistakes.whole("carry_rounds", self.carry_rounds, low=0, high=_MAX_CARRY)
         for name in ("not_before", "not_after"):
             mistakes.whole(name, getattr(self, name), low=0, high=_MAX_WHOLE)
         for name in ("low", "high"):

@@ -189,14 +189,14 @@ def test_all_mistakes_of_the_settings_are_told(
     path = tmp_path / "rase.toml"
     path.write_text(
         '[shuffler]\nfusion_key = "x"\nfusion_url = "http://fusion.example"\nport = 99999\n'
-        '[shuffler.policy]\nbelow_k = "carry"\n'
+        "[shuffler.policy]\nmax_carry_rounds = -1\n"
     )
     assert rase("shuffler", "run", "--config", path) == 3
     told = capsys.readouterr().err
     for part in (
         "shuffler.database must be given",
         "shuffler.policy.min_k_min must be given",
-        "shuffler.policy.below_k: input should be 'drop'",
+        "shuffler.policy.max_carry_rounds",
         "shuffler.fusion_key: must be the 32 bytes",
         "shuffler.fusion_url: must begin with https://",
         "shuffler.port",

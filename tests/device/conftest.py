@@ -185,7 +185,9 @@ class Shuffler:
                     ch, [self.keys[Role.FUSION]], class_count=len(campaign.epsilon)
                 )
                 return opener.open(
-                    opened.inner, key_id=self.keys[Role.FUSION].id, round=header.round
+                    opened.inner,
+                    key_id=self.keys[Role.FUSION].id,
+                    round=campaign.block_start(header.round),
                 )
         raise AssertionError("a report of an unknown campaign")
 

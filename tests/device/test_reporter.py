@@ -1,5 +1,6 @@
 """Envelopes in unusual moments: each ends without a value lost or drawn twice."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from rase.device.terms import OwnerRules
 from rase.errors import Malformed, PrivacyRefused
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.face import Answer
+from rase.wire.messages import Header
 from rase.wire.problems import PROBLEM_TYPES, Problem
+from rase.wire.signed import SignedCampaign
 
 HOUR = 3600
 FIRST = 495_000
@@ -196,3 +199,16 @@ def test_only_the_last_rounds_are_remembered(world: Any, monkeypatch: pytest.Mon
     agent = world.agent()
     world.run(agent, 8 * HOUR)
     assert len(agent._done) == 3
+
+
+def test_a_carried_round_is_told_to_the_shuffler_alone(parts: Parts) -> None:
+    """The header names the round, the content the first of its block; covers look the same."""
+    shuffler = parts.world.shuffler
+    shuffler.campaign = replace(shuffler.campaign, carry_rounds=3, version=2)
+    shuffler.versions.append(shuffler.campaign)
+    signed = SignedCampaign.from_bytes(shuffler.signed_campaign(), shuffler.pinned)
+    for round, mean in ((FIRST + 2, 10.0), (FIRST + 3, None)):
+        made = parts.reporter.make(signed, round, mean)
+        assert made is not None
+        assert Header.from_report(made.data).round == round
+        assert shuffler.content(made.data).round == signed.campaign.block_start(round) == FIRST

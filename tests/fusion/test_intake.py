@@ -282,9 +282,9 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
     sent = parcel(reports(PLACES))
 
     class Slow(BatchOpener):
-        def open(self, batch, *, class_count):  # type: ignore[no-untyped-def]
+        def open(self, batch, *, class_count, block_start=None):  # type: ignore[no-untyped-def]
             centre.intake.receive(sent.id, sent.payload)
-            return super().open(batch, class_count=class_count)
+            return super().open(batch, class_count=class_count, block_start=block_start)
 
     slow = Intake(
         centre.database,

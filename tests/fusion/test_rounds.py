@@ -1,6 +1,7 @@
 """Rounds become final once, with every estimator, and their reports are gone."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from rase.campaign import MECHANISMS, Campaign
 from rase.clock import FakeClock
 from rase.errors import StorageConflict
 from rase.estimate.mean import unbiased_mean
+from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of
+from rase.fusion.query import _window_epsilon
 from rase.fusion.rounds import FailedRound, Rounds, estimates_of
 from rase.kernels.entropy import SeededEntropy
 from rase.randomize.pure import DeviceRandomizer
@@ -312,3 +315,75 @@ def test_death_at_every_write_changes_no_estimate(tmp_path: Path) -> None:
     assert stormy.run(CAMPAIGN, is_stormy=True) == expected
     assert len(expected) == len(PARCELS) * len(CAMPAIGN.estimators)
     assert stormy.deaths >= 200
+
+
+CARRYING = replace(CAMPAIGN, id="carried", carry_rounds=2)
+
+
+def carried(places: Sequence[int], *, campaign: Campaign = CARRYING) -> list[bytes]:
+    """Return envelopes of any round of the first block."""
+    return reports(places, round=CARRYING.not_before, campaign=campaign)
+
+
+@pytest.fixture
+def carrying(centre: Centre) -> Centre:
+    """A centre with a campaign that carries rounds for two more, k_min 4."""
+    centre.publisher.publish(CARRYING)
+    return centre
+
+
+def test_reports_of_a_block_open_in_each_of_its_rounds(carrying: Centre) -> None:
+    """The estimate of the release counts them all, and says what they may be of."""
+    first = CARRYING.not_before
+    for sent in (
+        parcel([], round=first, key_id=0, campaign=CARRYING),
+        parcel(carried([10, 20, 30, 40, 50]), round=first + 1, campaign=CARRYING),
+    ):
+        assert carrying.intake.receive(sent.id, sent.payload).refused == 0
+    assert [one.is_withheld for one in carrying.rounds.tick()] == [True, False]
+    told = carrying.questions.between(CARRYING, first, first + 1)
+    assert [one.status for one in told] == ["too_few", "ok"]
+    assert told[1].n == 5
+    assert told[1].shuffle.endswith(f"may hold reports of earlier rounds, from {first} on")
+    assert "earlier rounds" not in told[0].shuffle
+    beyond = parcel(carried([1, 2, 3, 4]), round=first + 3, campaign=CARRYING)
+    carrying.clock.advance(4 * 3600)
+    assert carrying.intake.receive(beyond.id, beyond.payload).refused == 4
+
+
+def test_an_envelope_counts_in_one_round_of_its_block(carrying: Centre) -> None:
+    """A shuffler that releases it again in the next round adds nothing; tags go with the block."""
+    first = CARRYING.not_before
+    inner = carried([10, 20, 30, 40])
+    carrying.clock.advance(4 * 3600)
+    for round, more, replayed in ((first, [], 0), (first + 1, carried([50]), 4)):
+        sent = parcel([*inner, *more], round=round, campaign=CARRYING)
+        assert carrying.intake.receive(sent.id, sent.payload).replayed == replayed
+        carrying.rounds.tick()
+        assert carrying.count("block_tags") == round - first + 1
+    assert carrying.questions.at(CARRYING, first + 1).status == "too_few"
+    last = parcel(inner, round=first + 2, campaign=CARRYING)
+    assert carrying.intake.receive(last.id, last.payload).replayed == 4
+    carrying.rounds.tick()
+    assert carrying.count("block_tags") == 0
+    assert carrying.count("opened") == 0
+
+
+def test_the_tags_of_a_version_that_ends_go_with_it(carrying: Centre) -> None:
+    """A block that a new version cuts short is over with the old one's last round."""
+    first = CARRYING.not_before
+    carrying.clock.jump(first * 3600 - carrying.clock.now_s())
+    later = next_version(CARRYING, not_before=first + 1)
+    carrying.publisher.publish(later)
+    carrying.clock.advance(2 * 3600)
+    sent = parcel(carried([10, 20, 30, 40]), round=first, campaign=CARRYING)
+    carrying.intake.receive(sent.id, sent.payload)
+    carrying.rounds.tick()
+    assert carrying.count("block_tags") == 0
+
+
+def test_a_windows_epsilon_counts_what_was_carried_into_it() -> None:
+    """Reports of w releases are of w rounds and those carried: one ledger's window may not do."""
+    tight = replace(CARRYING, window=2, window_budget=1.0, epsilon=(1.0,))
+    assert _window_epsilon(tight, 2, [1.0]) == 2.0
+    assert _window_epsilon(replace(tight, carry_rounds=0), 2, [1.0]) == 1.0

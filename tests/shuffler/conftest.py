@@ -31,7 +31,7 @@ from rase.wire.suites import KEM_NUMBERS, X_WING
 ROUND_S = 1000
 FIRST = 100
 NOW_S = FIRST * ROUND_S + 10
-POLICY = Policy(max_epsilon=4.0, max_window_budget=100.0, min_k_min=3)
+POLICY = Policy(max_epsilon=4.0, max_window_budget=100.0, min_k_min=3, max_carry_rounds=2)
 OPENERS = {
     "shuffler": OpeningKey.generate(Role.SHUFFLER, 7),
     "expired": OpeningKey.generate(Role.SHUFFLER, 8),
@@ -178,7 +178,8 @@ class World:
         times = {"not_before_s": 0, "not_after_s": 10**9}
         kem = KEM_NUMBERS[(campaign or self.campaign).kem]
         return seal_report(
-            Content(round, place),
+            Content((campaign or self.campaign).block_start(round), place),
+            round=round,
             campaign_hash=campaign_hash(campaign or self.campaign),
             shuffler=OPENERS[shuffler].config(**times),
             fusion=OPENERS["x-wing" if kem == X_WING else fusion].config(**times),

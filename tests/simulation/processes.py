@@ -230,6 +230,7 @@ class Device:
     handler: Handler
     reading: Callable[[int], float | None]
     log: TextIO
+    sends_cover: bool = True
 
     def __post_init__(self) -> None:
         self.draws: Counter[int] = Counter()
@@ -296,5 +297,5 @@ class Device:
             entropy=self._entropy,
             study=True,
             journal=LineJournal(self.log, self.clock),
-            habits=Habits(poll_s=3600.0),
+            habits=Habits(poll_s=3600.0, sends_cover=self.sends_cover),
         )

@@ -46,7 +46,7 @@ SIGNERS = {
     Role.SHUFFLER: SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32),
 }
 PINNED = PinnedKeys(SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes())
-POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2)
+POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2, max_carry_rounds=5)
 # The first number of the fusion centre's keys.
 _INNER = 7
 _FOR_EVER_S = 2**39
@@ -61,17 +61,27 @@ class Setting:
         aead: The cipher of both envelopes.
         shuffle: How the shuffler hides senders.
         groups: The public groups that devices enrol in, in turn.
+        carry_rounds: How long reports of too small a round wait for company.
+        turns: In every how many-th round a device has a reading.
+        sends_cover: Whether devices without a report send a cover report.
     """
 
     kem: str = "x25519"
     aead: int = CHACHA20_POLY1305
     shuffle: ShufflePlan = field(default_factory=ShufflePlan)
     groups: tuple[str, ...] = ("",)
+    carry_rounds: int = 0
+    turns: int = 1
+    sends_cover: bool = True
+
+    def has_turn(self, device: int, round: int) -> bool:
+        """Return whether a device has a reading in a round."""
+        return (device + round) % self.turns == 0
 
     @property
     def campaign(self) -> Campaign:
         """The first version."""
-        return replace(CAMPAIGN, kem=self.kem, shuffle=self.shuffle)
+        return replace(CAMPAIGN, kem=self.kem, shuffle=self.shuffle, carry_rounds=self.carry_rounds)
 
     @property
     def outer_keys(self) -> list[OpeningKey]:

@@ -10,7 +10,7 @@ A run is a list of plain operations. Faults are named first and happen in the ne
 - ``("outage", role)``: the "shuffler" or the "fusion" centre cannot be reached for a while.
 
 No fault, but part of both worlds: ``("version",)`` publishes a new version of the campaign for the
-round after the next, if the last is not too young; ``("keys",)`` a new key of the shuffler in the
+round after the next, if there is none for it yet; ``("keys",)`` a new key of the shuffler in the
 place of the old one; ``("fusion-keys",)`` a new key of the fusion centre for rounds to come. Steps
 of `DOCUMENT_STEPS` die while these are published.
 
@@ -36,6 +36,7 @@ from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.shuffler.app import REPORT_TYPE
+from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.faults import SimulatedDeath
@@ -74,8 +75,8 @@ BATCH_FAULTS = ("drop", "lose-answer", "duplicate", "delay", "replay", "tamper")
 HARMLESS: tuple[Operation, ...] = (("round",), ("version",), ("keys",), ("fusion-keys",))
 # A device sends about ten times before a round closes; if so many fail, it may be too late.
 MOST_RETRIES = 5
-# Devices fetch terms at least once in a cache time, which is shorter than so many rounds.
-VERSION_ROUNDS = 4
+# Devices fetch keys at least once in a cache time, which is shorter than so many rounds.
+SWITCH_ROUNDS = 4
 
 
 class World:
@@ -109,7 +110,6 @@ class World:
         self._switches_s: tuple[int, ...] = ()
         self.round = FIRST
         self.silent = silent
-        self._published_in = FIRST - VERSION_ROUNDS + 1
         self.log = io.StringIO()
         self.deaths: Counter[tuple[str, str]] = Counter()
         # What passed the network, for whoever compares or attacks.
@@ -133,7 +133,7 @@ class World:
                 case ("round",):
                     self._pass_round()
                 case ("version",):
-                    self._publish_version()
+                    self.publish_version()
                 case ("keys",):
                     self._publish_keys()
                 case ("fusion-keys",):
@@ -443,13 +443,30 @@ class World:
     def _go_to(self, time_s: float) -> None:
         self.clock.advance(max(time_s - self.clock.now_s(), 0.0))
 
+    def block_of(self, round: int) -> range:
+        """Return the rounds that may be released together with a round, as the shuffler sees it."""
+        documents = load_documents(self.closer.database, PINNED)
+        agreed = documents.of_round(self.campaign.id, round)
+        assert agreed is not None
+        end = min(agreed.campaign.block_end(round), documents.last_round(agreed))
+        return range(agreed.campaign.block_start(round), end + 1)
+
     def _check_erased(self, round: int) -> None:
-        """After the close no payload is linked to a device, in no byte of the shuffler's files."""
-        assert self.rows(self.closer, "SELECT * FROM report WHERE round <= ?", round) == []
-        left = self.files_of("shuffler")
-        for _, wire in self.wires[round]:
-            assert wire[HEADER_SIZE : HEADER_SIZE + 32] not in left, "a payload is left"
-            assert wire[-32:] not in left, "a payload is left"
+        """After the close no payload is linked to a device, in no byte of the shuffler's files.
+
+        Where rounds are carried, fewer than k_min wait, one of each device, within their block.
+        """
+        block = self.block_of(round)
+        waiting = self.rows(
+            self.closer, "SELECT round, device, wire FROM report WHERE round <= ?", round
+        )
+        assert {row[0] for row in waiting} <= set(block[:-1] if round < block[-1] else ())
+        assert len({row[1] for row in waiting}) == len(waiting) < self.campaign.k_min
+        kept, left = {bytes(row[2]) for row in waiting}, self.files_of("shuffler")
+        for _, wire in (one for number in block for one in self.wires[number]):
+            if wire not in kept:
+                assert wire[HEADER_SIZE : HEADER_SIZE + 32] not in left, "a payload is left"
+                assert wire[-32:] not in left, "a payload is left"
 
     def _start_servers(self) -> None:
         shuffler: DatabaseAddress = self._database or self.folder / "shuffler.db"
@@ -508,16 +525,10 @@ class World:
                 self.fusion.database.arm(None)
                 return
 
-    def _publish_version(self) -> None:
-        # The shuffler tells the newest version only: a device that did not see the one that holds
-        # now could not take part. So each gets the time in which all devices fetch it.
-        if self.round - self._published_in < VERSION_ROUNDS:
-            return
-        self.publish_version()
-
     def publish_version(self) -> None:
         """Publish a new version for the round after the next, whoever saw the last one."""
-        self._published_in = self.round
+        if self.campaign.not_before >= self.round + 2:
+            return
         # Another precision of the same law: reports drawn under the old version stay readable.
         self.campaign = replace(
             self.campaign,
@@ -534,7 +545,7 @@ class World:
     def _publish_fusion_keys(self) -> None:
         """Let all devices seal for another key at the same moment, which they know long before."""
         # In the middle of a round: none seals then. A switch that is announced is waited for.
-        switch_s = (self.round + VERSION_ROUNDS) * ROUND_S + ROUND_S // 2
+        switch_s = (self.round + SWITCH_ROUNDS) * ROUND_S + ROUND_S // 2
         if not self._switches_s or self._switches_s[-1] < self.clock.now_s():
             self._switches_s += (switch_s,)
             self._publish_keyset()
@@ -559,12 +570,13 @@ class World:
             handler=lambda message: self._carry(place, message),
             reading=self._reading,
             log=self.log,
+            sends_cover=self.setting.sends_cover,
         )
 
     def _reading(self, device: int) -> float | None:
         """Return a whole number, always the same in a round, so that means are exact."""
         round = int(self.clock.now_s() // ROUND_S)
-        if (device, round) in self.silent:
+        if (device, round) in self.silent or not self.setting.has_turn(device, round):
             return None
         return float((round * 37 + device * 611) % 3000)
 

@@ -5,6 +5,7 @@ writes the same files. hpke.json is not made here: it holds published vectors of
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ KEYSET = Keyset(
         for key in OPENERS.values()
     ),
 )
+# Blocks of four rounds: the report of any of 495120 to 495123 names 495120 to the fusion centre.
+CARRYING = replace(CAMPAIGN, carry_rounds=3)
 CONTENTS = {
     "a place in the range": Content(495123, 2048, 1),
     "the lower end": Content(495123, 0),
@@ -100,6 +103,7 @@ def documents() -> dict[str, Any]:
             "reports": reports,
         },
         "batch.json": batch_document(reports),
+        "carry.json": carry_document(),
     }
 
 
@@ -187,6 +191,36 @@ def batch_document(reports: list[dict[str, Any]]) -> dict[str, Any]:
 def pinned() -> dict[str, str]:
     """Return the public signing keys."""
     return {str(role): key.public_bytes().hex() for role, key in SIGNERS.items()}
+
+
+def carry_document() -> dict[str, Any]:
+    """Return a campaign that carries rounds, and a report of each round of one block."""
+    config = {config.id: config for config in KEYSET.configs}
+    rounds = []
+    for number, round in enumerate(range(495120, 495124)):
+        entropy = bytes((31 * number + place) % 256 for place in range(64))
+        sealed = seal_report(
+            round,
+            2048,
+            epsilon_class=1,
+            is_cover=False,
+            campaign_hash=campaign_hash(CARRYING),
+            shuffler_id=7,
+            shuffler_key=config[7].public_key,
+            fusion_id=9,
+            fusion_key=config[9].public_key,
+            entropy=entropy,
+            block_start=CARRYING.block_start(round),
+        )
+        rounds.append({"round": round, "entropy": entropy.hex(), "report": sealed.hex()})
+    return {
+        "version": 1,
+        "fields": CARRYING.as_fields(),
+        "body": campaign_bytes(CARRYING).hex(),
+        "hash": campaign_hash(CARRYING).hex(),
+        "content": Content(CARRYING.block_start(495123), 2048, 1).to_bytes().hex(),
+        "reports": rounds,
+    }
 
 
 def private(name: str) -> dict[str, Any]:

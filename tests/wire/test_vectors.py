@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rase.campaign import Campaign
+from rase.errors import NotOpened
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Batch, BatchManifest, Content, batch_id
@@ -22,7 +23,7 @@ from rase.wire.signed import (
 )
 
 FOLDER = Path(__file__).parent / "vectors"
-FILES = ["batch.json", "campaign.json", "keyset.json", "report.json"]
+FILES = ["batch.json", "campaign.json", "carry.json", "keyset.json", "report.json"]
 
 
 def read(name: str) -> Any:
@@ -113,3 +114,22 @@ def test_the_reports_open_from_the_file(number: int) -> None:
         is_cover=expected["is_cover"],
     )
     assert content.to_bytes().hex() == expected["content"]
+
+
+def test_reports_of_a_block_are_alike_to_the_fusion_centre() -> None:
+    """Four rounds in four headers, one content in the envelopes: nothing inside tells the round."""
+    document, keys = read("carry.json"), read("report.json")
+    campaign = Campaign.from_fields(document["fields"])
+    assert campaign_bytes(campaign).hex() == document["body"]
+    ch = campaign_hash(campaign)
+    outer = OuterOpener(ch, [key(Role.SHUFFLER, keys["shuffler_key"])])
+    inner = InnerOpener(ch, [key(Role.FUSION, keys["fusion_key"])], class_count=4)
+    first = campaign.block_start(495123)
+    for report in document["reports"]:
+        found = outer.open(bytes.fromhex(report["report"]))
+        assert found.round == report["round"]
+        content = inner.open(found.inner, key_id=found.fusion_key_id, round=first)
+        assert content.to_bytes().hex() == document["content"]
+        for other in {found.round, first + 4, first - 4} - {first}:
+            with pytest.raises(NotOpened):
+                inner.open(found.inner, key_id=found.fusion_key_id, round=other)

@@ -42,6 +42,7 @@ _MOST_EPSILON = 900_000.0  # rounds of seconds would ask for more than a ledger 
 @click.option("--upload", help="Time after a round in which reports are sent; 1/12 of a round.")
 @click.option("--grace", help="Time after a round until it is closed; 1/6 of a round.")
 @click.option("--k-min", type=int, default=20, show_default=True, help="Fewest released together.")
+@click.option("--carry-rounds", type=int, default=0, help="Rounds a too small one waits (0: drop).")
 @click.option("--window", type=int, default=24, show_default=True, help="Rounds of a budget.")
 @click.option("--window-budget", type=float, help="Epsilon in a window; window times epsilon.")
 @click.option("--days", type=click.IntRange(min=1), default=365, help="Days it lasts (365).")
@@ -137,6 +138,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "upload_s": upload_s,
                 "grace_s": grace_s,
                 "k_min": options["k_min"],
+                "carry_rounds": options["carry_rounds"],
                 "not_before": present,
                 "not_after": present + options["days"] * _DAY_S // round_s,
                 "kem": options["kem"],

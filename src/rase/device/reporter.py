@@ -272,7 +272,8 @@ class Reporter:
             if drawn_for is None:
                 raise _LawChanged
             epsilon_class = _same_law(drawn_for.campaign, epsilon_class, signed.campaign)
-        return _envelope_of(Content(round, place, epsilon_class), signed, keys)
+        content = Content(signed.campaign.block_start(round), place, epsilon_class)
+        return _envelope_of(content, signed, round, keys)
 
     def _cover(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
@@ -280,7 +281,8 @@ class Reporter:
         if not self._sends_cover:
             return None
         try:
-            data = _envelope_of(Content(round, 0, is_cover=True), signed, keys)
+            content = Content(signed.campaign.block_start(round), 0, is_cover=True)
+            data = _envelope_of(content, signed, round, keys)
             # Stored before it is sent, as reports are: retries of both look the same.
             self._memory.keep_cover(round, Cover(data))
         except WireError:
@@ -316,12 +318,14 @@ def randomizer_of(campaign: Campaign, epsilon_class: int) -> "DeviceRandomizer":
 
 
 def _envelope_of(
-    content: Content, signed: SignedCampaign, keys: tuple[KeyConfig, KeyConfig]
+    content: Content, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
 ) -> bytes:
     # Noise and envelopes are needed at the end of a round, not for starting.
     from rase.wire.seal import seal_report
 
-    return seal_report(content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1])
+    return seal_report(
+        content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round
+    )
 
 
 def _same_law(old: Campaign, epsilon_class: int, new: Campaign) -> int:

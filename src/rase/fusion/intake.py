@@ -179,13 +179,21 @@ class Intake:
         # Opening takes long and changes nothing, so it happens before the transaction begins.
         opened = None
         if batch.inner:
-            opened = self._opener.open(batch, class_count=len(campaign.epsilon))
+            opened = self._opener.open(
+                batch,
+                class_count=len(campaign.epsilon),
+                block_start=campaign.block_start(batch.round),
+            )
         settles_s = self._settles_s(
             campaign, batch.round, None if keyset is None else keyset.keyset
         )
 
+        # Two rounds of a block must not take the same envelope in at the same time.
+        database = self._database
+        writing = database.transaction if campaign.carry_rounds else database.shared
+
         def keep() -> Receipt:
-            with self._database.shared() as transaction:
+            with writing() as transaction:
                 # First of all: it locks the round, so that what is seen below stays so.
                 _open_round(transaction, campaign, batch.round, settles_s)
                 known = _known(transaction, claimed_id)
@@ -214,7 +222,7 @@ class Intake:
         now = int(self._clock.now_s())
         if keyset is None:
             return now
-        begin, end = campaign.round_end_s(round), campaign.closes_s(round)
+        begin, end = campaign.round_end_s(campaign.block_start(round)), campaign.closes_s(round)
         keys = [
             config
             for config in keyset.configs
@@ -340,10 +348,15 @@ def _keep(
 def _fresh(
     transaction: Transaction, campaign: Campaign, round: int, tags: tuple[bytes, ...]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Say which envelopes are new in the round; a second copy in one batch is not."""
+    """Say which envelopes are new in the round's block; a second copy in one batch is not."""
+    where = (campaign.id, campaign.block_start(round), campaign.block_end(round))
     rows = transaction.execute(
-        "SELECT tags FROM opened WHERE campaign = ? AND round = ?", (campaign.id, round)
+        "SELECT tags FROM opened WHERE campaign = ? AND round >= ? AND round <= ?", where
     )
+    if campaign.carry_rounds:
+        rows += transaction.execute(
+            "SELECT tags FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", where
+        )
     seen = {row[0][start : start + 16] for row in rows for start in range(0, len(row[0]), 16)}
     is_fresh = np.zeros(len(tags), dtype=np.bool_)
     for place, tag in enumerate(tags):

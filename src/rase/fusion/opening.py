@@ -93,12 +93,13 @@ class BatchOpener:
         if pool is not None:
             pool.shutdown()
 
-    def open(self, batch: Batch, *, class_count: int) -> Opened:
+    def open(self, batch: Batch, *, class_count: int, block_start: int | None = None) -> Opened:
         """Return what the envelopes hold; those that do not open are marked, not fatal.
 
         Args:
             batch: The batch.
             class_count: How many epsilon classes its campaign has.
+            block_start: The round that its contents name, if another than the batch's own.
 
         Raises:
             UnknownKey: If the key of the batch is not held here.
@@ -108,7 +109,8 @@ class BatchOpener:
                 f"the batch was sealed for key {batch.key_id}, not held here.", problem="bad-batch"
             )
         size = len(batch.inner[0])
-        job = (batch.campaign_hash, class_count, batch.key_id, batch.round, size)
+        named = batch.round if block_start is None else block_start
+        job = (batch.campaign_hash, class_count, batch.key_id, named, size)
         starts = range(0, len(batch.inner), _PIECE)
         bodies = [b"".join(batch.inner[start : start + _PIECE]) for start in starts]
         if len(batch.inner) < self._many or self._processes < 2:

@@ -388,9 +388,14 @@ def _windowed(
 
 
 def _window_epsilon(campaign: Campaign, w: int, epsilons: list[float]) -> float:
-    """Return the most a device spends in w rounds: its reports add up, its ledger sets a limit."""
+    """Return the most a device spends in w rounds: its reports add up, its ledger sets a limit.
+
+    Each release holds one report of a device at most; what was carried into the first of the
+    rounds belongs to rounds before.
+    """
     per_report = max(epsilons, default=campaign.epsilon[-1])
-    return min(w * per_report, math.ceil(w / campaign.window) * campaign.window_budget)
+    windows = math.ceil((w + campaign.carry_rounds) / campaign.window)
+    return min(w * per_report, windows * campaign.window_budget)
 
 
 def check_method(campaign: Campaign, method: str | None) -> None:

@@ -250,10 +250,12 @@ class Rounds:
 
     def _erase(self, transaction: Transaction, settled: _Settled) -> None:
         where = (settled.campaign.id, settled.round)
+        if settled.campaign.carry_rounds:
+            _keep_tags(transaction, settled.campaign, settled.round)
         if not self._policy.keep_values_s:
             transaction.execute("DELETE FROM opened WHERE campaign = ? AND round = ?", where)
             return
-        # A final round takes no more envelopes, so its tags have no further use.
+        # A final round takes no more envelopes, so its tags have no further use here.
         transaction.execute(
             "UPDATE opened SET tags = ? WHERE campaign = ? AND round = ?", (b"", *where)
         )
@@ -314,14 +316,45 @@ def _read(transaction: Transaction, campaign: str, round: int) -> _Settled:
         "SELECT places, classes FROM opened WHERE campaign = ? AND round = ? ORDER BY batch",
         (campaign, round),
     )
+    agreed = campaign_of_version(transaction, campaign, version)
+    words = list(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches))
+    if rows and agreed.block_start(round) < round:
+        words.append(f"may hold reports of earlier rounds, from {agreed.block_start(round)} on")
     return _Settled(
-        campaign=campaign_of_version(transaction, campaign, version),
+        campaign=agreed,
         round=round,
         batches=tuple(bytes(row[0]) for row in batches),
-        shuffle="; ".join(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches)),
+        shuffle="; ".join(words),
         places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
         classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
     )
+
+
+def _keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
+    """Keep the tags of a final round while its block goes on; forget those of a block that ends."""
+    transaction.execute(
+        "INSERT INTO block_tags (batch, campaign, round, tags) "
+        "SELECT batch, campaign, round, tags FROM opened WHERE campaign = ? AND round = ?",
+        (campaign.id, round),
+    )
+    ((next_version,),) = transaction.execute(
+        "SELECT MIN(not_before) FROM campaigns WHERE campaign = ? AND version > ? "
+        "AND shuffler_signature IS NOT NULL",
+        (campaign.id, campaign.version),
+    )
+    first, last = campaign.block_start(round), campaign.block_end(round)
+    if next_version is not None:
+        last = min(last, next_version - 1)
+    block = (campaign.id, first, last)
+    ((done,),) = transaction.execute(
+        "SELECT COUNT(*) FROM rounds WHERE campaign = ? AND round >= ? AND round <= ? "
+        "AND state <> 'open'",
+        block,
+    )
+    if done > last - first:
+        transaction.execute(
+            "DELETE FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", block
+        )
 
 
 def _is_as_read(transaction: Transaction, settled: _Settled, followed: _Followed | None) -> bool:

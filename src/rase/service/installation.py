@@ -66,6 +66,8 @@ fusion_url = {peer_url}
 max_epsilon = {max_epsilon!r}
 max_window_budget = {window_budget!r}
 min_k_min = {k_min}
+# The most rounds that reports of too small a round may wait here for company; 0 drops them.
+max_carry_rounds = {carry_rounds}
 
 # [shuffler.limits]
 # reports_per_minute = 60      # of one device
@@ -114,6 +116,7 @@ _WHY = {
     "upload_s": "reports are sent at random moments of this time after a round",
     "grace_s": "after a round, until the shuffler closes it",
     "k_min": "fewest reports ever released together",
+    "carry_rounds": "rounds that those of too small a round wait at most",
     "not_before": "first round of this version",
     "not_after": "last round of this version",
 }
@@ -277,6 +280,7 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
             max_epsilon=max(plan.campaign.epsilon),
             window_budget=plan.campaign.window_budget,
             k_min=plan.campaign.k_min,
+            carry_rounds=plan.campaign.carry_rounds,
         )
         write_private(place / SETTINGS_FILE, text)
         (place / PUBLIC_FILE).write_text(public[role].to_text(), "utf-8")

@@ -38,9 +38,11 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler closer": {
         "rounds_released": "Rounds that were closed and released.",
         "rounds_below_k": "Rounds that were closed below k_min.",
+        "rounds_carried": "Rounds closed below k_min whose reports wait for company.",
         "reports_released": "Reports in released rounds.",
         "reports_unopened": "Reports that could not be opened.",
-        "reports_dropped": "Reports of rounds below k_min.",
+        "reports_carried": "Reports that wait for company, counted at each close.",
+        "reports_dropped": "Reports of rounds below k_min, or replaced by a newer one of a device.",
         "batches_accepted": "Batches that the fusion centre took.",
         "batches_refused": "Batches that the fusion centre refused for ever.",
         "batches_final": "Batches that came after their round was final.",

@@ -108,7 +108,9 @@ class Closer:
             # Countersigned after we looked; its lease ends, and the next step knows it.
             return None
         try:
-            closed = self._releaser.close(lease, agreed, now_s=now_s)
+            closed = self._releaser.close(
+                lease, agreed, last_round=documents.last_round(agreed), now_s=now_s
+            )
         except LeaseLost:
             self._telemetry.count("leases_lost")
             return None
@@ -140,6 +142,7 @@ class Closer:
         self._telemetry.count(f"rounds_{closed.state}")
         self._telemetry.count("reports_released", closed.released)
         self._telemetry.count("reports_unopened", closed.unopened)
+        self._telemetry.count("reports_carried", closed.carried)
         self._telemetry.count("reports_dropped", closed.dropped)
         # How many came to a withheld round is not told, here neither.
         fields: dict[str, int | str] = {"campaign": campaign, "round": lease.round}

@@ -50,12 +50,15 @@ class Policy:
         max_window_budget: The largest epsilon that a device may spend in a window.
         min_k_min: The least k_min.
         max_cache_s: The longest time that devices may keep a keyset.
+        max_carry_rounds: The most rounds that reports of too small a round may wait here, beside
+            the names of their senders; 0 agrees to dropping them alone.
     """
 
     max_epsilon: float
     max_window_budget: float
     min_k_min: int
     max_cache_s: int = 7 * 86400
+    max_carry_rounds: int = 0
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Refuse a campaign that promises owners too little.
@@ -74,6 +77,12 @@ class Policy:
                     campaign.window_budget,
                 ),
                 (campaign.k_min >= self.min_k_min, "k_min", self.min_k_min, campaign.k_min),
+                (
+                    campaign.carry_rounds <= self.max_carry_rounds,
+                    "carry_rounds",
+                    self.max_carry_rounds,
+                    campaign.carry_rounds,
+                ),
             ]
         )
 

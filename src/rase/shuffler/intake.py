@@ -95,9 +95,9 @@ def round_is_open(transaction: Transaction, agreed: Agreed, round: int) -> bool:
         if round < next_round:
             return False
         transaction.execute(
-            "INSERT INTO round (campaign, round, closes_s, state, lease_until_s, attempts) "
-            "VALUES (?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
-            (*place, agreed.campaign.closes_s(round)),
+            "INSERT INTO round (campaign, round, closes_s, block_start, state, lease_until_s, "
+            "attempts) VALUES (?, ?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
+            (*place, agreed.campaign.closes_s(round), agreed.campaign.block_start(round)),
         )
         # Where another process was faster, the row is its own and may be closing already.
         state = transaction.execute(_STATE, place)

@@ -3,13 +3,15 @@
 All that changes, changes in one transaction: a crash before it leaves the round as it was, and the
 order that was drawn is forgotten unseen; after it there is one set of bytes to forward, for ever.
 
-A round below k_min is dropped. It is not carried into the next: an inner envelope is bound to its
-round, so the fusion centre would see which of the two it belongs to, and fewer than k_min of one
-round would have been released together.
+A round below k_min is dropped; or, where the campaign carries rounds, its reports wait for those of
+the next rounds of the block, to which the fusion centre sees them belong: see
+docs/decisions/0005-carried-rounds-share-a-block.md. Each device has at most one report in a
+release, its newest.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rase.campaign import Campaign
 from rase.kernels.words import SecureRandom, checked_secure
@@ -34,17 +36,20 @@ class Closed:
     """Say what became of a round.
 
     Args:
-        state: "released" or "below_k".
+        state: "released"; "carried" if what came waits for the next round; "below_k".
         batches: How many batches wait to be forwarded; one tells that the round is withheld.
         released: How many reports they hold.
         unopened: How many reports did not open.
-        dropped: How many were too few of their fusion key, or of the round.
+        carried: How many wait for the next round of the block.
+        dropped: How many were too few of their fusion key, or of the round, or older than another
+            of their device.
     """
 
     state: str
     batches: int
     released: int
     unopened: int
+    carried: int
     dropped: int
 
 
@@ -55,6 +60,22 @@ class _Parcel:
     body: bytes
     manifest: bytes
     n: int
+
+
+class _Sent(NamedTuple):
+    """A report as it was stored, its sender, and the sender's public group."""
+
+    round: int
+    device: int
+    wire: bytes
+    group: str
+
+
+class _Member(NamedTuple):
+    """A report whose outer envelope is open."""
+
+    inner: bytes
+    sent: _Sent
 
 
 class Releaser:
@@ -90,7 +111,7 @@ class Releaser:
         """Note in the database which public keys reports may be sealed for."""
         keep_own_keys(self._database, self._peeler.keys)
 
-    def close(self, lease: Lease, agreed: Agreed, *, now_s: float) -> Closed:
+    def close(self, lease: Lease, agreed: Agreed, *, last_round: int, now_s: float) -> Closed:
         """Close a round for good.
 
         Since the lease was taken nobody adds to the round, so opening happens before the
@@ -99,28 +120,24 @@ class Releaser:
         Args:
             lease: The right to close it.
             agreed: Its campaign.
+            last_round: The last round of this version of the campaign: nothing is carried past it.
             now_s: The time, from which the batches may be forwarded.
 
         Raises:
             LeaseLost: If another closer took over; nothing was written.
         """
         tag = tag_number(agreed.hash)
-        with self._database.snapshot() as transaction:
-            # Reading the groups of a large fleet takes long, and a plan without any needs none.
-            group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
-            rows = transaction.execute(
-                f"SELECT report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
-                "JOIN device ON device.id = report.device "
-                "WHERE report.round = ? AND report.tag = ?",
-                (lease.round, tag),
-            )
-        by_key, unopened = self._opened(rows, agreed, lease.round)
-        parcels = [
-            self._parcel(agreed, lease.round, key_id, members)
-            for key_id, members in by_key.items()
-            if len(members) >= agreed.campaign.k_min
-        ]
-        state = "released" if parcels else "below_k"
+        block = agreed.campaign.block_start(lease.round), lease.round
+        sent = self._sent(agreed, block)
+        by_key, unopened = self._opened(sent, agreed)
+        parcels, carried = [], []
+        is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
+        for key_id, members in by_key.items():
+            if len(members) >= agreed.campaign.k_min:
+                parcels.append(self._parcel(agreed, lease.round, key_id, members))
+            elif not is_last:
+                carried += [member.sent for member in members]
+        state = "released" if parcels else "carried" if carried else "below_k"
         # The largest first: it decides the estimate if the fusion centre takes only one.
         parcels.sort(key=lambda parcel: -parcel.n)
         parcels = parcels or [self._withheld(agreed, lease.round)]
@@ -142,35 +159,59 @@ class Releaser:
                 ],
             )
             transaction.execute(
-                "DELETE FROM report WHERE round = ? AND tag = ?", (lease.round, tag)
+                "DELETE FROM report WHERE round >= ? AND round <= ? AND tag = ?", (*block, tag)
             )
+            if carried:
+                # Fewer than k_min of each key, so writing them anew costs little.
+                transaction.execute_many(
+                    "INSERT INTO report (round, tag, device, wire) VALUES (?, ?, ?, ?)",
+                    [(one.round, tag, one.device, one.wire) for one in carried],
+                )
             transaction.execute(
                 "UPDATE round SET state = ?, lease_token = NULL WHERE campaign = ? AND round = ?",
                 (state, agreed.hash, lease.round),
             )
         released = sum(parcel.n for parcel in parcels)
-        return Closed(state, len(parcels), released, unopened, len(rows) - unopened - released)
+        dropped = len(sent) - unopened - released - len(carried)
+        return Closed(state, len(parcels), released, unopened, len(carried), dropped)
 
-    def _opened(
-        self, rows: list[tuple[bytes, str]], agreed: Agreed, round: int
-    ) -> tuple[dict[int, list[tuple[bytes, str]]], int]:
-        wires = [bytes(wire) for wire, _ in rows]
+    def _sent(self, agreed: Agreed, block: tuple[int, int]) -> list[_Sent]:
+        """Return what waits of the rounds of a block up to the one that closes, oldest first."""
+        # Reading the groups of a large fleet takes long, and a plan without any needs none.
+        group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute(
+                f"SELECT report.round, report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
+                "JOIN device ON device.id = report.device "
+                "WHERE report.round >= ? AND report.round <= ? AND report.tag = ? "
+                "ORDER BY report.round",
+                (*block, tag_number(agreed.hash)),
+            )
+        return [_Sent(round, device, bytes(wire), group) for round, device, wire, group in rows]
+
+    def _opened(self, sent: list[_Sent], agreed: Agreed) -> tuple[dict[int, list[_Member]], int]:
+        """Return the newest report of each device by its fusion key, and how many did not open."""
         kem = KEM_NUMBERS[agreed.campaign.kem]
+        wires = [one.wire for one in sent]
         opened = self._peeler.peel(wires, campaign_hash=agreed.hash, kem=kem)
+        newest: dict[int, tuple[int, _Member]] = {}
+        unopened = 0
+        for found, one in zip(opened, sent, strict=True):
+            if found is None or found.round != one.round:
+                unopened += 1
+            else:
+                newest[one.device] = found.fusion_key_id, _Member(found.inner, one)
         # A batch of one fusion key below k_min would single its senders out.
-        by_key: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
-        for found, (_, group) in zip(opened, rows, strict=True):
-            if found is not None and found.round == round:
-                by_key[found.fusion_key_id].append((found.inner, group))
-        return by_key, len(rows) - sum(len(members) for members in by_key.values())
+        by_key: dict[int, list[_Member]] = defaultdict(list)
+        for key_id, member in newest.values():
+            by_key[key_id].append(member)
+        return by_key, unopened
 
-    def _parcel(
-        self, agreed: Agreed, round: int, key_id: int, members: list[tuple[bytes, str]]
-    ) -> _Parcel:
+    def _parcel(self, agreed: Agreed, round: int, key_id: int, members: list[_Member]) -> _Parcel:
         order, manifest = draw_order(
-            [group for _, group in members], agreed.campaign.shuffle, rng=self._rng
+            [member.sent.group for member in members], agreed.campaign.shuffle, rng=self._rng
         )
-        batch = Batch(agreed.hash, round, key_id, tuple(members[place][0] for place in order))
+        batch = Batch(agreed.hash, round, key_id, tuple(members[place].inner for place in order))
         return self._signed(batch, agreed.campaign, manifest)
 
     def _withheld(self, agreed: Agreed, round: int) -> _Parcel:

@@ -58,9 +58,12 @@ def begin_rounds(database: Database, documents: Documents, *, now_s: float) -> b
             is_more |= end - first > _MOST_AT_ONCE
             end = min(end, first + _MOST_AT_ONCE)
             transaction.execute_many(
-                "INSERT INTO round (campaign, round, closes_s, state, lease_until_s, attempts) "
-                "VALUES (?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
-                [(agreed.hash, round, campaign.closes_s(round)) for round in range(first, end)],
+                "INSERT INTO round (campaign, round, closes_s, block_start, state, lease_until_s, "
+                "attempts) VALUES (?, ?, ?, ?, 'open', 0, 0) ON CONFLICT DO NOTHING",
+                [
+                    (agreed.hash, round, campaign.closes_s(round), campaign.block_start(round))
+                    for round in range(first, end)
+                ],
             )
             transaction.execute(
                 "UPDATE campaign SET next_round = ? WHERE hash = ?", (end, agreed.hash)
@@ -72,7 +75,7 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
     """Take the lease of a round that is due and that nobody holds; from now on it is closed.
 
     The time doubles with each attempt, so that a round too large for the first lease is closed at
-    last.
+    last. Rounds of one block are closed in their order: each may leave reports to the next.
 
     Returns:
         The lease, or None if no round is due.
@@ -81,8 +84,10 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
     with database.shared() as transaction:
         rows = transaction.execute(
             "SELECT campaign, round, attempts FROM round WHERE state IN ('open', 'closing') "
-            "AND closes_s <= ? AND lease_until_s <= ? ORDER BY closes_s, campaign LIMIT 1 "
-            "FOR UPDATE SKIP LOCKED",
+            "AND closes_s <= ? AND lease_until_s <= ? AND NOT EXISTS (SELECT 1 FROM round earlier "
+            "WHERE earlier.campaign = round.campaign AND earlier.round >= round.block_start "
+            "AND earlier.round < round.round AND earlier.state IN ('open', 'closing')) "
+            "ORDER BY closes_s, campaign LIMIT 1 FOR UPDATE SKIP LOCKED",
             (now, now),
         )
         if not rows:
@@ -116,7 +121,7 @@ def prune_rounds(database: Database, *, before_s: float) -> None:
     """Forget rounds that were closed long ago; they stay closed, being before ``next_round``."""
     with database.transaction() as transaction:
         transaction.execute(
-            "DELETE FROM round WHERE state IN ('released', 'below_k') AND closes_s < ? "
+            "DELETE FROM round WHERE state IN ('released', 'carried', 'below_k') AND closes_s < ? "
             "AND round < (SELECT next_round FROM campaign WHERE hash = round.campaign)",
             (int(before_s),),
         )

@@ -1,7 +1,5 @@
 """What the shuffler's operator decides: the section ``[shuffler]`` of rase.toml."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from rase.errors import ConfigurationError
@@ -23,19 +21,19 @@ class PolicySettings(Settings):
         max_window_budget: The largest epsilon of a device in a window.
         min_k_min: The least k_min.
         max_cache_s: The longest time that devices may keep a keyset.
-        below_k: What happens to a round with fewer than k_min reports; only "drop" keeps the
-            promise, because an envelope is bound to its round.
+        max_carry_rounds: The most rounds that reports of a round below k_min may wait for company;
+            0 agrees to campaigns that drop them alone.
     """
 
     max_epsilon: float = Field(gt=0)
     max_window_budget: float = Field(gt=0)
     min_k_min: int = Field(ge=2)
     max_cache_s: int = Field(default=7 * 86400, ge=1)
-    below_k: Literal["drop"] = "drop"
+    max_carry_rounds: int = Field(default=0, ge=0)
 
     def policy(self) -> Policy:
         """Return the policy as a value."""
-        return Policy(self.max_epsilon, self.max_window_budget, self.min_k_min, self.max_cache_s)
+        return Policy(**self.model_dump())
 
 
 class LimitSettings(Settings):

@@ -39,6 +39,8 @@ class InnerOpener:
     def open(self, inner: bytes, *, key_id: int, round: int) -> Content:
         """Return the content of an envelope that came in a batch of this key and round.
 
+        Where the campaign carries rounds, the round is the first of the batch's block.
+
         Whether the campaign's mechanism can draw the place at all is for its randomizer to say.
 
         Raises:

@@ -92,7 +92,7 @@ class Content:
     """Hold what only the fusion centre reads: a noisy value as a place on the public grid.
 
     Args:
-        round: The round of the report.
+        round: The round of the report; the first of its block where the campaign carries rounds.
         place: The grid place of the noisy value; some mechanisms use places beyond both ends.
         epsilon_class: Which of the campaign's budgets the noise was drawn for.
         is_cover: Whether this only hides that the device had nothing to say; then place and
@@ -148,7 +148,8 @@ class Batch:
 
     Args:
         campaign_hash: CH, the hash of the campaign.
-        round: The round of all reports.
+        round: The round in which they are released; of all reports, or the last of theirs where
+            the campaign carries rounds.
         key_id: The number of the fusion centre's key that all were sealed for.
         inner: The envelopes, in the order the shuffler drew; none if the round is withheld.
     """
@@ -269,7 +270,7 @@ class BatchManifest:
 
 
 def inner_info(campaign_hash: bytes, round: int) -> bytes:
-    """Return what the inner envelope is bound to: the whole campaign and the round."""
+    """Return what the inner envelope is bound to: the whole campaign and the content's round."""
     return b"rase/1 inner" + campaign_hash + round.to_bytes(4, "big")
 
 

@@ -30,15 +30,20 @@ def seal_report(
     fusion_id: int,
     fusion_key: bytes,
     entropy: bytes = b"",
+    block_start: int = -1,
 ) -> bytes:
-    """Return the 143 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's."""
+    """Return the 143 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
+
+    Where the campaign carries rounds, ``block_start`` is the first round of the report's block.
+    """
     entropy = entropy or random_bytes(64)
     if len(entropy) != 64 or len(campaign_hash) != 32:
         raise ValueError("entropy must be 64 bytes and campaign_hash 32.")
-    content = struct.pack(">BBBqI", 1, int(is_cover), epsilon_class, place, round) + bytes(17)
-    clock = struct.pack(">I", round)
-    inner = hpke_seal(fusion_key, b"rase/1 inner" + campaign_hash + clock, content, entropy[:32])
-    header = bytes((1, shuffler_id)) + campaign_hash[:8] + clock
+    first = round if block_start < 0 else block_start
+    content = struct.pack(">BBBqI", 1, int(is_cover), epsilon_class, place, first) + bytes(17)
+    info = b"rase/1 inner" + campaign_hash + struct.pack(">I", first)
+    inner = hpke_seal(fusion_key, info, content, entropy[:32])
+    header = bytes((1, shuffler_id)) + campaign_hash[:8] + struct.pack(">I", round)
     info = b"rase/1 outer" + campaign_hash + header
     return header + hpke_seal(shuffler_key, info, bytes((fusion_id,)) + inner, entropy[32:])
 

@@ -10,7 +10,12 @@ __all__ = ["seal_report"]
 
 
 def seal_report(
-    content: Content, *, campaign_hash: bytes, shuffler: KeyConfig, fusion: KeyConfig
+    content: Content,
+    *,
+    campaign_hash: bytes,
+    shuffler: KeyConfig,
+    fusion: KeyConfig,
+    round: int | None = None,
 ) -> bytes:
     """Return the bytes of a report, as they are stored and sent.
 
@@ -22,6 +27,8 @@ def seal_report(
         campaign_hash: CH, the campaign's hash.
         shuffler: The shuffler's active key.
         fusion: The fusion centre's active key, of the campaign's KEM.
+        round: The round that the shuffler is told, if another than the content's: where the
+            campaign carries rounds, the content names the first of the block.
 
     Returns:
         143 bytes, or 1231 with X-Wing inside.
@@ -35,7 +42,8 @@ def seal_report(
         raise ValueError("shuffler and fusion must be the keys of those servers.")
     if len(campaign_hash) != 32:
         raise ValueError(f"campaign_hash must have 32 bytes, got {len(campaign_hash)}.")
-    header = Header(shuffler.id, campaign_hash[:8], content.round).to_bytes()
+    told = content.round if round is None else round
+    header = Header(shuffler.id, campaign_hash[:8], told).to_bytes()
     inner = _sealed(fusion, inner_info(campaign_hash, content.round), content.to_bytes())
     outer = _sealed(shuffler, outer_info(campaign_hash, header), bytes((fusion.id,)) + inner)
     return header + outer

@@ -77,13 +77,15 @@ def example_payload(
         return None
     measured = _middle(campaign) if mean is None else mean
     place = randomizer_of(campaign, epsilon_class).place(measured, entropy)
-    content = Content(round, place, epsilon_class)
+    content = Content(campaign.block_start(round), place, epsilon_class)
     return Payload(
         measured,
         mean is None,
         sent=campaign.low + place * campaign.value_range.step,
         content=content.to_bytes(),
-        envelope=seal_report(content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1]),
+        envelope=seal_report(
+            content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round
+        ),
         epsilon=campaign.epsilon[epsilon_class],
     )
 

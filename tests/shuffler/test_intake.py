@@ -1,10 +1,12 @@
 """Intake: each bad report is a named problem, each good one is stored once."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rase.errors import WireError
+from rase.shuffler.documents import Documents
 from rase.shuffler.intake import Outcome, check_report, store_reports
 
 if TYPE_CHECKING:
@@ -112,3 +114,36 @@ def test_nothing_is_accepted_before_there_are_keys(world: "World") -> None:
         transaction.execute("DELETE FROM keyset")
     world.upload_time(100)
     assert problem_of(world, world.seal(100)) == "outdated-config"
+
+
+def test_what_is_known_of_a_header_ends_with_its_time(world: "World") -> None:
+    """A header that was good before is refused by name once round or key are over."""
+    documents, wire = world.documents, world.seal(100)
+    end = world.campaign.round_end_s(100)
+    for now_s in (end, end + 499):
+        assert check_report(wire, 1, documents=documents, now_s=now_s).round == 100
+    for now_s, problem in ((end - 1, "round-not-open"), (end + 500, "round-closed")):
+        with pytest.raises(WireError) as caught:
+            check_report(wire, 1, documents=documents, now_s=now_s)
+        assert caught.value.problem == problem
+    with pytest.raises(WireError, match="143 or 1231 bytes"):
+        check_report(wire + b"x", 1, documents=documents, now_s=end)
+    brief = replace(world.keyset_of().configs[0], not_after_s=end + 10)
+    keyset = replace(world.keyset_of(cache_s=1), configs=(brief, *world.keyset_of().configs[1:]))
+    known = Documents(documents, keyset)
+    assert check_report(wire, 1, documents=known, now_s=end).round == 100
+    with pytest.raises(WireError) as caught:
+        check_report(wire, 1, documents=known, now_s=end + 12)
+    assert caught.value.problem == "outdated-config"
+
+
+def test_headers_of_many_rounds_are_forgotten(make_world: "MakeWorld") -> None:
+    """Whoever sends for hundreds of open rounds does not fill the memory."""
+    world = make_world(grace_s=400_000)
+    world.upload_time(400)
+    documents, now_s = world.documents, world.clock.now_s()
+    wire = world.seal(100)
+    for round in range(100, 400):
+        other = wire[:10] + round.to_bytes(4, "big") + wire[14:]
+        assert check_report(other, 1, documents=documents, now_s=now_s).round == round
+        assert 1 <= len(documents.open_rounds) <= 256

@@ -91,6 +91,21 @@ def test_new_rows_are_told_from_old_ones(database: Database) -> None:
     assert found == [(1, b"b"), (5, b"a"), (9, b"e")]
 
 
+def test_many_new_rows_are_told_from_old_ones(database: Database) -> None:
+    """More rows than a statement takes, with old ones and repetitions anywhere among them."""
+    old = {0, 7, 199, 200, 201, 640}
+    with database.transaction() as transaction:
+        rows = [(number, b"old") for number in sorted(old)]
+        assert all(transaction.insert_new("thing", ("id", "content"), rows, key=1))
+    numbers = [*range(650), 3, 649]
+    with database.shared() as transaction:
+        rows = [(number, b"new") for number in numbers]
+        told = transaction.insert_new("thing", ("id", "content"), rows, key=1)
+        kept = transaction.execute("SELECT COUNT(*) FROM thing WHERE content = ?", (b"old",))
+    assert told == [number not in old for number in numbers[:650]] + [False, False]
+    assert kept == [(len(old),)]
+
+
 def test_returning_tells_whether_a_row_is_new(database: Database) -> None:
     """An insert that met a conflict returns no row."""
     sql = "INSERT INTO thing VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id"

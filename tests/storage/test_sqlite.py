@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rase.errors import StorageBusy, StorageUnusable
+from rase.errors import StorageBusy, StorageConflict, StorageUnusable
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 
 
@@ -123,3 +123,13 @@ def test_scrubbing_waits_for_readers(
             transaction.execute("INSERT INTO thing VALUES (1, NULL)")
         assert not database.scrub()
     assert database.scrub()
+
+
+def test_a_broken_rule_of_another_column_is_no_old_row(database: SqliteDatabase) -> None:
+    """Only the key makes a row an old one; what else a table forbids is told."""
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE pair (id BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE)")
+        rows = [(1, "a"), (1, "b")]
+        assert transaction.insert_new("pair", ("id", "name"), rows, key=1) == [True, False]
+    with pytest.raises(StorageConflict), database.transaction() as transaction:
+        transaction.insert_new("pair", ("id", "name"), [(2, "a")], key=1)

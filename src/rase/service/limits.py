@@ -41,9 +41,8 @@ class RateLimit:
             if now_s >= self._end_s:
                 self._counts.clear()
                 self._end_s = now_s + _WINDOW_S
-            self._counts[sender] += 1
-            is_too_many = self._counts[sender] > self._most
-        if is_too_many:
+            count = self._counts[sender] = self._counts.get(sender, 0) + 1
+        if count > self._most:
             raise too_many(self._end_s - now_s)
 
 

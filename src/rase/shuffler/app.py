@@ -53,7 +53,6 @@ _NEWS: Final = ("unknown-campaign", "outdated-config")
 _PATIENCE_S: Final = 20.0
 _AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
-_ANSWERS = {Outcome.STORED: 201, Outcome.REPEATED: 200, Outcome.IGNORED: 200}
 
 Beside = Callable[["IntakeDesk"], AbstractAsyncContextManager[None]]
 
@@ -129,7 +128,10 @@ class IntakeDesk:
             )
         if not authorization.startswith(_BEARER):
             raise NotEnrolled("a report must come with the credential of its device.")
-        device = await self._device(authorization[len(_BEARER) :].decode("latin-1"))
+        credential = authorization[len(_BEARER) :].decode("latin-1")
+        device = self._authenticator.known(credential)
+        if device is None:
+            device = await asyncio.to_thread(self._authenticator.look_up, credential)
         self._rate.check(device)
         try:
             wire = await read_body(receive, limit=_LONGEST_REPORT)
@@ -146,14 +148,24 @@ class IntakeDesk:
             WireError: With the problem that the device is told.
             StorageError: If it could not be stored.
         """
-        pending = await self._checked(wire, device)
+        try:
+            pending = self._checked(wire, device)
+        except WireError as error:
+            if error.problem not in _NEWS:
+                raise
+            # Another process may have countersigned what the device knows and we do not; a device
+            # that is told "unknown-campaign" gives its report up.
+            await self._look_again()
+            pending = self._checked(wire, device)
         try:
             outcome = await self._commits.submit(pending)
         except Overloaded:
             raise too_many(1) from None
+        if outcome is Outcome.STORED:
+            return 201
         if outcome is Outcome.CLOSED:
             raise WireError(f"round {pending.round} is closed.", problem="round-closed")
-        return _ANSWERS[outcome]
+        return 200
 
     async def take_frame(self, name: str, frame: bytes) -> tuple[Reply, bytes | None]:
         """Return the reply to a report that came through a broker, once it is on the disk.
@@ -178,15 +190,7 @@ class IntakeDesk:
             self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
             return reply, key
 
-    async def _checked(self, wire: bytes, device: int) -> Pending:
-        try:
-            return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
-        except WireError as error:
-            if error.problem not in _NEWS:
-                raise
-        # Another process may have countersigned what the device knows and we do not; a device
-        # that is told "unknown-campaign" gives its report up.
-        await self._look_again()
+    def _checked(self, wire: bytes, device: int) -> Pending:
         return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
 
     async def _look_again(self) -> None:

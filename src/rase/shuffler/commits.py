@@ -46,12 +46,13 @@ class GroupCommit(Generic[_In, _Out]):
         self._writer: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="group-commit")
 
-    async def submit(self, item: _In) -> _Out:
-        """Return the outcome of an item, once its group is on the disk.
+    def submit(self, item: _In) -> asyncio.Future[_Out]:
+        """Return what will hold the outcome of an item, once its group is on the disk.
+
+        It raises whatever writing the group raised; nothing of it was written then.
 
         Raises:
             Overloaded: If too many wait.
-            Exception: Whatever writing the group raised; nothing of it was written then.
         """
         if len(self._waiting) >= self._max_waiting:
             raise Overloaded("too many reports wait for the disk.")
@@ -59,7 +60,7 @@ class GroupCommit(Generic[_In, _Out]):
         self._waiting.append((item, future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_all())
-        return await future
+        return future
 
     async def aclose(self) -> None:
         """Write what waits, and end the thread."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rase.campaign import Campaign, CampaignInvalid
 from rase.clock import round_number
@@ -26,6 +26,7 @@ __all__ = [
     "Agreed",
     "Countersigner",
     "Documents",
+    "OpenRound",
     "Policy",
     "PolicyRefused",
     "is_keyset",
@@ -116,6 +117,16 @@ class Agreed:
         return self.hash[:8]
 
 
+class OpenRound(NamedTuple):
+    """What one header stands for: a version, a round, and the time and size of its reports."""
+
+    agreed: Agreed
+    round: int
+    begin_s: int
+    end_s: int
+    size: int
+
+
 class Documents:
     """Look up what was agreed, without asking the database; replaced as a whole when it changes.
 
@@ -133,6 +144,8 @@ class Documents:
     ) -> None:
         self.keyset = keyset
         self.signed_keyset = signed_keyset
+        # By header: nearly all reports of a round have the same, so it is looked into once.
+        self.open_rounds: dict[bytes, OpenRound] = {}
         self._by_tag: dict[bytes, Agreed] = {}
         self._by_id: dict[str, list[Agreed]] = {}
         for agreed in sorted(campaigns, key=lambda item: item.campaign.version):

@@ -3,10 +3,10 @@
 import base64
 import binascii
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from string import hexdigits
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
@@ -33,6 +33,7 @@ _BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for anot
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _MAX_CREDENTIAL: Final = 128
+_NAME: Final = re.compile("[0-9A-Fa-f]{16}")
 _MAX_CACHED: Final = 500_000
 
 
@@ -323,7 +324,7 @@ def _parts(credential: str) -> tuple[int, bytes]:
 
 def _number(name: str) -> int | None:
     """Return the number behind a device's opaque name; None if it is no such name."""
-    if len(name) != 16 or not set(name) <= set(hexdigits):
+    if not _NAME.fullmatch(name):
         return None
     number = int(name, 16)
     return number if number < 1 << 63 else None

@@ -5,14 +5,17 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rase.errors import WireError, WrongCampaign, WrongSize
-from rase.shuffler.documents import Agreed, Documents
+from rase.shuffler.documents import Agreed, Documents, OpenRound
 from rase.storage.face import Database, Transaction
 from rase.storage.retry import retried
 from rase.wire.keys import Role
-from rase.wire.messages import REPORT_SIZES, Header
+from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header
 from rase.wire.suites import KEM_NUMBERS
 
 __all__ = ["Outcome", "Pending", "check_report", "round_is_open", "store_reports", "tag_number"]
+
+
+_MOST_KNOWN: Final = 256
 
 
 class Outcome(Enum):
@@ -45,24 +48,15 @@ def check_report(wire: bytes, device: int, *, documents: Documents, now_s: float
     Raises:
         WireError: With the problem that the device is told.
     """
-    header = Header.from_report(wire)
-    agreed = documents.of_tag(header.campaign_tag)
-    if agreed is None:
-        raise WrongCampaign("no campaign of this report is known here.")
-    campaign = agreed.campaign
-    if len(wire) != REPORT_SIZES[KEM_NUMBERS[campaign.kem]]:
-        raise WrongSize("the report has the size of another key encapsulation than the campaign's.")
-    if documents.of_round(campaign.id, header.round) is not agreed or documents.keyset is None:
-        raise WireError(
-            f"version {campaign.version} of the campaign does not hold in this round.",
-            problem="outdated-config",
-        )
-    documents.keyset.accepted(Role.SHUFFLER, header.key_id, now_s=now_s)
-    if now_s < campaign.round_end_s(header.round):
-        raise WireError(f"round {header.round} has not ended yet.", problem="round-not-open")
-    if now_s >= campaign.closes_s(header.round):
-        raise WireError(f"round {header.round} is closed.", problem="round-closed")
-    return Pending(agreed, header.round, device, wire)
+    head = wire[:HEADER_SIZE]
+    found = documents.open_rounds.get(head)
+    if found is None or not found.begin_s <= now_s < found.end_s or len(wire) != found.size:
+        found = _open_round(wire, documents, now_s)
+        # Who seals for many rounds that are open at once, at most forgets some.
+        if len(documents.open_rounds) >= _MOST_KNOWN:
+            documents.open_rounds.clear()
+        documents.open_rounds[head] = found
+    return Pending(found.agreed, found.round, device, wire)
 
 
 def store_reports(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
@@ -78,6 +72,33 @@ def store_reports(database: Database, reports: Sequence[Pending]) -> list[Outcom
         StorageError: If nothing was stored, or it is not known whether: sending again tells.
     """
     return retried(lambda: _store(database, reports))
+
+
+def _open_round(wire: bytes, documents: Documents, now_s: float) -> OpenRound:
+    """Return what the header of a report stands for, if reports like it are taken now."""
+    header = Header.from_report(wire)
+    agreed = documents.of_tag(header.campaign_tag)
+    if agreed is None:
+        raise WrongCampaign("no campaign of this report is known here.")
+    campaign = agreed.campaign
+    size = REPORT_SIZES[KEM_NUMBERS[campaign.kem]]
+    if len(wire) != size:
+        raise WrongSize("the report has the size of another key encapsulation than the campaign's.")
+    if documents.of_round(campaign.id, header.round) is not agreed or documents.keyset is None:
+        raise WireError(
+            f"version {campaign.version} of the campaign does not hold in this round.",
+            problem="outdated-config",
+        )
+    keyset = documents.keyset
+    key = keyset.accepted(Role.SHUFFLER, header.key_id, now_s=now_s)
+    begin_s, end_s = campaign.round_end_s(header.round), campaign.closes_s(header.round)
+    if now_s < begin_s:
+        raise WireError(f"round {header.round} has not ended yet.", problem="round-not-open")
+    if now_s >= end_s:
+        raise WireError(f"round {header.round} is closed.", problem="round-closed")
+    begin_s = max(begin_s, key.not_before_s)
+    end_s = min(end_s, key.not_after_s + 2 * keyset.cache_s)
+    return OpenRound(agreed, header.round, begin_s, end_s, size)
 
 
 def round_is_open(transaction: Transaction, agreed: Agreed, round: int) -> bool:
@@ -114,17 +135,18 @@ _STATE: Final = "SELECT state FROM round WHERE campaign = ? AND round = ? FOR SH
 
 def _store(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
     agreed = {(report.agreed.hash, report.round): report.agreed for report in reports}
+    tags = {place: tag_number(place[0]) for place in agreed}
     with database.shared() as transaction:
         is_open = {
             place: round_is_open(transaction, agreed[place], place[1]) for place in sorted(agreed)
         }
         taken = [report for report in reports if is_open[report.agreed.hash, report.round]]
-        is_new = transaction.insert_new(
-            "report",
-            ("round", "tag", "device", "wire"),
-            [(*_key(report), report.wire) for report in taken],
-            key=3,
-        )
+        rows = [
+            (one.round, tags[one.agreed.hash, one.round], one.device, one.wire) for one in taken
+        ]
+        is_new = transaction.insert_new("report", ("round", "tag", "device", "wire"), rows, key=3)
+        if len(taken) == len(reports) and all(is_new):
+            return [Outcome.STORED] * len(reports)
         stored = _stored(
             transaction, [report for report, new in zip(taken, is_new, strict=True) if not new]
         )

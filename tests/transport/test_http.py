@@ -119,7 +119,7 @@ def test_nonsense_is_unreachable() -> None:
         thread = threading.Thread(target=babble)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(Unreachable, match="BadStatusLine"):
+        with pytest.raises(Unreachable, match="NotHttp"):
             HttpTransport(url, timeout_s=5).get("/")
         thread.join()
 

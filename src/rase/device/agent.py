@@ -6,6 +6,7 @@ fails is noted and tried again or given up; only the program's own mistakes end 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
@@ -13,7 +14,6 @@ from rase.clock import Clock
 from rase.device.collection import Collection
 from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
-from rase.device.mirror import Witness
 from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
 from rase.device.reporter import Envelope, LedgerFace, Reporter
 from rase.device.sources.face import Source, SourceFailed
@@ -22,6 +22,9 @@ from rase.device.terms import TermsRefused
 from rase.errors import PrivacyRefused, UnknownKey
 from rase.kernels.entropy import Entropy, checked_entropy
 from rase.transport.face import Transport, Unreachable
+
+if TYPE_CHECKING:
+    from rase.device.mirror import Witness
 
 __all__ = ["Agent", "Habits", "every_round", "rotating"]
 
@@ -87,7 +90,7 @@ class Agent:
         habits: Habits | None = None,
         is_paused: Callable[[], bool] = lambda: False,
         is_off: Callable[[], bool] = lambda: False,
-        witness: Witness | None = None,
+        witness: "Witness | None" = None,
     ) -> None:
         entropy = checked_entropy(entropy, study=study)
         journal = StudyJournal(journal) if study else journal

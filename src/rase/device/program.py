@@ -13,7 +13,6 @@ from rase.device.agent import Agent, Habits, every_round, rotating
 from rase.device.folder import DeviceFolder
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
-from rase.device.mirror import Mirror
 from rase.device.settings import (
     DeviceSettings,
     HomeSettings,
@@ -81,8 +80,12 @@ def run_device(
     journal = journal or LineJournal(sys.stderr, clock)
     transport = transport or report_transport_of(settings, folder.path, credential)
     port = settings.page_port if page_port is None else page_port
-    mirror = None if port is None else Mirror(journal, clock)
-    journal = mirror or journal
+    mirror = None
+    if port is not None:
+        # Needed with a page alone.
+        from rase.device.mirror import Mirror
+
+        journal = mirror = Mirror(journal, clock)
     with ExitStack() as stack:
         page = None
         with folder.locked(), folder.ledger(settings) as ledger:

@@ -21,7 +21,6 @@ from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.device.journal import Journal
 from rase.device.memory import Memory
-from rase.device.mirror import Witness
 from rase.device.state import Cover, StateUnusable
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
@@ -30,6 +29,7 @@ from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
 
 if TYPE_CHECKING:
+    from rase.device.mirror import Witness
     from rase.randomize.pure import DeviceRandomizer
 
 __all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]
@@ -126,7 +126,7 @@ class Reporter:
         journal: Journal,
         has_turn: Callable[[Campaign, int], bool],
         sends_cover: bool,
-        witness: Witness | None = None,
+        witness: "Witness | None" = None,
         study: bool = False,
     ) -> None:
         self._memory = memory

@@ -1,4 +1,4 @@
-"""HTTP by the standard library alone: TLS, a pinned authority, time and size limits, ETags."""
+"""HTTP for devices: TLS, a pinned authority, limits of time and size, ETags; no other library."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,13 @@ from rase.errors import ConfigurationError
 from rase.transport.face import Answer, Unreachable
 
 if TYPE_CHECKING:
-    import http.client
+    import socket
     import ssl
 
 __all__ = ["MAX_ANSWER_BYTES", "ClientTls", "HttpTransport"]
 
 MAX_ANSWER_BYTES: Final = 1 << 20
+_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_RETRY_AFTER_S = 3600.0
 _MUST_BE = "must be a certificate and its private key in PEM, without a password:"
@@ -113,7 +114,9 @@ class HttpTransport:
             raise ConfigurationError(
                 [f"url must begin with https:// except on this machine, got {url!r}."]
             )
-        self._host, self._port = host, port
+        self._host, self._port = host, port or _PORTS[parts.scheme]
+        name = f"[{host}]" if ":" in host else host
+        self._authority = name if port is None else f"{name}:{port}"
         self._root = parts.path.rstrip("/")
         self._timeout_s = timeout_s
         self._bearer = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
@@ -144,39 +147,46 @@ class HttpTransport:
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
-        from http.client import HTTPException
+        from rase.transport.exchange import NotHttp, exchange
 
-        connection = self._connection()
+        told = {"Host": self._authority, "Accept": "*/*", **headers}
         try:
-            connection.request(
-                method, self._root + path, body, {**headers, "Connection": "close", "Accept": "*/*"}
-            )
-            response = connection.getresponse()
-            data = response.read(MAX_ANSWER_BYTES + 1)
-        except (OSError, HTTPException) as error:
+            with self._connection() as connection:
+                response = exchange(
+                    connection,
+                    method,
+                    self._root + path,
+                    headers=told,
+                    body=body,
+                    most=MAX_ANSWER_BYTES,
+                )
+        except (OSError, NotHttp) as error:
             # What went wrong is told by its kind: a message may quote what was sent.
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise Unreachable(f"{self._host} does not answer: {reason}.") from None
-        finally:
-            connection.close()
-        if len(data) > MAX_ANSWER_BYTES:
+        if len(response.body) > MAX_ANSWER_BYTES:
             raise Unreachable(f"{self._host} answers more than {MAX_ANSWER_BYTES} bytes.")
         return Answer(
             response.status,
-            data,
-            etag=response.headers.get("ETag"),
-            retry_after_s=_retry_after_s(response.headers.get("Retry-After")),
+            response.body,
+            etag=response.headers.get("etag"),
+            retry_after_s=_retry_after_s(response.headers.get("retry-after")),
         )
 
-    def _connection(self) -> "http.client.HTTPConnection":
-        # Imported with the first message: it costs as much as starting an interpreter.
-        from http.client import HTTPConnection, HTTPSConnection
+    def _connection(self) -> "socket.socket":
+        # Imported with the first message: a start without one is quicker for it.
+        import socket
 
-        if self._context is None:
-            return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-        return HTTPSConnection(
-            self._host, self._port, timeout=self._timeout_s, context=self._context
-        )
+        connection = socket.create_connection((self._host, self._port), self._timeout_s)
+        try:
+            # Head and body leave together, and no answer waits for an acknowledgement.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is None:
+                return connection
+            return self._context.wrap_socket(connection, server_hostname=self._host)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def _reason(error: OSError) -> str:

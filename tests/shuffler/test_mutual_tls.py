@@ -3,86 +3,27 @@
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
+from tests.shuffler.certificates import Authority, device_folder, pem_of
 
 from rase.device.enrolment import enrol
-from rase.device.folder import DeviceFolder
 from rase.device.program import transport_of
 from rase.errors import ConfigurationError
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens
 from rase.transport.face import Unreachable
 from rase.transport.http import ClientTls
-from rase.wire.signed import PinnedKeys
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
-
-Key = ec.EllipticCurvePrivateKey
-
-
-class Authority:
-    """An authority that lives as long as a test.
-
-    Args:
-        folder: Where its files go.
-        name: Its name.
-    """
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        self.file = self._certificate(name, self._key, self._name, is_ca=True)
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for this machine and of its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        certificate = self._certificate(name, key, subject, is_ca=False)
-        key_file = self._folder / f"{name}.key"
-        key_file.touch(mode=0o600)
-        key_file.write_bytes(_pem(key, serialization.NoEncryption()))
-        return certificate, key_file
-
-    def _certificate(self, name: str, key: Key, subject: x509.Name, *, is_ca: bool) -> Path:
-        now = datetime.now(UTC)  # noqa: TID251 - a true certificate has true times
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]),
-                critical=False,
-            )
-            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .sign(self._key, SHA256())
-        )
-        path = self._folder / f"{name}.pem"
-        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return path
-
-
-def _pem(key: Key, encryption: serialization.KeySerializationEncryption) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
-    )
 
 
 @contextmanager
@@ -112,35 +53,6 @@ def served(app: Any, *, certificate: tuple[Path, Path], clients: Path) -> Iterat
     finally:
         server.should_exit = True
         thread.join()
-
-
-def device_folder(
-    path: Path, *, url: str, pinned: PinnedKeys, tls: Mapping[str, Path]
-) -> DeviceFolder:
-    """Make the folder of a device with these settings."""
-    folder = DeviceFolder(path)
-    folder.make()
-    lines = [f'{name} = "{file}"' for name, file in tls.items()]
-    folder.settings_file.write_text(
-        "\n".join(
-            [
-                "[device]",
-                f'shuffler = "{url}"',
-                'campaign = "power"',
-                f'fusion_key = "{pinned.fusion.hex()}"',
-                f'shuffler_key = "{pinned.shuffler.hex()}"',
-                "timeout_s = 10",
-                *lines,
-                "[owner]",
-                "report_epsilon = 1",
-                "span_epsilon = 24",
-                "total_epsilon = 100",
-                "[source]",
-                'kind = "stdin"',
-            ]
-        )
-    )
-    return folder
 
 
 def test_a_device_with_a_certificate_reports_and_one_without_is_refused(
@@ -200,7 +112,7 @@ def test_bad_files_are_told_before_anything_is_sent(tmp_path: Path) -> None:
     locked = tmp_path / "locked.key"
     locked.touch(mode=0o600)
     secret = ec.generate_private_key(ec.SECP256R1())
-    locked.write_bytes(_pem(secret, serialization.BestAvailableEncryption(b"word")))
+    locked.write_bytes(pem_of(secret, serialization.BestAvailableEncryption(b"word")))
     for files, part in (
         ((tmp_path / "none.pem", key), "No such file"),
         ((certificate, tmp_path / "none.key"), "No such file"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker import Mosquitto, until
-from tests.shuffler.test_mutual_tls import Authority
+from tests.shuffler.certificates import Authority
 
 from rase.errors import ConfigurationError, StorageError
 from rase.service.broker_settings import BrokerSettings

@@ -61,13 +61,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
             )
 
 
-# With a quick server the echo gets quicker than the rest of the intake can, and the commits weigh
-# more; with a slow one it is the other way round. So each of the two targets has its easy side.
-_STACK = (
-    "Both servers use httptools and uvloop where these are installed, as in make bench, where a "
-    "peer brings them; the extra service installs h11 alone: there it was 0.54 of the echo a "
-    "CPU-second, and 3.8 times single commits by the wall"
-)
+_STACK = "Both servers use httptools and uvloop, which the extra service installs"
 _NOTES = {
     "a CPU-second": "per second of the server's CPU time; the load's is not counted",
     "by the wall": "per second by the wall; the load shares the machine with the server",

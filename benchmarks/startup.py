@@ -1,16 +1,37 @@
-"""How long does it take to import rase, and to be told what the command can do?"""
+"""How long does it take to import rase, to be told what it can do, and to start a device?"""
 
+import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 
-from benchmarks.harness import Row, Target, taken_in_turn
+from benchmarks.harness import Row, Target, Timed, taken_in_turn
+from benchmarks.loading.intakes import prepared, serving
+from benchmarks.loading.setting import Fleet
+from rase.clock import SystemClock
+from rase.shuffler.enrolment import make_tokens
+from rase.storage.opening import open_database
 
 __all__ = ["rows"]
 
 BARE = [sys.executable, "-c", "pass"]
+# The whole command, told to end while it asks for its terms: that fetch is the last of it.
+AGENT = """
+import os, signal, sys
+from rase.cli import main
+from rase.transport.http import HttpTransport
+ask = HttpTransport.get
+def get(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return ask(*arguments, **options)
+HttpTransport.get = get
+sys.exit(main(["device", "run", "--folder", os.environ["FOLDER"]]))
+"""
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
@@ -26,21 +47,60 @@ def rows(*, quick: bool) -> Iterator[Row]:
             repeats=3 if quick else 25,
             clock=_children_s,
         )
-        yield Row(
-            what=what,
-            against="bare interpreter",
-            size="1 process",
-            ratio=timed.ratio,
-            means="its CPU time / that of python -c pass",
-            target=Target("at most", limit),
-            ours_s=timed.ours_s,
-            theirs_s=timed.theirs_s,
-            repeats=timed.repeats,
+        yield _row(what, timed, limit)
+    with _enrolled() as environment:
+        agent = partial(_run, [sys.executable, "-c", AGENT], environment)
+        agent()  # accepts the terms, which later starts find and check
+        timed = taken_in_turn(
+            agent, partial(_run, BARE), repeats=3 if quick else 25, clock=_children_s
         )
+    yield _row("rase device run, up to its first fetch over http", timed, 10.0)
 
 
-def _run(command: list[str]) -> None:
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+def _row(what: str, timed: Timed, limit: float) -> Row:
+    return Row(
+        what=what,
+        against="bare interpreter",
+        size="1 process",
+        ratio=timed.ratio,
+        means="its CPU time / that of python -c pass",
+        target=Target("at most", limit),
+        ours_s=timed.ours_s,
+        theirs_s=timed.theirs_s,
+        repeats=timed.repeats,
+    )
+
+
+@contextmanager
+def _enrolled() -> Iterator[dict[str, str]]:
+    """Enrol a device at a shuffler that runs; give the environment in which it starts."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, fleet = Path(name), Fleet()
+        address = folder / "shuffler.db"
+        credentials = prepared(folder, fleet, devices=1, address=address)
+        with closing(open_database(address, migrations="shuffler")) as database:
+            expires_s = int(SystemClock().now_s()) + 3600
+            (token,) = make_tokens(database, 1, expires_s=expires_s)
+        (folder / "token").write_text(token, encoding="ascii")
+        with serving(folder, credentials) as served:
+            command = [sys.executable, "-m", "rase", "device", "enrol", f"--folder={name}/device"]
+            command += [f"--shuffler=http://127.0.0.1:{served.ports[0]}", "--campaign=bench"]
+            command += [f"--token-file={name}/token", "--report-epsilon=1", "--span-epsilon=24"]
+            command += ["--total-epsilon=100", f"--fusion-key={fleet.pinned.fusion.hex()}"]
+            command += [f"--shuffler-key={fleet.pinned.shuffler.hex()}", "--range", "0", "3000"]
+            _run([*command, "--least-k=20"])
+            yield {"FOLDER": f"{name}/device", "RASE_DEVICE__COVER": "false"}
+
+
+def _run(command: list[str], variables: Mapping[str, str] | None = None) -> None:
+    subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | (variables or {}),
+        check=True,
+    )
 
 
 def _children_s() -> float:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 from pathlib import Path
 from typing import TextIO
@@ -294,6 +295,24 @@ def _check_stops(
         for watcher in threading.enumerate():
             if watcher.name == "parent-watch":
                 watcher.join(10)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_parent_at_a_socket_is_one_too() -> None:
+    """The pipes that uvloop gives to a child are sockets."""
+    from rase.shuffler.processes import stop_with_parent
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    stop = threading.Event()
+    ours, parents = socket.socketpair()
+    try:
+        with ours, os.fdopen(os.dup(ours.fileno())) as pipe:
+            stop_with_parent(stop, pipe)
+            assert not stop.is_set()
+            parents.close()
+            assert stop.wait(10)
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 

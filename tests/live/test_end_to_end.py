@@ -44,6 +44,9 @@ def test_an_estimate_comes_out_of_what_init_wrote(
             start("fusion", "fusion", "run", "--config", fusion),
         ]
         patience.until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        # The shuffler countersigns no keyset before its closer has told which keys it has.
+        closing = (tmp_path / "shuffler.log").read_text
+        patience.until(lambda: "shuffler closing" in closing(), logs=tmp_path)
         at_fusion = ("--config", fusion)
         keyset, campaign = folder / "fusion/keyset.json", folder / "fusion/campaign.toml"
         rase(capsys, "fusion", "publish-keys", keyset, *at_fusion)

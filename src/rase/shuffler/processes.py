@@ -129,7 +129,9 @@ def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
         signal.signal(number, lambda *_: stop.set())
     try:
         descriptor = pipe.fileno()
-        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        mode = os.fstat(descriptor).st_mode
+        # uvloop's pipes to a child are sockets.
+        is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
     except (OSError, ValueError):
         is_pipe = False
     if not is_pipe:

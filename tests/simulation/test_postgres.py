@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.simulation.setting import FIRST
+from tests.simulation.test_carry import CARRIES
 from tests.simulation.test_deaths import NAMED, POINTS, died_at, operations_of
 from tests.simulation.world import STEPS, Operation
 
@@ -18,6 +19,17 @@ def test_deaths_change_no_estimate(lived: "Compare", postgres: "PostgresServer")
     world = lived(operations_of(20, seed=2026, deaths=1), database=postgres.new_database())
     assert sum(world.all_deaths().values()) >= 100
     assert max(world.estimates()) == FIRST + 19
+
+
+def test_deaths_of_carried_rounds_change_no_estimate(
+    lived: "Compare", postgres: "PostgresServer"
+) -> None:
+    """Over 12 rounds that are too small alone, each estimate is that of SQLite."""
+    world = lived(
+        operations_of(12, seed=2026, deaths=1), setting=CARRIES, database=postgres.new_database()
+    )
+    assert sum(world.all_deaths().values()) >= 50
+    assert any(answer[0] == "final" for answer in world.estimates().values())
 
 
 @pytest.mark.slow

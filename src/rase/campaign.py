@@ -123,7 +123,7 @@ class Campaign:
             computers. One for all devices, so that the size of a report says nothing.
         carry_rounds: For how many rounds reports of too small a round wait for company at most; 0
             drops them. Rounds are then counted in blocks of one more, and a report names its block
-            alone to the fusion centre: see docs/decisions/0005-carried-rounds-share-a-block.md.
+            alone to the fusion centre: see docs/decisions/0006-carried-rounds-share-a-block.md.
 
     Raises:
         CampaignInvalid: With all mistakes.

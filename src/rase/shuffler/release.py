@@ -5,7 +5,7 @@ order that was drawn is forgotten unseen; after it there is one set of bytes to 
 
 A round below k_min is dropped; or, where the campaign carries rounds, its reports wait for those of
 the next rounds of the block, to which the fusion centre sees them belong: see
-docs/decisions/0005-carried-rounds-share-a-block.md. Each device has at most one report in a
+docs/decisions/0006-carried-rounds-share-a-block.md. Each device has at most one report in a
 release, its newest.
 """
 

@@ -84,6 +84,9 @@ def test_file(capsys: Shown) -> None:
     capsys.readouterr()
     with Path("out.csv").open(newline="") as file:
         assert [row["attack"] for row in csv.DictReader(file)] == ["bayes"]
+    assert attacked("--attack", "bayes", "--out", "out.json") == 0
+    document = json.loads(Path("out.json").read_text())
+    assert [row["attack"] for row in document["results"]] == ["bayes"]
 
 
 def test_usual_and_all_attacks(capsys: Shown) -> None:

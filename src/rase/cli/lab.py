@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rase.cli.arguments import usage
+from rase.cli.lab_audit import audit_command
 from rase.cli.lab_data import data_command, fleet_command
 from rase.cli.output import TextSink
 from rase.cli.progress import Progress
@@ -33,6 +34,7 @@ def command() -> None:
     """Reproduce the paper's evaluation, and see what it hides."""
 
 
+command.add_command(audit_command)
 command.add_command(data_command)
 command.add_command(fleet_command)
 

@@ -121,7 +121,8 @@ class JsonSink:
 
     def finish(self, tail: Mapping[str, Any]) -> None:
         """Close the list and add the members of ``tail``."""
-        self._stream.write(f"\n], {_json(tail)[1:]}\n")
+        members = f", {_json(tail)[1:]}" if tail else "}"
+        self._stream.write(f"\n]{members}\n")
         self._stream.flush()
 
 

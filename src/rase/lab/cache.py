@@ -71,22 +71,26 @@ class CellCache:
         return self._folder / name[:2] / f"{name}.json"
 
 
-@lru_cache(maxsize=1)
-def code_version() -> str:
-    """Return a hash of the sources that a measurement uses: its own and all they import."""
+@lru_cache(maxsize=4)
+def code_version(roots: tuple[str, ...] | None = None) -> str:
+    """Return a hash of the sources that a measurement uses: its own and all they import.
+
+    Args:
+        roots: Files and folders of the package; those of the experiments unless given.
+    """
     root = Path(rase.__file__).parent
     digest = hashlib.sha256()
-    for path in _sources(root):
+    for path in _sources(root, roots):
         digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _sources(root: Path) -> list[Path]:
+def _sources(root: Path, roots: tuple[str, ...] | None = None) -> list[Path]:
     """Follow imports from the roots to every source of the package they lead to."""
     waiting = [
         path
-        for name in _ROOTS
+        for name in roots or _ROOTS
         for path in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])
     ]
     found: set[Path] = set()

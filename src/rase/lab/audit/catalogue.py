@@ -1,0 +1,175 @@
+"""All that `rase lab audit` audits: every randomizer, device law, shuffler and channel."""
+
+from collections.abc import Iterator, Sequence
+
+from rase.accounting.amplification import amplify
+from rase.campaign import MECHANISMS, ShufflePlan
+from rase.lab.audit.orders import (
+    channel_subject,
+    live_order_subject,
+    order_subject,
+    position_subject,
+)
+from rase.lab.audit.reports import (
+    device_subject,
+    ledger_retry,
+    pair_subject,
+    report_subject,
+    retry_subject,
+)
+from rase.lab.audit.subject import Subject
+from rase.randomize.bounded import Duchi, Hybrid, Piecewise
+from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.grid import GridRandomizer
+from rase.randomize.optimal import Optimal
+from rase.randomize.pure import DeviceRandomizer
+from rase.shuffle.partition import Partition, sensitivity
+from rase.shuffle.robust import Robust
+from rase.shuffle.shufflers import MallowsShuffle, Uniform
+from rase.stream import Precision, ValueRange
+
+__all__ = ["BUDGETS", "randomizers", "subjects", "subjects_named"]
+
+BUDGETS = (0.5, 1.0, 4.0)
+_PUBLIC = ValueRange(0, 3000)
+_LOW, _HIGH = _PUBLIC.low, _PUBLIC.high
+# Lemma 1 clamps below its bound: always, and never from epsilon 0.36 on.
+_CLAMPED, _UNCLAMPED = Precision(beta=0, rho=0.9), Precision(beta=1, rho=0.3)
+_DELTA = 1e-3
+_ALPHA = 1.0
+# Exact noise without end takes several times as long as the others.
+_SLOW, _SLOW_SHARE = "budget-aware unclamped", 0.25
+
+
+def subjects() -> list[Subject]:
+    """Return every claim that is audited, in the sequence of tables.
+
+    Example:
+        >>> sorted({subject.kind for subject in subjects()})
+        ['channel', 'device', 'order', 'pair', 'report']
+    """
+    return [*_reports(), *_devices(), *_pairs(), *_orders(), *_channels()]
+
+
+def subjects_named(names: Sequence[str]) -> list[Subject]:
+    """Return the claims of a kind, or whose names begin with one of these; all for no name.
+
+    Raises:
+        ValueError: If a name fits none.
+
+    Example:
+        >>> [subject.name for subject in subjects_named(["duchi", "pair"])][:2]
+        ['duchi 0.5', 'duchi 1']
+    """
+    every = subjects()
+    for name in names:
+        if not any(_is_named(one, name) for one in every):
+            kinds = ", ".join(dict.fromkeys(one.kind for one in every))
+            raise ValueError(
+                f"only must be a kind ({kinds}) or the beginning of a name, got {name!r}."
+            )
+    return [one for one in every if not names or any(_is_named(one, name) for name in names)]
+
+
+def randomizers(epsilon: float, public: ValueRange = _PUBLIC) -> dict[str, GridRandomizer]:
+    """Return every randomizer at one budget, by name."""
+    return {
+        "budget-aware clamped": BudgetAware(epsilon, public, _CLAMPED),
+        "budget-aware unclamped": BudgetAware(epsilon, public, _UNCLAMPED),
+        "laplace": Laplace(epsilon, public),
+        "duchi": Duchi(epsilon, public),
+        "piecewise": Piecewise(epsilon, public),
+        "hybrid": Hybrid(epsilon, public),
+        "optimal": Optimal(epsilon, public),
+    }
+
+
+def _reports() -> Iterator[Subject]:
+    for epsilon in BUDGETS:
+        for name, randomizer in randomizers(epsilon).items():
+            yield report_subject(f"{name} {epsilon:g}", randomizer, claim=epsilon)
+    # Readings between grid points are rounded at random, which must not help an observer.
+    between = (_LOW + 0.3 * _PUBLIC.step, _HIGH - 0.7 * _PUBLIC.step)
+    for name, randomizer in randomizers(1.0).items():
+        yield report_subject(f"{name} 1, off the grid", randomizer, claim=1.0, readings=between)
+
+
+def _devices() -> Iterator[Subject]:
+    for mechanism in MECHANISMS:
+        device = DeviceRandomizer(mechanism, 1.0, _PUBLIC, _CLAMPED)
+        yield device_subject(f"device {mechanism} 1", device, claim=1.0)
+
+
+def _pairs() -> Iterator[Subject]:
+    for name, randomizer in _different().items():
+        share = _SLOW_SHARE if name == _SLOW else 1.0
+        yield pair_subject(f"two devices, {name} 1", randomizer, claim=1.0, share=share)
+    device = DeviceRandomizer("budget-aware", 1.0, _PUBLIC, _CLAMPED)
+    yield retry_subject("a report sent twice", ledger_retry(device), _PUBLIC, claim=1.0)
+
+
+def _orders() -> Iterator[Subject]:
+    swapped, turned = (1, 0, 2, 3, 4), (4, 3, 2, 1, 0)
+    one_group = Partition.contiguous(5, 1)
+    theta = _ALPHA / sensitivity(one_group)
+    yield order_subject("uniform, two exchanged", Uniform(), claim=0.0, changed=swapped)
+    yield order_subject("uniform, all turned", Uniform(), claim=0.0, changed=turned)
+    yield order_subject(
+        "uniform, one round at a time", Uniform(), claim=0.0, changed=swapped, single=True
+    )
+    yield position_subject("uniform, 64 reports", Uniform(), 64, claim=0.0)
+    # The exact loss of the neighbouring exchange is theta, that of the whole group alpha.
+    robust = Robust(_ALPHA, 1)
+    yield order_subject("robust, all turned", robust, claim=_ALPHA, changed=turned)
+    yield order_subject("robust, two exchanged", robust, claim=theta, changed=swapped)
+    yield order_subject("robust without Mallows", Robust(30, 16), claim=0.0, changed=turned)
+    mallows = MallowsShuffle(alpha=_ALPHA, partition=one_group)
+    yield order_subject("mallows, all turned", mallows, claim=_ALPHA, changed=turned)
+    yield live_order_subject(
+        "live uniform", ShufflePlan(), claim=0.0, groups=(["a", "b", "b"], ["b", "a", "b"])
+    )
+
+
+def _channels() -> Iterator[Subject]:
+    changed = ((_LOW, _HIGH, _HIGH, _HIGH), (_HIGH,) * 4)
+    exchanged = ((_LOW, _HIGH, _LOW, _LOW), (_HIGH, _LOW, _LOW, _LOW))
+    turned = ((_LOW, _LOW, _HIGH, _HIGH), (_HIGH, _HIGH, _LOW, _LOW))
+    mallows = Robust(_ALPHA, 1)
+    for name, noise in _different().items():
+        yield channel_subject(
+            f"{name} 1 and uniform",
+            noise,
+            Uniform(),
+            readings=changed,
+            claim=1.0,
+            share=_SLOW_SHARE if name == _SLOW else None,
+        )
+    clamped = randomizers(1.0)["budget-aware clamped"]
+    yield channel_subject(
+        "budget-aware 1 and mallows", clamped, mallows, readings=changed, claim=1.0
+    )
+    yield channel_subject(
+        "who sent what, uniform", clamped, Uniform(), readings=exchanged, claim=0.0
+    )
+    yield channel_subject("who sent what, mallows", clamped, mallows, readings=turned, claim=_ALPHA)
+    for name, n in (("budget-aware clamped", 16), ("duchi", 16), ("duchi", 64)):
+        noise = randomizers(1.0)[name]
+        fleet = [_LOW] * (n - 1)
+        yield channel_subject(
+            f"{name} 1, {n} shuffled",
+            noise,
+            Uniform(),
+            readings=([_LOW, *fleet], [_HIGH, *fleet]),
+            claim=amplify(noise, n, delta=_DELTA).epsilon,
+            delta=_DELTA,
+            is_ordered=False,
+        )
+
+
+def _different() -> dict[str, GridRandomizer]:
+    """Return the randomizers at epsilon 1 without Laplace, which draws as unclamped BR does."""
+    return {name: one for name, one in randomizers(1.0).items() if name != "laplace"}
+
+
+def _is_named(subject: Subject, name: str) -> bool:
+    return subject.kind == name or subject.name.startswith(name)

@@ -1,0 +1,161 @@
+"""Claims about orders: of shufflers alone, and of the whole way from readings to a release."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.campaign import ShufflePlan
+from rase.kernels.words import Random, SecureRandom
+from rase.lab.audit.reports import Noise
+from rase.lab.audit.subject import Cells, Subject
+from rase.shuffle.release import RoundShuffler, Shuffler
+from rase.shuffler.order import draw_order
+
+__all__ = ["channel_subject", "live_order_subject", "order_subject", "position_subject"]
+
+Floats = NDArray[np.float64]
+
+_SINGLE_SHARE = 1 / 250
+_WIDE_SHARE = 1 / 10
+# A report in a release is told by three letters: at the lower end, between, at the upper one.
+_LETTERS = 3
+
+
+def order_subject(
+    name: str, shuffler: Shuffler, *, claim: float, changed: Sequence[int], single: bool = False
+) -> Subject:
+    """Claim that the order of release hides in which of two orders reports arrived.
+
+    All n! releases are told apart, so n is small.
+
+    Args:
+        name: What to call it.
+        shuffler: What draws the order.
+        claim: The alpha that is claimed.
+        changed: The second arrival order; the first is 0, 1, 2, ...
+        single: Whether to draw one round at a time, where the shuffler knows many at once.
+    """
+    n = len(changed)
+    arrivals = (np.arange(n, dtype=np.float64), np.array(changed, dtype=np.float64))
+
+    def draw(is_second: bool, count: int, rng: Random) -> Cells:
+        rows = np.tile(arrivals[is_second], (count, 1))
+        return _word_cells(_released(shuffler, rows, rng, single=single).astype(np.int64), n)
+
+    share = 1.0 if _is_quick(shuffler, single=single) else _SINGLE_SHARE
+    inputs = f"arrival {_listed(range(n))} or {_listed(changed)}"
+    return Subject(name, "order", inputs, claim, n**n, draw, share=share)
+
+
+def position_subject(name: str, shuffler: Shuffler, n: int, *, claim: float) -> Subject:
+    """Claim that the place of release of one report hides whether it arrived first or second.
+
+    For rounds too large to tell all releases apart.
+
+    Args:
+        name: What to call it.
+        shuffler: What draws the order.
+        n: How many reports a round has.
+        claim: The alpha that is claimed.
+    """
+
+    def draw(is_second: bool, count: int, rng: Random) -> Cells:
+        rows = np.zeros((count, n))
+        rows[:, int(is_second)] = 1.0
+        slots: Cells = np.argmax(_released(shuffler, rows, rng, single=False), axis=1)
+        return slots
+
+    share = _WIDE_SHARE if _is_quick(shuffler, single=False) else _SINGLE_SHARE
+    inputs = f"one of {n} reports arrives first or second"
+    return Subject(name, "order", inputs, claim, n, draw, share=share)
+
+
+def live_order_subject(
+    name: str, plan: ShufflePlan, *, claim: float, groups: tuple[Sequence[str], Sequence[str]]
+) -> Subject:
+    """Claim the same of the order that the shuffler's program draws; it takes secure words alone.
+
+    Args:
+        name: What to call it.
+        plan: The campaign's.
+        claim: The alpha that is claimed.
+        groups: The senders' public groups, by place of arrival, for the two inputs.
+    """
+    n = len(groups[0])
+
+    def draw(is_second: bool, count: int, rng: Random) -> Cells:
+        source = rng if isinstance(rng, SecureRandom) else SecureRandom()
+        rows = [draw_order(groups[is_second], plan, rng=source)[0] for _ in range(count)]
+        return _word_cells(np.array(rows, dtype=np.int64), n)
+
+    inputs = f"groups {_listed(groups[0])} or {_listed(groups[1])} by arrival"
+    return Subject(name, "order", inputs, claim, n**n, draw, share=_SINGLE_SHARE)
+
+
+def channel_subject(
+    name: str,
+    noise: Noise,
+    shuffler: Shuffler,
+    *,
+    readings: tuple[Sequence[float], Sequence[float]],
+    claim: float,
+    delta: float = 0.0,
+    is_ordered: bool = True,
+    share: float | None = None,
+) -> Subject:
+    """Claim that a whole release hides in which of two ways the fleet's readings are.
+
+    Args:
+        name: What to call it.
+        noise: What makes reports.
+        shuffler: What draws the order.
+        readings: The fleet's readings, in their sequence of arrival, for the two inputs.
+        claim: The epsilon (or alpha) that is claimed of the release.
+        delta: The delta that is claimed beside it.
+        is_ordered: Whether releases are told apart slot by slot, or by their counts alone; the
+            latter for larger fleets, where the order is uniform.
+        share: Which share of the samples asked for is drawn; by the size of the fleet unless given.
+    """
+    fleets = tuple(np.array(one, dtype=np.float64) for one in readings)
+    n = fleets[0].size
+    public = noise.value_range
+
+    def draw(is_second: bool, count: int, rng: Random) -> Cells:
+        reports = noise.randomize(np.tile(fleets[is_second], (count, 1)), rng=rng)
+        released = _released(shuffler, reports, rng, single=False)
+        lows, highs = released <= public.low, released >= public.high
+        if is_ordered:
+            return _word_cells(np.where(lows, 0, np.where(highs, 2, 1)), _LETTERS)
+        counts: Cells = lows.sum(axis=1) * (n + 1) + highs.sum(axis=1)
+        return counts
+
+    cells = _LETTERS**n if is_ordered else (n + 1) ** 2
+    usual = min(1.0, 4 / n) if _is_quick(shuffler, single=False) else _SINGLE_SHARE
+    inputs = f"readings {_listed(readings[0])} or {_listed(readings[1])}"
+    return Subject(name, "channel", inputs, claim, cells, draw, delta=delta, share=share or usual)
+
+
+def _released(shuffler: Shuffler, rows: Floats, rng: Random, *, single: bool) -> Floats:
+    """Shuffle each row on its own."""
+    if isinstance(shuffler, RoundShuffler) and not single:
+        return np.asarray(shuffler.shuffle_rounds(rows, rng=rng).values)
+    return np.array([shuffler.shuffle(row, rng=rng).values for row in rows])
+
+
+def _is_quick(shuffler: Shuffler, *, single: bool) -> bool:
+    return isinstance(shuffler, RoundShuffler) and not single
+
+
+def _word_cells(rows: Cells, letters: int) -> Cells:
+    """Return each row of letters 0 .. letters - 1 as one number."""
+    cells = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        cells = cells * letters + column
+    return cells
+
+
+def _listed(items: Sequence[object]) -> str:
+    """Return few items in words; of many the first, and how many there are."""
+    shown = " ".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items[:8])
+    return shown if len(items) <= 8 else f"{shown} … ({len(items)})"

@@ -1,0 +1,219 @@
+"""What is audited, and how: two inputs, many samples of each, a claim, and a bound from below."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.kernels.words import Random, SecureRandom, SeededRandom
+from rase.lab.audit.bounds import Counts, chosen_event, loss_bound
+
+__all__ = ["CONFIDENCE", "Cells", "Finding", "Subject", "Tell", "audited"]
+
+Cells = NDArray[np.int64]
+Tell = Callable[[str, float], None]
+"""Told: the name of the subject, and which share of all samples is drawn."""
+
+# That no bound of a whole audit is above the true loss.
+CONFIDENCE: Final = 1 - 1e-6
+
+_AT_ONCE = 1 << 16
+_LEAST = 100
+# A pilot below this many samples chooses poorly, whatever share of the whole it is.
+_LEAST_PILOT = 100_000
+_PILOT_SHARE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Describe one claim: that two inputs cannot be told apart better than e^claim.
+
+    Args:
+        name: What it is called in tables.
+        kind: What is claimed of: "report", "device", "pair", "order" or "channel".
+        inputs: The two inputs, in words.
+        claim: The epsilon (for orders: alpha) that is claimed.
+        cells: How many outcomes are told apart.
+        draw: Draws outcomes: for the second input rather than the first, how many, and from which
+            source. Outcomes are numbers from 0 to ``cells`` - 1.
+        delta: The delta that is claimed beside epsilon.
+        share: Which share of the samples asked for is drawn, where each is slow.
+
+    Raises:
+        ValueError: If ``claim`` or ``delta`` is negative, ``cells`` below 2, or ``share`` not in
+            (0, 1].
+    """
+
+    name: str
+    kind: str
+    inputs: str
+    claim: float
+    cells: int
+    draw: Callable[[bool, int, Random], Cells] = field(repr=False)
+    delta: float = 0.0
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers once."""
+        for name, is_met, condition in (
+            ("claim", self.claim >= 0, "0 or more"),
+            ("delta", 0 <= self.delta < 1, "0 or more and below 1"),
+            ("cells", self.cells >= 2, "at least 2"),
+            ("share", 0 < self.share <= 1, "above 0 and at most 1"),
+        ):
+            if not is_met:
+                raise ValueError(f"{name} must be {condition}, got {getattr(self, name)}.")
+
+    def samples_of(self, samples: int) -> int:
+        """Return how many samples of each input are counted when so many are asked for."""
+        return max(int(samples * self.share), _LEAST)
+
+    def pilot_of(self, samples: int) -> int:
+        """Return how many samples of each input choose the event, before any is counted."""
+        counted = self.samples_of(samples)
+        return min(counted, max(counted // _PILOT_SHARE, _LEAST_PILOT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Hold what an audit found out about one claim.
+
+    Args:
+        name: The subject's.
+        kind: What is claimed of.
+        inputs: The two inputs, in words.
+        claim: The epsilon that is claimed.
+        delta: The delta beside it.
+        lower_bound: The loss is at least this, at the confidence of the whole audit; 0 where the
+            samples prove nothing.
+        samples: How many samples of each input were counted.
+        seconds: How long it took.
+    """
+
+    name: str
+    kind: str
+    inputs: str
+    claim: float
+    delta: float
+    lower_bound: float
+    samples: int
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands: the bound from below is not above it."""
+        return self.lower_bound <= self.claim
+
+    def as_row(self) -> dict[str, Any]:
+        """Return plain values by name."""
+        return {**asdict(self), "holds": self.holds}
+
+
+def audited(
+    subjects: Sequence[Subject],
+    *,
+    samples: int,
+    rng: Random | None = None,
+    confidence: float = CONFIDENCE,
+    tell: Tell | None = None,
+) -> list[Finding]:
+    """Audit claims, all of them at one simultaneous confidence.
+
+    Each of the four bounds of a subject (two probabilities, two directions) may be wrong with an
+    equal share of ``1 - confidence`` (Bonferroni), so that with probability ``confidence`` no bound
+    of the whole audit is above the true loss, and no true claim is called broken.
+
+    Args:
+        subjects: What to audit.
+        samples: How many samples of each input are counted.
+        rng: None for secure randomness, as in production; a `SeededRandom` for study.
+        confidence: Of all bounds together.
+        tell: Called after each piece of work.
+
+    Returns:
+        One finding for each subject, in sequence.
+
+    Raises:
+        ValueError: If ``samples`` is below 100, ``confidence`` not between 0 and 1, or there is
+            no subject.
+    """
+    if not subjects:
+        raise ValueError("subjects must hold at least one claim, got none.")
+    if samples < _LEAST:
+        raise ValueError(f"samples must be at least {_LEAST}, got {samples}.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}.")
+    error = (1 - confidence) / (4 * len(subjects))
+    work = _Work(subjects, samples, tell)
+    return [_finding(subject, samples, error, _source(rng, subject), work) for subject in subjects]
+
+
+def _finding(subject: Subject, samples: int, error: float, rng: Random, work: "_Work") -> Finding:
+    begin = time.perf_counter()
+    trials = subject.samples_of(samples)
+
+    def counted(count: int) -> tuple[Counts, Counts]:
+        return (
+            _counts(subject, count, rng, work, is_second=False),
+            _counts(subject, count, rng, work, is_second=True),
+        )
+
+    pilot = counted(subject.pilot_of(samples))
+    events = [
+        chosen_event(one, other, trials=trials, delta=subject.delta, error=error)
+        for one, other in (pilot, pilot[::-1])
+    ]
+    # Fresh samples: what chose the event must not judge it.
+    fresh = counted(trials)
+    bounds = [
+        loss_bound(
+            int(one[event].sum()), int(other[event].sum()), trials, delta=subject.delta, error=error
+        )
+        for (one, other), event in zip((fresh, fresh[::-1]), events, strict=True)
+    ]
+    return Finding(
+        name=subject.name,
+        kind=subject.kind,
+        inputs=subject.inputs,
+        claim=subject.claim,
+        delta=subject.delta,
+        lower_bound=max(*bounds, 0.0),
+        samples=trials,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _counts(subject: Subject, count: int, rng: Random, work: "_Work", *, is_second: bool) -> Counts:
+    total = np.zeros(subject.cells, dtype=np.int64)
+    for start in range(0, count, _AT_ONCE):
+        size = min(_AT_ONCE, count - start)
+        total += np.bincount(subject.draw(is_second, size, rng), minlength=subject.cells)
+        work.done(subject, size)
+    return total
+
+
+def _source(rng: Random | None, subject: Subject) -> Random:
+    """Return a source of its own for each subject, so that leaving one out changes no other."""
+    if isinstance(rng, SeededRandom):
+        return rng.child(subject.name)
+    return SecureRandom() if rng is None else rng
+
+
+class _Work:
+    """Tell how much of all the sampling is done."""
+
+    def __init__(self, subjects: Sequence[Subject], samples: int, tell: Tell | None) -> None:
+        self._total = sum(
+            2 * (one.samples_of(samples) + one.pilot_of(samples)) / one.share for one in subjects
+        )
+        self._done = 0.0
+        self._tell = tell
+
+    def done(self, subject: Subject, size: int) -> None:
+        # A slow sample counts as so many quick ones.
+        self._done += size / subject.share
+        if self._tell is not None:
+            self._tell(subject.name, self._done / self._total)

@@ -64,6 +64,7 @@ NAMES = [
     "unbiased_mean",
     "variance",
     "window",
+    "winsorized_mean",
 ]
 
 

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from rase.estimate.aggregates import count, total, variance
     from rase.estimate.distribution import histogram, quantile, quantiles
     from rase.estimate.estimate import Estimate
-    from rase.estimate.mean import bootstrap_mean, median, sample_mean, unbiased_mean
+    from rase.estimate.mean import (
+        bootstrap_mean,
+        median,
+        sample_mean,
+        unbiased_mean,
+        winsorized_mean,
+    )
     from rase.estimate.regional import regional_means
     from rase.estimate.window import window
     from rase.kernels.words import SecureRandom, SeededRandom
@@ -110,6 +116,7 @@ __all__ = [
     "unbiased_mean",
     "variance",
     "window",
+    "winsorized_mean",
 ]
 
 _HOME = {
@@ -124,7 +131,13 @@ _HOME = {
     "rase.estimate.aggregates": ("count", "total", "variance"),
     "rase.estimate.distribution": ("histogram", "quantile", "quantiles"),
     "rase.estimate.estimate": ("Estimate",),
-    "rase.estimate.mean": ("bootstrap_mean", "median", "sample_mean", "unbiased_mean"),
+    "rase.estimate.mean": (
+        "bootstrap_mean",
+        "median",
+        "sample_mean",
+        "unbiased_mean",
+        "winsorized_mean",
+    ),
     "rase.estimate.regional": ("regional_means",),
     "rase.estimate.window": ("window",),
     "rase.kernels.words": ("SecureRandom", "SeededRandom"),

@@ -25,7 +25,14 @@ __all__ = [
 
 MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal")
 SHUFFLES: Final = ("robust", "uniform", "mallows")
-ESTIMATORS: Final = ("unbiased_mean", "sample_mean", "median", "bootstrap_mean", "auto")
+ESTIMATORS: Final = (
+    "unbiased_mean",
+    "sample_mean",
+    "median",
+    "bootstrap_mean",
+    "auto",
+    "winsorized_mean",
+)
 KEMS: Final = ("x25519", "x-wing")
 # The bounds of rase.randomize.grid, which needs NumPy; a test keeps them equal.
 MIN_EPSILON: Final = 1e-4

@@ -95,6 +95,19 @@ def test_json(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert errors["median", 2]["count"] == 5
 
 
+def test_the_winsorized_mean_is_one_of_the_estimators(
+    readings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is asked for by name, for rounds and windows."""
+    out, _ = ran(
+        *(readings, *RANGE, "--mechanism", "laplace", "--every", "1h", "--window", "2h", "--json"),
+        *("--estimator", "winsorized-mean", "--estimator", "unbiased_mean"),
+        capsys=capsys,
+    )
+    rows = json.loads(out)["results"]
+    assert {row["estimator"] for row in rows} == {"winsorized_mean", "unbiased_mean"}
+
+
 def test_truth_is_told(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the truth known, errors stand in the table and RMSE and bias are said."""
     out, err = ran(

@@ -24,10 +24,11 @@ from rase.errors import StorageConflict
 from rase.estimate.mean import unbiased_mean
 from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
-from rase.fusion.mechanism import randomizer_of
+from rase.fusion.mechanism import drawable, randomizer_of
 from rase.fusion.query import _window_epsilon
 from rase.fusion.rounds import FailedRound, Rounds, estimates_of
 from rase.kernels.entropy import SeededEntropy
+from rase.randomize.grid import GridRandomizer
 from rase.randomize.pure import DeviceRandomizer
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.sqlite import open_sqlite
@@ -58,6 +59,33 @@ def test_every_estimator_has_a_row_with_its_interval(centre: Centre) -> None:
     expected = unbiased_mean(values, randomizer=randomizer_of(CAMPAIGN))
     assert answers[0].mean == pytest.approx(expected.value)
     assert answers[0].standard_error == pytest.approx(expected.standard_error)
+
+
+def test_a_liar_is_worth_less_to_the_winsorized_mean() -> None:
+    """Of 50 reports of noise without end one far-off lie moves the unbiased mean by many widths."""
+    campaign = replace(
+        CAMPAIGN, mechanism="laplace", estimators=("unbiased_mean", "winsorized_mean")
+    )
+    randomizer = randomizer_of(campaign)
+    assert isinstance(randomizer, GridRandomizer)
+    step = campaign.value_range.step
+    lie = round((randomizer.decoded_reach[1] - campaign.low) / step)
+    honest = np.full(50, 2048)
+    lied = np.append(honest[1:], lie)
+    classes = np.zeros(50, np.uint8)
+    assert drawable(campaign, lied, classes).all()
+    assert not drawable(campaign, lied + 1, classes).all()
+    plain, bounded = (
+        after.value - before.value
+        for before, after in zip(
+            *(estimates_of(campaign, places, classes, seed=b"") for places in (honest, lied)),
+            strict=True,
+        )
+    )
+    width = campaign.value_range.width
+    epsilon = campaign.epsilon[0]
+    assert plain > 40 / epsilon / 50 * width
+    assert 0 < bounded <= (1 + 2 / epsilon) / 50 * width
 
 
 def test_estimates_may_be_negative(centre: Centre) -> None:

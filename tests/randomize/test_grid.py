@@ -18,6 +18,7 @@ from rase import (
     SeededRandom,
     ValueRange,
 )
+from rase.randomize.grid import GridRandomizer
 from rase.testing import check_randomizer
 
 Maker = Callable[[float, ValueRange], Randomizer]
@@ -194,3 +195,38 @@ def test_reports_that_cannot_be_drawn_are_refused(make: Maker, report: float) ->
     """A forged report outside the alphabet is refused, not averaged."""
     with pytest.raises(ValueError, match="such as this randomizer can draw"):
         make(1.0, ValueRange(0, 10, 10)).decode([report])
+
+
+@each_maker
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_no_report_is_decoded_beyond_the_reach(make: Maker, epsilon: float) -> None:
+    """Of all places that are not refused, none is read as less or more than the reach says."""
+    public = ValueRange(10, 20, 64)
+    randomizer = make(epsilon, public)
+    assert isinstance(randomizer, GridRandomizer)
+    low, high = randomizer.decoded_reach
+    places = np.arange(-60_000, 60_000)
+    accepted = places[randomizer._law(epsilon).is_code(places)]
+    decoded = randomizer.decode(public.low + public.step * accepted)
+    assert (decoded.min(), decoded.max()) == pytest.approx((low, high))
+    assert low <= public.low < public.high <= high
+
+
+def test_the_reach_of_several_budgets_is_that_of_the_least() -> None:
+    """The smaller a budget, the farther its reports are stretched."""
+    public = ValueRange(0, 1)
+    assert Duchi((0.5, 2.0), public).decoded_reach == Duchi(0.5, public).decoded_reach
+
+
+def test_only_noise_without_end_has_another_clamped_twin() -> None:
+    """What clamping does not change reads its own reports."""
+    public = ValueRange(0, 1)
+    for make in (clamped, Duchi, Piecewise, Hybrid, Optimal):
+        mechanism = make(1.0, public)
+        assert mechanism.clamped() is mechanism  # type: ignore[attr-defined]
+    twins = [make(1.0, public).clamped() for make in (unclamped, Laplace)]  # type: ignore[attr-defined]
+    assert [twin.is_clamping for twin in twins] == [True, True]
+    assert BudgetAware((1.0, 6.0), public, Precision(0.5, 0.9)).clamped().is_clamping == (
+        True,
+        True,
+    )

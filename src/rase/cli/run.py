@@ -54,7 +54,8 @@ __all__ = ["command"]
     multiple=True,
     default=("auto",),
     show_default=True,
-    help="auto, unbiased_mean, sample_mean, median or bootstrap_mean; may be repeated.",
+    help="auto, unbiased_mean, winsorized_mean, sample_mean, median or bootstrap_mean; "
+    "may be repeated.",
 )
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")

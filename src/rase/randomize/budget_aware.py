@@ -1,6 +1,6 @@
 """BR, the paper's budget-aware randomizer (Algorithm 1), and the plain Laplace mechanism."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rase.randomize.geometric import ClampedGeometric, UnboundedGeometric
@@ -9,6 +9,9 @@ from rase.randomize.protocol import Law
 from rase.stream import Precision
 
 __all__ = ["BudgetAware", "Laplace"]
+
+# No report is near enough for beta = 0: the bound of Lemma 1 is infinite.
+_NEVER_MET = Precision(beta=0.0, rho=0.5)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class BudgetAware(GridRandomizer):
             return tuple(self._clamps(budget) for budget in self.epsilon)
         return self._clamps(self.epsilon)
 
+    def clamped(self) -> "BudgetAware":
+        """Return the same mechanism, clamping at every epsilon."""
+        is_clamped = all(self._clamps(budget) for budget in self.budgets)
+        return self if is_clamped else replace(self, precision=_NEVER_MET)
+
     def _clamps(self, epsilon: float) -> bool:
         return epsilon < self.precision.epsilon_bound(self.value_range)
 
@@ -82,6 +90,10 @@ class Laplace(GridRandomizer):
         >>> Laplace(0.5, ValueRange(0, 10)).scale
         20.0
     """
+
+    def clamped(self) -> BudgetAware:
+        """Return the clamping mechanism of the same scale: BR below every bound."""
+        return BudgetAware(self.epsilon, self.value_range, _NEVER_MET)
 
     def _law(self, epsilon: float) -> Law:
         return _unbounded(epsilon, self.value_range.steps)

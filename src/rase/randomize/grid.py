@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from rase.kernels.words import Random, source_of
 from rase.privacy import LocalDP
 from rase.randomize.certificate import Certificate
+from rase.randomize.geometric import UnboundedGeometric
 from rase.randomize.protocol import Codes, Floats, Indices, Law, SweepingLaw
 from rase.stream import ValueRange
 
@@ -73,6 +74,40 @@ class GridRandomizer(ABC):
     def effective_epsilon(self) -> float:
         """The largest log-ratio of the laws as they are drawn; never above ``epsilon``."""
         return max(self._law(budget).drawn.effective_epsilon for budget in self.budgets)
+
+    @property
+    def decoded_reach(self) -> tuple[float, float]:
+        """The least and the greatest value that a report can be decoded to.
+
+        A device that breaks the protocol may send any report, but none counts for more than these:
+        m of n of them move an unbiased mean by at most m / n of the distance between the two.
+
+        Example:
+            >>> from rase import Duchi, ValueRange
+            >>> [round(end, 3) for end in Duchi(1.0, ValueRange(0, 1)).decoded_reach]
+            [-0.582, 1.582]
+        """
+        low, step, steps = self.value_range.low, self.value_range.step, self.value_range.steps
+        ends: list[float] = []
+        for budget in self.budgets:
+            law = self._law(budget)
+            # Noise without end has no table; what lies beyond its reach is refused.
+            codes = (
+                (-law.reach, steps + law.reach)
+                if isinstance(law, UnboundedGeometric)
+                else tuple(law.weights(0))
+            )
+            decoded = law.decode(np.array(codes, dtype=np.int64))
+            ends += [float(decoded.min()), float(decoded.max())]
+        return low + step * min(ends), low + step * max(ends)
+
+    def clamped(self) -> "GridRandomizer":
+        """Return what reads these reports once they are clamped into the range.
+
+        Clamping to public bounds is post-processing. Only mechanisms whose noise has no end are
+        another one after it; all others return themselves.
+        """
+        return self
 
     def certificate(self, *, epsilon: float | None = None) -> Certificate:
         """Return the epsilon of one report as it is drawn, and what it was computed from.

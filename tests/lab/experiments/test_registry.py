@@ -24,6 +24,7 @@ def test_all_of_the_paper_is_there() -> None:
         "optimum",
         "low-bits",
         "accuracy",
+        "poisoning",
     }
 
 

@@ -6,7 +6,7 @@ better sentence costs no hour.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from rase.lab.low_bits import (
     insecure_float_laplace,
 )
 from rase.lab.panel import Panel
+from rase.lab.poisoning import poisoned
 from rase.lab.schemes import PAPER_PRECISION, scheme_named
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
@@ -280,6 +281,32 @@ def low_bits(
     }
 
 
+def poisoning(
+    panel: Panel,
+    *,
+    mechanism: str,
+    epsilon: float,
+    high: float,
+    n: int,
+    liars: int,
+    rounds: int,
+    window: int,
+    estimators: Sequence[str],
+    seed: int,
+) -> Measured:
+    """Tell how far liars move each estimator of a fleet as large as asked for."""
+    draw = np.random.default_rng(seed)
+    # A larger fleet with the readings of this one: each device is one of the panel's in a round.
+    known = panel.values[_spread(panel.rounds, rounds)]
+    rows = [row[~np.isnan(row)] for row in known]
+    readings = np.array([draw.choice(np.clip(row, 0, high), n) for row in rows if row.size])
+    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high))
+    found = poisoned(
+        readings, randomizer, liars=liars, estimators=estimators, window=window, seed=seed
+    )
+    return {name: asdict(one) for name, one in found.items()}
+
+
 def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
     """Choose n devices by the seed, in the panel's own sequence.
 
@@ -346,4 +373,5 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "order": order,
     "variances": variances,
     "low_bits": low_bits,
+    "poisoning": poisoning,
 }

@@ -115,3 +115,24 @@ def optimum_rows() -> list[str]:
         gap = 100 * (worst / bound - 1)
         rows.append(f"| {epsilon:g} | {bound:.5g} | {worst:.5g} | {gap:.2g} % |")
     return rows
+
+
+def test_every_promise_of_the_threat_model_names_tests_that_exist() -> None:
+    """A row of promises without a test, or with one that is gone, fails the build."""
+    page = (ROOT / "docs/explain/threat-model.md").read_text(encoding="utf-8")
+    sections = re.split(r"^\| promised \| test \|$", page, flags=re.MULTILINE)[1:]
+    assert len(sections) >= 7
+    promises = [
+        row.strip("|").split("|")
+        for section in sections
+        for row in section.split("\n\n", 1)[0].splitlines()
+        if row.startswith("| ")
+    ]
+    assert len(promises) > 30
+    for promise, tests in promises:
+        named = re.findall(r"`(tests/[^`]+)`", tests)
+        assert named, promise
+        for test in named:
+            file, _, function = test.partition("::")
+            source = (ROOT / file).read_text(encoding="utf-8")
+            assert f"\ndef {function}(" in source, test

@@ -17,7 +17,7 @@ from rase import (
     Uniform,
     ValueRange,
 )
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.mean import ESTIMATORS, estimator_named
 from rase.kernels.words import SeededRandom
 from rase.randomize.geometric import UnboundedGeometric
 from rase.testing import check_estimator, check_randomizer, check_shuffler
@@ -178,11 +178,11 @@ def test_a_shuffler_that_tells_its_order_is_noticed() -> None:
         check_shuffler(_shuffler(lambda release, _: Telling(release)))
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", [*ESTIMATORS, "winsorized_mean"])
 def test_every_named_estimator_keeps_the_contract(name: str) -> None:
-    """All implementations pass, for a clamping and a plain mechanism."""
-    check_estimator(ESTIMATORS[name], randomizer=BR)
-    check_estimator(ESTIMATORS[name], randomizer=Piecewise(4.0, PUBLIC))
+    """All implementations pass, for a clamping and a plain mechanism, and noise without end."""
+    for randomizer in (BR, Piecewise(4.0, PUBLIC), Laplace(1.0, PUBLIC)):
+        check_estimator(estimator_named(name), randomizer=randomizer)
 
 
 def _estimator(**change: Any) -> Any:

@@ -1,8 +1,10 @@
 """Documents keep up with the code: examples run, numbers are computed, links lead somewhere."""
 
 import doctest
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,3 +138,67 @@ def test_every_promise_of_the_threat_model_names_tests_that_exist() -> None:
             file, _, function = test.partition("::")
             source = (ROOT / file).read_text(encoding="utf-8")
             assert f"\ndef {function}(" in source, test
+
+
+def test_the_audit_page_states_the_bounds_that_were_measured() -> None:
+    """Its tables are the kept results of the audit, which broke no claim."""
+    document = evidence("audit")
+    assert document["broken"] == 0
+    assert all(row["lower_bound"] <= row["claim"] for row in document["results"])
+    text = (ROOT / "docs/explain/audit.md").read_text(encoding="utf-8")
+    for row in audit_rows(document):
+        assert row in text
+
+
+def test_the_page_on_lying_devices_states_what_was_measured() -> None:
+    """Its table is the kept study, whose claims all hold."""
+    study = evidence("poisoning")
+    assert all(check["holds"] for check in study["checks"])
+    text = (ROOT / "docs/explain/poisoning.md").read_text(encoding="utf-8")
+    for row in poisoning_rows(study):
+        assert row in text
+
+
+def evidence(name: str) -> dict[str, Any]:
+    """Return results that are kept with the documents."""
+    path = ROOT / "docs/evidence" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def audit_rows(document: dict[str, Any]) -> list[str]:
+    """Return the audit page's tables: single reports by mechanism and epsilon, then all else."""
+    found = {row["name"]: row for row in document["results"]}
+    rows = []
+    for name in (name.removesuffix(" 0.5") for name in found if name.endswith(" 0.5")):
+        of = [found[f"{name} {rest}"] for rest in ("0.5", "1", "4", "1, off the grid")]
+        bounds = " | ".join(f"{row['lower_bound']:.4f}" for row in of)
+        rows.append(f"| {name} | {bounds} |")
+    for name, row in found.items():
+        if row["kind"] != "report":
+            claim = f"{row['claim']:.4g}" + (f", δ = {row['delta']:g}" if row["delta"] else "")
+            cells = (name, claim, f"{row['lower_bound']:.4f}", f"{row['samples']:,}")
+            rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def poisoning_rows(study: dict[str, Any]) -> list[str]:
+    """Return the table of shifts, bounds and honest errors."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in study["rows"]:
+        found.setdefault((row["mechanism"], row["estimator"]), {})[row["liars"]] = row
+    rows = []
+    for (mechanism, estimator), by_liars in found.items():
+        cells = [
+            f"{plain(by_liars[liars]['shift_percent'])} ({plain(by_liars[liars]['bound_percent'])})"
+            for liars in ("one", "1 %", "10 %")
+        ]
+        honest = by_liars["one"]
+        cells += [plain(honest[f"honest_{what}_percent"]) for what in ("error", "bias")]
+        rows.append(f"| {mechanism} | `{estimator}` | {' | '.join(cells)} |")
+    return rows
+
+
+def plain(number: float) -> str:
+    """Return a number to two digits, without an exponent."""
+    return f"{number:.0f}" if abs(number) >= 99.5 else f"{number:.2g}"

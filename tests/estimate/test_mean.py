@@ -340,6 +340,23 @@ def test_the_winsorized_mean_is_the_unbiased_one_where_reports_have_an_end(name:
     assert (found.value, found.standard_error) == (plain.value, plain.standard_error)
 
 
+class Foreign:
+    """A mechanism of somebody else's, which knows nothing of clamping."""
+
+    def __init__(self, own: Randomizer) -> None:
+        self.value_range = own.value_range
+        self.decode, self.decode_square = own.decode, own.decode_square
+        self.variance, self.report_probabilities = own.variance, own.report_probabilities
+
+
+def test_the_winsorized_mean_cuts_nothing_of_mechanisms_it_cannot_read() -> None:
+    """Where a mechanism does not say how clamped reports are read, they stay as they are."""
+    laplace = mechanism("laplace", 1.0)
+    reports = laplace.randomize(np.full(100, 20.0), rng=SeededRandom(2026))
+    found = winsorized_mean(reports, randomizer=Foreign(laplace))
+    assert found.value == unbiased_mean(reports, randomizer=laplace).value
+
+
 def test_the_winsorized_mean_reads_each_budget_by_its_own_law() -> None:
     """Clamping and unclamped contributors of one fleet are read together, without bias.
 

@@ -25,6 +25,7 @@ def test_all_of_the_paper_is_there() -> None:
         "low-bits",
         "accuracy",
         "poisoning",
+        "audit",
     }
 
 

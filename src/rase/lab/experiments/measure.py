@@ -22,6 +22,8 @@ from rase.lab.attacks.forest import ForestAttack
 from rase.lab.attacks.profile import ProfileAttack
 from rase.lab.attacks.protocol import Attack
 from rase.lab.attacks.runner import attack_scheme
+from rase.lab.audit.catalogue import subjects_named
+from rase.lab.audit.subject import audited
 from rase.lab.low_bits import (
     excluded_by_low_bits,
     excluded_by_table,
@@ -307,6 +309,14 @@ def poisoning(
     return {name: asdict(one) for name, one in found.items()}
 
 
+def audit(panel: Panel, *, subject: str, samples: int, confidence: float, seed: int) -> Measured:
+    """Audit one claim."""
+    del panel  # claims hold for all readings
+    chosen = [one for one in subjects_named([subject]) if one.name == subject]
+    (found,) = audited(chosen, samples=samples, rng=SeededRandom(seed), confidence=confidence)
+    return {**found.as_row(), "seconds": None}
+
+
 def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
     """Choose n devices by the seed, in the panel's own sequence.
 
@@ -374,4 +384,5 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "variances": variances,
     "low_bits": low_bits,
     "poisoning": poisoning,
+    "audit": audit,
 }

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 from rase.lab.experiments.accuracy_figure import ACCURACY
+from rase.lab.experiments.audit_figure import AUDIT
 from rase.lab.experiments.comparisons import EQUAL_EPSILON, STRONGER
 from rase.lab.experiments.departures import BIAS_CLIFF, COMPOSITION, SWITCH_OFF
 from rase.lab.experiments.error_figures import FIG7, FIG8, FIG9
@@ -40,6 +41,7 @@ EXPERIMENTS = {
         LOW_BITS,
         ACCURACY,
         POISONING,
+        AUDIT,
     )
 }
 

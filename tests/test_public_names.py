@@ -39,6 +39,7 @@ NAMES = [
     "SecureRandom",
     "SeededRandom",
     "Shuffler",
+    "SquareWave",
     "Uniform",
     "ValueRange",
     "aggregate",

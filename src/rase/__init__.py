@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rase.randomize.choice import auto
     from rase.randomize.optimal import Optimal
     from rase.randomize.protocol import Randomizer
+    from rase.randomize.square_wave import SquareWave
     from rase.shuffle.cayley import CayleyMallows
     from rase.shuffle.mallows import Mallows
     from rase.shuffle.partition import Partition, group_width, sensitivity
@@ -91,6 +92,7 @@ __all__ = [
     "SecureRandom",
     "SeededRandom",
     "Shuffler",
+    "SquareWave",
     "Uniform",
     "ValueRange",
     "aggregate",
@@ -149,6 +151,7 @@ _HOME = {
     "rase.randomize.choice": ("auto",),
     "rase.randomize.optimal": ("Optimal",),
     "rase.randomize.protocol": ("Randomizer",),
+    "rase.randomize.square_wave": ("SquareWave",),
     "rase.shuffle.cayley": ("CayleyMallows",),
     "rase.shuffle.mallows": ("Mallows",),
     "rase.shuffle.partition": ("Partition", "group_width", "sensitivity"),

@@ -23,7 +23,15 @@ __all__ = [
     "ShufflePlan",
 ]
 
-MECHANISMS: Final = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal")
+MECHANISMS: Final = (
+    "budget-aware",
+    "laplace",
+    "duchi",
+    "piecewise",
+    "hybrid",
+    "optimal",
+    "square-wave",
+)
 SHUFFLES: Final = ("robust", "uniform", "mallows")
 ESTIMATORS: Final = (
     "unbiased_mean",

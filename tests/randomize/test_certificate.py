@@ -17,6 +17,7 @@ from rase import (
     Optimal,
     Piecewise,
     Precision,
+    SquareWave,
     ValueRange,
 )
 from rase.kernels.fixed import log_ratio
@@ -35,7 +36,7 @@ def unclamped(epsilon: float, public: ValueRange) -> GridRandomizer:
     return BudgetAware(epsilon, public, Precision(beta=1, rho=0))
 
 
-BOUNDED: list[Maker] = [clamped, Duchi, Piecewise, Hybrid, Optimal]
+BOUNDED: list[Maker] = [clamped, Duchi, Piecewise, Hybrid, Optimal, SquareWave]
 each_bounded = pytest.mark.parametrize("make", BOUNDED, ids=lambda make: make.__name__)
 
 

@@ -16,6 +16,7 @@ from rase import (
     Precision,
     Randomizer,
     SeededRandom,
+    SquareWave,
     ValueRange,
 )
 from rase.randomize.grid import GridRandomizer
@@ -34,7 +35,7 @@ def unclamped(epsilon: float, public: ValueRange) -> Randomizer:
     return BudgetAware(epsilon, public, Precision(beta=1, rho=0))
 
 
-MAKERS: list[Maker] = [clamped, unclamped, Laplace, Duchi, Piecewise, Hybrid, Optimal]
+MAKERS: list[Maker] = [clamped, unclamped, Laplace, Duchi, Piecewise, Hybrid, Optimal, SquareWave]
 each_maker = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
 

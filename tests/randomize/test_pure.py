@@ -20,6 +20,7 @@ from rase import (
     Piecewise,
     Precision,
     SeededRandom,
+    SquareWave,
     ValueRange,
 )
 from rase.campaign import MECHANISMS
@@ -37,6 +38,7 @@ TWINS: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
     "piecewise": Piecewise,
     "hybrid": Hybrid,
     "optimal": Optimal,
+    "square-wave": SquareWave,
 }
 each = pytest.mark.parametrize("mechanism", MECHANISMS)
 

@@ -18,6 +18,7 @@ from rase import (
     Precision,
     Randomizer,
     SeededRandom,
+    SquareWave,
     ValueRange,
 )
 
@@ -36,6 +37,7 @@ MAKERS: dict[str, Maker] = {
     "laplace": lambda epsilon: Laplace(epsilon, PUBLIC),
     "duchi": lambda epsilon: Duchi(epsilon, PUBLIC),
     "piecewise": lambda epsilon: Piecewise(epsilon, PUBLIC),
+    "square-wave": lambda epsilon: SquareWave(epsilon, PUBLIC),
     "hybrid": lambda epsilon: Hybrid(epsilon, PUBLIC),
     "optimal": lambda epsilon: Optimal(epsilon, PUBLIC),
 }

@@ -17,6 +17,7 @@ from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.choice import auto
 from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
+from rase.randomize.square_wave import SquareWave
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import Shuffler, Uniform
 from rase.stream import Precision, ValueRange
@@ -29,6 +30,7 @@ _PLAIN: Mapping[str, Callable[[float, ValueRange], Randomizer]] = {
     "piecewise": Piecewise,
     "hybrid": Hybrid,
     "optimal": Optimal,
+    "square-wave": SquareWave,
     "auto": auto,
 }
 MECHANISMS = ("budget-aware", *_PLAIN)

@@ -14,7 +14,7 @@ from rase.kernels.words import Random, Resampling, resampling_source_of
 __all__ = ["Deconvolution", "deconvolve"]
 
 _CELLS = 128
-_RESAMPLES = 100
+_RESAMPLES = 80
 # Stop smoothed steps when they gain less than this in log-likelihood. Li et al. use 1e-3, which
 # fits even fleets worse (distance 0.39 instead of 0.24 at n = 64, epsilon 1); it fits some skewed
 # ones a little better (0.18 instead of 0.21 at n = 100,000, epsilon 0.5).
@@ -22,7 +22,12 @@ _SMOOTH_GAIN = 0.01
 # Go on without smoothing only while the reports ask for it: below this they fit noise again.
 _ROUGH_GAIN = 0.3
 _MOST_STEPS = 2000
-_ROUGH_STEPS = 2000
+# How rough the beginnings of the resampled fits are, and how much longer than their spread an error
+# must be: both chosen on synthetic fleets (docs/explain/accuracy.md).
+_ROUGHNESS = 6.0
+_CALIBRATION = 1.4
+_FEWEST_STEPS = 30
+_NORMAL = 1.959964
 _FLOOR = 1e-300
 # Differences of distribution functions leave rounding errors of about this size.
 _NEVER = 1e-13
@@ -30,19 +35,18 @@ _NEVER = 1e-13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deconvolution:
-    """Hold the estimated shares of the readings in small cells, and how they scatter.
+    """Hold the estimated shares of the readings in small cells, and what else fits the reports.
 
     Args:
-        edges: The cells' edges, from the range's lower to its upper end.
+        edges: The cells' edges, ascending.
         shares: The share of the readings in each cell; they sum to 1.
-        rough: The likeliest shares, unsmoothed, from which reports were simulated.
-        resampled: The estimated shares of each simulated set of reports, one a row.
+        resampled: Shares that explain the reports as well, one set a row: they show what the
+            reports leave open.
         n: How many reports went into it.
     """
 
     edges: Floats
     shares: Floats
-    rough: Floats
     resampled: Floats
     n: int
 
@@ -50,12 +54,16 @@ class Deconvolution:
         """Return the share of readings between neighbouring bounds, and its standard error."""
         places = np.interp(bounds, self.edges, np.arange(self.edges.size))
         cell = np.minimum(places.astype(np.int64), self.shares.size - 1)
+        part = places - cell
 
         def masses(shares: Floats) -> Floats:
             before = np.cumsum(shares) - shares
-            return np.diff(before[cell] + (places - cell) * shares[cell])
+            return np.diff(before[cell] + part * shares[cell])
 
-        return masses(self.shares), self._scatter(masses)
+        # Where in a cell that a bound cuts its readings lie is not known.
+        cut = np.where(part > 0, np.maximum(part, 1 - part) * (part < 1), 0.0) * self.shares[cell]
+        reach = self._reach(masses) + cut[:-1] + cut[1:]
+        return masses(self.shares), reach / _NORMAL
 
     def quantiles(self, q: Floats) -> tuple[Floats, Floats]:
         """Return the reading below which each share of readings lies, and its standard error."""
@@ -64,13 +72,19 @@ class Deconvolution:
             reached = np.concatenate([[0.0], np.cumsum(shares)])
             return np.interp(q, reached / reached[-1], self.edges)
 
-        return inverse(self.shares), self._scatter(inverse)
+        values = inverse(self.shares)
+        last = np.clip(np.searchsorted(self.edges, values), 1, self.shares.size)
+        # Where in its cell a reading lies is not known.
+        reach = self._reach(inverse) + np.diff(self.edges)[last - 1]
+        return values, reach / _NORMAL
 
-    def _scatter(self, function: Callable[[Floats], Floats]) -> Floats:
-        """Return the root mean square error over the simulations, whose truth is ``rough``."""
-        errors = np.array([function(row) for row in self.resampled]) - function(self.rough)
-        scatter: Floats = np.sqrt(np.square(errors).mean(axis=0))
-        return scatter
+    def _reach(self, function: Callable[[Floats], Floats]) -> Floats:
+        """Return how far 95 % of what fits the reports lies from the estimate, on either side."""
+        estimate = function(self.shares)
+        found = np.array([function(row) for row in self.resampled])
+        low, high = np.quantile(found, (0.025, 0.975), axis=0)
+        reach: Floats = _CALIBRATION * np.maximum(high - estimate, estimate - low)
+        return np.maximum(reach, 0.0)
 
 
 def deconvolve(
@@ -81,38 +95,32 @@ def deconvolve(
     Expectation maximisation with binomial smoothing (EMS, Li et al. 2020) on 128 cells until a step
     gains little likelihood, then unsmoothed steps as long as each gains much: the second
     stage is for reports so many or so good that EMS would blur what they show for ever.
-    For the errors, reports are simulated from the likeliest unsmoothed shares and fitted again with
-    as many steps. Simulating from the smooth fit would hide what smoothing costs: its intervals
-    covered 5 to 73 % at epsilon 0.5 and up to 1000 reports, those of the rough truth 61 to 98 %.
+    For the errors, resampled reports are fitted again without smoothing, each from a rough
+    beginning of its own: what the reports determine comes out alike in all of them, and what they
+    leave open stays as different as it began. Simulating from one fit would hide the latter: such
+    intervals covered as little as 5 % at epsilon 0.5.
 
     Args:
         reports: The reports of one round, in any order.
         randomizer: The mechanism they come from; all contributors must share one budget.
-        rng: For the simulated reports; None for the secure source.
+        rng: For the resampled fits; None for the secure source.
 
     Raises:
         NotIdentifiable: If the mechanism's reports carry only the mean of the readings (Duchi).
         ValueError: If there are no reports, or they cannot come from ``randomizer``.
 
-    Validation: distance to the true distribution in tests/estimate/test_distribution.py.
+    Validation: distance to the truth and coverage in tests/estimate/test_distribution.py.
     """
     noisy = as_reports(reports)
     edges, channel = _channel(randomizer)
     counts = np.histogram(noisy, edges)[0].astype(np.float64)
     if counts[channel.max(axis=0) <= _NEVER].any():
         raise ValueError("reports must be such as this randomizer can draw; one is not.")
-    shares, steps = _fit(counts, channel)
-    # The reports are public already, so the simulation needs no cryptographic randomness.
-    seed = [int(word) for word in resampling_source_of(rng).words(4)]
-    rough = _refit(counts, channel, (0, _ROUGH_STEPS), start=shares)
-    simulated = np.random.Generator(np.random.PCG64(seed)).multinomial(
-        noisy.size, _normalised(rough @ channel), size=_RESAMPLES
-    )
+    shares = _fit(counts, channel)
     return Deconvolution(
         edges=np.linspace(randomizer.value_range.low, randomizer.value_range.high, _CELLS + 1),
         shares=shares,
-        rough=rough,
-        resampled=_refit(simulated.astype(np.float64), channel, steps, start=_flat(channel)),
+        resampled=_resampled(counts, channel, rng),
         n=noisy.size,
     )
 
@@ -137,31 +145,44 @@ def _channel(randomizer: Decoder) -> tuple[Floats, Floats]:
     return edges, channel
 
 
-def _fit(counts: Floats, channel: Floats) -> tuple[Floats, tuple[int, int]]:
-    """Return the shares and how many smoothed and unsmoothed steps led to them."""
-    shares = _flat(channel)
-    steps = []
-    for is_smooth, least_gain in ((True, _SMOOTH_GAIN), (False, _ROUGH_GAIN)):
-        likelihood, taken = -np.inf, 0
-        while taken < _MOST_STEPS:
-            expected = np.maximum(shares @ channel, _FLOOR)
-            reached = float(counts @ np.log(expected))
-            if reached - likelihood < least_gain:
-                break
-            likelihood = reached
-            shares = _step(shares, counts, channel, expected, is_smooth=is_smooth)
-            taken += 1
-        steps.append(taken)
-    return shares, (steps[0], steps[1])
+def _fit(counts: Floats, channel: Floats) -> Floats:
+    """Return the shares after smoothed and, where the reports ask for it, unsmoothed steps."""
+    shares, _ = _climbed(counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=True)
+    shares, _ = _climbed(counts, channel, shares, least_gain=_ROUGH_GAIN, is_smooth=False)
+    return shares
 
 
-def _refit(counts: Floats, channel: Floats, steps: tuple[int, int], *, start: Floats) -> Floats:
-    """Return the shares for each row of counts after given numbers of steps."""
-    shares = np.broadcast_to(start, (*counts.shape[:-1], start.size))
-    for taken, is_smooth in zip(steps, (True, False), strict=True):
-        for _ in range(taken):
-            expected = np.maximum(shares @ channel, _FLOOR)
-            shares = _step(shares, counts, channel, expected, is_smooth=is_smooth)
+def _climbed(
+    counts: Floats, channel: Floats, shares: Floats, *, least_gain: float, is_smooth: bool
+) -> tuple[Floats, int]:
+    """Return the shares once a step gains little likelihood, and how many steps that took."""
+    likelihood, taken = -np.inf, 0
+    while taken < _MOST_STEPS:
+        expected = np.maximum(shares @ channel, _FLOOR)
+        reached = float(counts @ np.log(expected))
+        if reached - likelihood < least_gain:
+            break
+        likelihood = reached
+        shares = _step(shares, counts, channel, expected, is_smooth=is_smooth)
+        taken += 1
+    return shares, taken
+
+
+def _resampled(counts: Floats, channel: Floats, rng: Random | Resampling | None) -> Floats:
+    """Return shares fitted to resampled counts, each from a rough beginning of its own."""
+    # The reports are public already, so resampling needs no cryptographic randomness.
+    seed = [int(word) for word in resampling_source_of(rng).words(4)]
+    chance = np.random.Generator(np.random.PCG64(seed))
+    _, steps = _climbed(counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=False)
+    drawn = chance.multinomial(int(counts.sum()), counts / counts.sum(), size=_RESAMPLES)
+    cells = channel.shape[0]
+    # Brownian paths are log-densities that wander by _ROUGHNESS over the range.
+    path = chance.normal(size=(_RESAMPLES, cells)).cumsum(axis=1) * _ROUGHNESS / np.sqrt(cells)
+    shares = _normalised(np.exp(path - path.max(axis=1, keepdims=True)))
+    resampled = drawn.astype(np.float64)
+    for _ in range(max(steps, _FEWEST_STEPS)):
+        expected = np.maximum(shares @ channel, _FLOOR)
+        shares = _step(shares, resampled, channel, expected, is_smooth=False)
     return shares
 
 

@@ -12,6 +12,7 @@ from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Floats, Randomizer
+from rase.randomize.square_wave import SquareWave
 from rase.stream import ValueRange
 
 __all__ = ["Effect", "drawable", "effect_of", "randomizer_of", "values_of"]
@@ -22,6 +23,7 @@ _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "piecewise": Piecewise,
     "hybrid": Hybrid,
     "optimal": Optimal,
+    "square-wave": SquareWave,
 }
 
 Places = NDArray[np.int64]

@@ -12,7 +12,15 @@ from itertools import count
 
 from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers
 
-__all__ = ["Parts", "bit_alone", "mixed_up", "window_alone", "window_half"]
+__all__ = [
+    "Parts",
+    "bit_alone",
+    "mixed_up",
+    "square_wave",
+    "square_wave_half",
+    "window_alone",
+    "window_half",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +147,13 @@ def window_alone(epsilon: float, steps: int) -> Parts:
     return Parts(steps=steps, half=half, near=near, far=far)
 
 
+def square_wave(epsilon: float, steps: int) -> Parts:
+    """Return the weights of a window that tells most about the index, and has all words."""
+    half = square_wave_half(epsilon, steps)
+    near, far = _window(epsilon, steps, half, WORD)
+    return Parts(steps=steps, half=half, near=near, far=far)
+
+
 def mixed_up(epsilon: float, steps: int) -> Parts:
     """Return the weights of a window that has a share of 1 - exp(-epsilon / 2), and a bit.
 
@@ -164,7 +179,26 @@ def window_half(epsilon: float, steps: int) -> int:
         >>> window_half(1.0, 4096), window_half(1.0, 4095)
         (1242, 1244)
     """
-    wished = max(round(steps * math.exp(-epsilon / 2) / 2), 0)
+    return _half_near(steps * math.exp(-epsilon / 2) / 2, steps)
+
+
+def square_wave_half(epsilon: float, steps: int) -> int:
+    """Return half of the window at which a report tells most about its reading, likewise.
+
+    A share b = (e E - E + 1) / (2 E (E - 1 - e)) of the grid, where e is the budget and E its
+    exponential (Li et al. 2020, Eq. 5); 1/2 for the smallest budgets.
+
+    Example:
+        >>> square_wave_half(1.0, 4096), square_wave_half(4.0, 4096)
+        (1049, 125)
+    """
+    excess = math.expm1(epsilon)
+    share = (epsilon * (excess + 1) - excess) / (2 * (excess + 1) * (excess - epsilon))
+    return _half_near(steps * share, steps)
+
+
+def _half_near(exact: float, steps: int) -> int:
+    wished = max(round(exact), 0)
     # A window of one place always fits, so the search ends.
     return next(
         half

@@ -23,7 +23,7 @@ from rase.randomize.grid import GridRandomizer
 from rase.randomize.protocol import Codes, Flags, Floats, Indices, Law
 from rase.stream import ValueRange
 
-__all__ = ["HYBRID_FROM", "Duchi", "Hybrid", "Piecewise"]
+__all__ = ["HYBRID_FROM", "Duchi", "Hybrid", "Piecewise", "WindowLaw"]
 
 # Wang et al. Eq. (9): below this budget their hybrid is Duchi's mechanism alone.
 HYBRID_FROM = math.log(

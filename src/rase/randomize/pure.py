@@ -17,7 +17,7 @@ from rase.campaign import MAX_EPSILON, MECHANISMS, MIN_EPSILON
 from rase.kernels.digits import exact_digits, one_exact_geometric, rate_within
 from rase.kernels.entropy import Entropy
 from rase.kernels.fixed import WORD, clamped_table, drawn_from, log_ratio
-from rase.kernels.parts import Parts, bit_alone, mixed_up, window_alone
+from rase.kernels.parts import Parts, bit_alone, mixed_up, square_wave, window_alone
 from rase.randomize.certificate import Drawn
 from rase.stream import Precision, ValueRange
 
@@ -216,6 +216,7 @@ _LAWS: dict[str, Callable[[float, int], PlaceLaw]] = {
     "piecewise": lambda epsilon, steps: _WindowOrBit(window_alone(epsilon, steps)),
     "hybrid": lambda epsilon, steps: _WindowOrBit(mixed_up(epsilon, steps)),
     "optimal": _Optimal,
+    "square-wave": lambda epsilon, steps: _WindowOrBit(square_wave(epsilon, steps)),
 }
 
 

@@ -1,0 +1,154 @@
+"""Which range serves a mean best, from square-wave reports."""
+
+import numpy as np
+import pytest
+
+from rase.estimate.decoder import Floats
+from rase.estimate.ranges import RangeProbe, advise_range
+from rase.estimate.shapes import shapes_of
+from rase.kernels.words import SeededRandom
+from rase.randomize.square_wave import SquareWave
+from rase.stream import ValueRange
+
+WIDE = ValueRange(0, 1000)
+
+
+def probes_of(readings: Floats, reach: ValueRange, *, epsilon: float = 2.0) -> list[RangeProbe]:
+    """Return one probe of each row."""
+    wave = SquareWave(epsilon, reach)
+    return [
+        RangeProbe.of(wave.randomize(row, rng=SeededRandom(2026).child(place)), randomizer=wave)
+        for place, row in enumerate(readings)
+    ]
+
+
+def normal(rounds: int, n: int, *, mean: float, spread: float, seed: int = 1) -> Floats:
+    """Return normal readings, one round a row."""
+    return np.random.default_rng(seed).normal(mean, spread, (rounds, n))
+
+
+def test_a_range_ten_times_too_wide_is_narrowed_to_where_the_readings_are() -> None:
+    """Readings of 300 ± 20 in 0 to 1000 lead to a narrow range around them."""
+    probes = probes_of(normal(16, 200, mean=300, spread=20), WIDE)
+    advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
+    assert advice.low < 300 < advice.high
+    assert advice.high - advice.low < 250
+    assert advice.error < 0.5 * advice.present_error
+    assert abs(advice.clip_bias.value) < 4 * advice.noise
+    assert (advice.n, advice.rounds) == (200, 16)
+    assert str(advice).startswith(f"Range {advice.low:g} to {advice.high:g}: expected error")
+
+
+def test_a_range_that_clips_grows_up_to_the_limits() -> None:
+    """Readings beyond a narrow range stand at its end, and the range is widened towards them."""
+    narrow = ValueRange(0, 100)
+    probes = probes_of(normal(16, 200, mean=300, spread=20), narrow)
+    advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
+    assert advice.high > 150
+    assert 0 <= advice.low < advice.high <= 1000
+    kept = advise_range(probes, limits=narrow, n=200, noise=0.25, rng=SeededRandom(1))
+    assert (kept.low, kept.high) == (0, 100) or kept.high == 100
+
+
+def test_heavy_tails_from_a_limit_keep_the_limit() -> None:
+    """Loads of which most stand near 0 get a range from 0 on, below their largest reading."""
+    chance = np.random.default_rng(3)
+    loads = np.where(chance.random((24, 300)) < 0.7, 0.0, chance.lognormal(3, 1, (24, 300)))
+    advice = advise_range(
+        probes_of(loads, WIDE), limits=WIDE, n=300, noise=0.25, rng=SeededRandom(1)
+    )
+    assert advice.low == 0
+    assert advice.high < 300
+    assert advice.clip_bias.value <= 0
+
+
+def test_readings_that_move_together_need_a_wider_range() -> None:
+    """A fleet whose mean moves is clipped as a whole in some rounds; one of own minds is not."""
+    chance = np.random.default_rng(4)
+    own = chance.normal(500, 60, (32, 150))
+    shared = chance.normal(500, 60, (32, 1)) + np.zeros(150)
+    widths = [
+        advise_range(
+            probes_of(readings, WIDE, epsilon=4),
+            limits=WIDE,
+            n=150,
+            noise=20.0,
+            rng=SeededRandom(1),
+        )
+        for readings in (own, shared)
+    ]
+    assert widths[1].high - widths[1].low > widths[0].high - widths[0].low
+
+
+def test_probes_of_several_ranges_are_taken_together() -> None:
+    """What a wide and a narrow range showed agrees, and the present one is the latest."""
+    readings = normal(8, 200, mean=300, spread=20)
+    probes = probes_of(readings, WIDE) + probes_of(readings, ValueRange(200, 400))
+    advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
+    assert 200 <= advice.low < 300 < advice.high <= 400
+    assert (
+        advice.present_error
+        < advise_range(
+            probes[:8], limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1)
+        ).present_error
+    )
+
+
+def test_one_round_is_enough_to_begin() -> None:
+    """A single probe, of readings that are all alike, gives advice and no alarm."""
+    advice = advise_range(
+        probes_of(np.full((1, 50), 10.0), WIDE), limits=WIDE, n=50, noise=1.0, rng=SeededRandom(1)
+    )
+    assert 0 <= advice.low < advice.high <= 1000
+
+
+def test_a_choice_narrows_at_most_eightfold() -> None:
+    """However sure the probes are, the range stays wide enough to be probed again."""
+    probes = probes_of(np.full((8, 5000), 500.0), WIDE, epsilon=8)
+    advice = advise_range(probes, limits=WIDE, n=5000, noise=1.0, rng=SeededRandom(1))
+    assert advice.high - advice.low >= 1000 / 8
+
+
+def test_unusable_arguments_are_refused() -> None:
+    """Each argument is named in its refusal."""
+    probes = probes_of(np.full((1, 5), 10.0), WIDE)
+    with pytest.raises(ValueError, match="probes must hold at least one probing round"):
+        advise_range([], limits=WIDE, n=5, noise=1.0)
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        advise_range(probes, limits=WIDE, n=0, noise=1.0)
+    with pytest.raises(ValueError, match="noise must be finite and greater than 0, got 0"):
+        advise_range(probes, limits=WIDE, n=5, noise=0.0)
+
+
+@pytest.mark.parametrize("kind", ["normal", "from below", "from above"])
+def test_planted_shapes_are_found(kind: str) -> None:
+    """From 200,000 exact readings the mean and a tail come out within 3 % of the width."""
+    chance = np.random.default_rng(5)
+    edges = np.linspace(0, 100, 51)
+    far = np.where(chance.random(200_000) < 0.3, 0.0, chance.lognormal(2.5, 0.6, 200_000))
+    readings = {
+        "normal": chance.normal(40, 10, 200_000),
+        "from below": far,
+        "from above": 100 - far,
+    }
+    planted = readings[kind].clip(0, 100)
+    inner = planted[(planted > 0) & (planted < 100)]
+    counts = np.concatenate(
+        [
+            [np.count_nonzero(planted <= 0)],
+            np.histogram(inner, edges)[0],
+            [np.count_nonzero(planted >= 100)],
+        ]
+    )
+
+    def likelihood(masses: Floats) -> Floats:
+        found: Floats = np.log(np.maximum(masses, 1e-9)) @ (counts / 100)
+        return found
+
+    shapes = shapes_of(edges, likelihood, chance=np.random.default_rng(1))
+    assert np.allclose(shapes.masses.sum(axis=1), 1)
+    mean = float((shapes.masses @ shapes.points).mean())
+    assert mean == pytest.approx(planted.mean(), abs=3)
+    assert mean != pytest.approx(1.3 * planted.mean(), abs=3)
+    lost = float(shapes.lost_above(np.array([60.0])).mean())
+    assert lost == pytest.approx(np.maximum(planted - 60, 0).mean(), abs=3)

@@ -178,7 +178,7 @@ def test_new_precision_for_later_rounds_is_a_next_version() -> None:
         ({"version": 3}, "version must be 2, got 3."),
         ({"version": 1}, "version must be 2, got 1."),
         ({"not_before": 495049}, "not_before must be at least 495050, got 495049."),
-        ({"high": 4000}, "high must stay 3000.0"),
+        ({"unit": "kW"}, "unit must stay 'W'"),
         ({"round_s": 60}, "round_s must stay 3600"),
         ({"window_budget": 25}, "window_budget must be at most 24, or owners"),
         ({"k_min": 19}, "k_min must be at least 20, or owners"),
@@ -191,6 +191,37 @@ def test_what_may_not_change_is_named(changes: dict[str, Any], text: str) -> Non
         new.check_succeeds(campaign(), from_round=495050)
     assert len(refused.value.mistakes) == 1
     assert refused.value.mistakes[0].startswith(text)
+
+
+def test_the_range_may_change_in_a_new_version() -> None:
+    """Narrower, wider or on another grid: each round is read by its own version's range."""
+    for changes in ({"high": 400}, {"low": -5000, "high": 9000}, {"steps": 1024}):
+        new = campaign(version=2, not_before=495050, **changes)
+        new.check_succeeds(campaign(), from_round=495050)
+
+
+def test_probing_rounds_report_by_the_square_wave() -> None:
+    """Every so-many-th round, with all else as it was; none where the campaign never probes."""
+    probing = campaign(probe_every=4)
+    assert [probing.is_probing_in(round) for round in range(8, 13)] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert probing.reported_in(8) == campaign(probe_every=4, mechanism="square-wave")
+    assert probing.reported_in(9) is probing
+    assert not campaign().is_probing_in(0)
+    with pytest.raises(CampaignInvalid, match="probe_every must be a whole number from 0"):
+        campaign(probe_every=-1)
+
+
+def test_campaigns_that_never_probe_keep_their_fields() -> None:
+    """So their bytes and hashes are those of releases that knew no probing."""
+    assert "probe_every" not in campaign().as_fields()
+    probing = campaign(probe_every=4)
+    assert Campaign.from_fields(probing.as_fields()) == probing
 
 
 def test_a_next_version_never_begins_with_its_predecessor() -> None:

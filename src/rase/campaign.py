@@ -6,7 +6,7 @@ made in rase.wire.signed.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from rase.stream import Precision, ValueRange
@@ -17,6 +17,7 @@ __all__ = [
     "MAX_EPSILON",
     "MECHANISMS",
     "MIN_EPSILON",
+    "PROBE",
     "SHUFFLES",
     "Campaign",
     "CampaignInvalid",
@@ -32,6 +33,8 @@ MECHANISMS: Final = (
     "optimal",
     "square-wave",
 )
+# What probing rounds report by.
+PROBE: Final = "square-wave"
 SHUFFLES: Final = ("robust", "uniform", "mallows")
 ESTIMATORS: Final = (
     "unbiased_mean",
@@ -54,7 +57,7 @@ _MAX_CARRY = 1000
 # Part of addresses and MQTT topics, so nothing in it may need escaping.
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _GROUP_KEYS = ("method", "alpha", "groups")
-_FIXED = ("id", "quantity", "unit", "low", "high", "steps", "round_s", "window")
+_FIXED = ("id", "quantity", "unit", "round_s", "window")
 
 
 class CampaignInvalid(ValueError):
@@ -139,6 +142,9 @@ class Campaign:
         carry_rounds: For how many rounds reports of too small a round wait for company at most; 0
             drops them. Rounds are then counted in blocks of one more, and a report names its block
             alone to the fusion centre: see docs/decisions/0006-carried-rounds-share-a-block.md.
+        probe_every: In every so-many-th round devices report by the square wave instead of
+            ``mechanism``, with the same epsilon, so that the distribution of readings and with it
+            a better range can be learnt; 0 for never.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -176,6 +182,7 @@ class Campaign:
     not_after: int
     kem: str = "x25519"
     carry_rounds: int = 0
+    probe_every: int = 0
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
@@ -230,6 +237,9 @@ class Campaign:
         if not self.carry_rounds:
             # Absent means 0: campaigns that do not carry have the bytes they always had.
             del values["carry_rounds"]
+        # Campaigns that never probe keep the bytes, and so the hash, that they always had.
+        if not self.probe_every:
+            del values["probe_every"]
         return values
 
     @property
@@ -245,6 +255,18 @@ class Campaign:
     def holds_in(self, round: int) -> bool:
         """Return whether this version holds in a round."""
         return self.not_before <= round <= self.not_after
+
+    def is_probing_in(self, round: int) -> bool:
+        """Return whether devices report by the square wave in a round.
+
+        Rounds of one block do alike, because their reports may be released together.
+        """
+        block = self.block_start(round) // (self.carry_rounds + 1)
+        return self.probe_every > 0 and block % self.probe_every == 0
+
+    def reported_in(self, round: int) -> "Campaign":
+        """Return the campaign as devices report by it in a round: in probing rounds by the wave."""
+        return replace(self, mechanism=PROBE) if self.is_probing_in(round) else self
 
     def round_end_s(self, round: int) -> int:
         """Return the second at which a round ends and its upload window begins."""
@@ -269,8 +291,10 @@ class Campaign:
     def check_succeeds(self, previous: "Campaign", *, from_round: int) -> None:
         """Refuse to follow a campaign unless this is its next version, for later rounds.
 
-        What was measured, its range, grid, round length and window stay, so that estimates can be
-        compared and ledgers go on counting; what owners were promised may only get stronger.
+        What was measured, its unit, round length and window stay, so that estimates can be compared
+        and ledgers go on counting; what owners were promised may only get stronger. The range may
+        change: reports of each round are read by the version that held in it, and every device
+        refuses a range beyond its owner's limits.
 
         Args:
             previous: The version that holds now.
@@ -339,6 +363,7 @@ class Campaign:
         for name in ("low", "high"):
             mistakes.number(name, getattr(self, name), low=-1e300, high=1e300)
         mistakes.whole("steps", self.steps, low=1, high=65536)
+        mistakes.whole("probe_every", self.probe_every, low=0, high=_MAX_WHOLE)
         for name in ("beta", "rho"):
             mistakes.number(name, getattr(self, name), low=0.0, high=1.0)
         mistakes.number("window_budget", self.window_budget, low=MIN_EPSILON, high=1e9)

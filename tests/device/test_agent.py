@@ -330,6 +330,20 @@ def test_a_new_version_with_another_law_gets_a_cover_report(world: Any, drawn: l
     assert world.ledgers[0].status(int(world.clock.now_s())).total_spent == 1.0
 
 
+@pytest.mark.parametrize("change", [{"high": 300.0}, {"steps": 1024}, {"probe_every": 1}])
+def test_noise_of_another_range_or_wave_is_not_sealed_anew(
+    world: Any, drawn: list[float], change: dict[str, Any]
+) -> None:
+    """The fusion centre would read the place by the new range: a cover report goes instead."""
+    agent = world.agent()
+    world.source.always = 10.0
+    world.run(agent, HOUR + 1)
+    world.shuffler.publish(not_before=FIRST, **change)
+    world.run(agent, 300)
+    assert world.contents()[FIRST].is_cover
+    assert len(drawn) == 1
+
+
 def test_a_closed_round_is_dropped_and_erased(world: Any) -> None:
     """After round-closed the noisy value is gone from the ledger, the entry stays."""
     agent = world.agent()

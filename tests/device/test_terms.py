@@ -106,7 +106,7 @@ def test_a_change_without_a_new_version_is_refused(world: Any) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"high": 4000.0},
+        {"unit": "kW"},
         {"window_budget": 25.0},
         {"k_min": 2},
         {"round_s": 60},
@@ -114,11 +114,25 @@ def test_a_change_without_a_new_version_is_refused(world: Any) -> None:
     ],
 )
 def test_a_new_version_that_promises_less_is_refused(world: Any, change: dict[str, Any]) -> None:
-    """Range, rounds and promises must stay, and versions begin in later rounds."""
+    """Unit, rounds and promises must stay, and versions begin in later rounds."""
     shuffler, terms = world.shuffler, world.terms()
     terms.offer_campaign(shuffler.signed_campaign())
     shuffler.publish(**{"not_before": 500_000, **change})
     assert refusal(terms.offer_campaign, shuffler.signed_campaign()) == "not-a-successor"
+
+
+def test_a_new_range_is_taken_within_the_owners_limits_alone(world: Any) -> None:
+    """A narrower or wider range follows; one beyond the owner's limits is refused by name."""
+    world.rules = OwnerRules(report_epsilon=1.0, low=0.0, high=5000.0)
+    shuffler, terms = world.shuffler, world.terms()
+    terms.offer_campaign(shuffler.signed_campaign())
+    shuffler.publish(not_before=500_000, high=300.0)
+    assert terms.offer_campaign(shuffler.signed_campaign()) is not None
+    shuffler.publish(not_before=500_100, high=5000.0)
+    assert terms.offer_campaign(shuffler.signed_campaign()) is not None
+    shuffler.publish(not_before=500_200, high=5001.0)
+    assert refusal(terms.offer_campaign, shuffler.signed_campaign()) == "range-above-limit"
+    assert terms.campaign_for(500_200).campaign.high == 5000.0
 
 
 def test_missed_versions_are_caught_up_with(world: Any) -> None:

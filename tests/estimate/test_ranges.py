@@ -67,12 +67,13 @@ def test_readings_that_move_together_need_a_wider_range() -> None:
     chance = np.random.default_rng(4)
     own = chance.normal(500, 60, (32, 150))
     shared = chance.normal(500, 60, (32, 1)) + np.zeros(150)
+    reach = ValueRange(200, 800)
     widths = [
         advise_range(
-            probes_of(readings, WIDE, epsilon=4),
+            probes_of(readings, reach, epsilon=4),
             limits=WIDE,
             n=150,
-            noise=20.0,
+            noise=2.0,
             rng=SeededRandom(1),
         )
         for readings in (own, shared)

@@ -237,6 +237,17 @@ def test_the_campaign_is_public(asked: Asked) -> None:
     assert SignedCampaign.from_bytes(signed.content, PINNED).campaign == CAMPAIGN
 
 
+def test_the_range_of_probes_is_asked_for_by_operators(asked: Asked) -> None:
+    """Before there are probes the answer has no advice; impossible limits are refused."""
+    answer = asked.get("/v1/campaigns/street-power/range", asked.admin)
+    assert answer.status_code == 200
+    assert (answer.json()["probes"], answer.json()["advice"]) == (0, None)
+    wide = asked.get("/v1/campaigns/street-power/range?high=9000&n=5", asked.admin)
+    assert wide.status_code == 200
+    bad = asked.get("/v1/campaigns/street-power/range?low=9000", asked.admin)
+    assert bad.status_code == 400
+
+
 def test_the_effect_is_shown_before_it_is_published(asked: Asked) -> None:
     """Other parameters, another error, for the reports that rounds had of late."""
     answer = asked.get("/v1/campaigns/street-power/effect?epsilon=4&beta=0.1", asked.admin)

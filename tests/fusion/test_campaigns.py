@@ -79,7 +79,7 @@ def test_versions_follow_each_other(centre: Centre) -> None:
         (replace(CAMPAIGN, id="new", version=2), "version must be 1"),
         (replace(CAMPAIGN, version=3, not_before=ROUND + 9), "version must be 2"),
         (replace(CAMPAIGN, version=2, not_before=ROUND), "not_before must be at least"),
-        (replace(CAMPAIGN, version=2, not_before=ROUND + 9, high=99), "high must stay"),
+        (replace(CAMPAIGN, version=2, not_before=ROUND + 9, unit="kW"), "unit must stay"),
         (replace(CAMPAIGN, beta=0.9), "version must be 2"),
     ],
 )

@@ -9,6 +9,7 @@ import click
 
 from rase.clock import parse_duration_s
 from rase.engine.groups import GraphGroups, read_edges
+from rase.engine.ranging import RangeFeedback
 from rase.engine.table import Table
 from rase.errors import PrivacyRefused
 from rase.pipeline import Pipeline
@@ -71,6 +72,7 @@ class RunOptions:
     trials: int
     seed: int | None
     level: float
+    feedback: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -82,6 +84,8 @@ class RunOptions:
             raise click.UsageError("--groups needs --alpha: the loss allowed inside a group.")
         if self.graph is not None and self.alpha is None:
             raise click.UsageError("--graph needs --alpha and --groups.")
+        if self.feedback and self.graph is not None:
+            raise click.UsageError("--feedback and --graph cannot be used together.")
         if self.every is not None:
             parse_duration_s(self.every)
         if not 0 < self.level < 1:
@@ -136,12 +140,24 @@ class RunOptions:
             group_count=self.groups,
         )
 
-    def _randomizer(self) -> Randomizer:
+    def range_feedback(self) -> RangeFeedback:
+        """Begin to learn a range, with the mechanism that was asked for between probing rounds."""
+        # The estimator auto borrows from earlier rounds; a day of hours is what it mostly has.
+        averaged = 24 if "auto" in self.estimator else 1
+        return RangeFeedback(self.epsilon, self._public, make=self._made, averaged=averaged)
+
+    @property
+    def _public(self) -> ValueRange:
         low, high = self.value_range
-        public = ValueRange(low, high, self.steps)
+        return ValueRange(low, high, self.steps)
+
+    def _randomizer(self) -> Randomizer:
+        return self._made(self.epsilon, self._public)
+
+    def _made(self, epsilon: float, public: ValueRange) -> Randomizer:
         if self.mechanism == "budget-aware":
-            return BudgetAware(self.epsilon, public, self.precision)
-        return _PLAIN[self.mechanism](self.epsilon, public)
+            return BudgetAware(epsilon, public, self.precision)
+        return _PLAIN[self.mechanism](epsilon, public)
 
     def _shuffler(self) -> Shuffler:
         if self.alpha is None or self.groups is None:

@@ -50,6 +50,9 @@ def publish(file: Path, config: Path) -> None:
 @click.option("--beta", type=float, help="Half-width of the precision interval.")
 @click.option("--rho", type=float, help="Probability of meeting it.")
 @click.option("--epsilon", type=float, multiple=True, help="Budget of a report; may be repeated.")
+@click.option("--low", type=float, help="Lower end of the range.")
+@click.option("--high", type=float, help="Upper end of the range.")
+@click.option("--probe-every", type=int, help="Probe in every so-many-th round; 0 for never.")
 @click.option("--k-min", type=int, help="Fewest reports released together; may only rise.")
 @click.option("--window-budget", type=float, help="Epsilon in a window; may only fall.")
 @click.option("--from-round", type=int, help="First round of the new version; two rounds ahead.")
@@ -100,6 +103,83 @@ def update(
         _show_effect(now, then, effects, as_json=as_json, is_published=not dry_run)
         if dry_run:
             return
+        if not yes:
+            click.confirm("Publish?", abort=True, err=True)
+        publisher.publish(then)
+    click.echo(f"published {then.id} version {then.version}", err=True)
+
+
+@command.command("range")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@fusion_config
+@click.option("--low", type=float, help="Lowest end to recommend; the lowest that was probed.")
+@click.option("--high", type=float, help="Highest end to recommend; the highest that was probed.")
+@click.option("--reports", type=click.IntRange(min=1), help="Reports a round to assume.")
+@click.option("--publish", is_flag=True, help="Publish the recommended range as next version.")
+@click.option("--from-round", type=int, help="First round of the new version; two rounds ahead.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def range_(
+    campaign_id: str | None,
+    config: Path,
+    *,
+    low: float | None,
+    high: float | None,
+    reports: int | None,
+    publish: bool,
+    from_round: int | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Recommend a range from probing rounds, and publish it if asked to.
+
+    Probing rounds are those of --probe-every; eight are needed. Devices refuse a range beyond their
+    owner's limits.
+    """
+    settings = fusion_settings(config)
+    from rase.fusion.campaigns import next_version
+    from rase.fusion.probes import FEWEST_PROBES, range_status
+    from rase.fusion.settings import open_publisher
+    from rase.stream import ValueRange
+
+    clock = SystemClock()
+    with open_publisher(settings, clock) as (publisher, questions):
+        now = questions.campaign(campaign_id)
+        n = questions.recent_n(now) if reports is None else reports
+        limits = None
+        if low is not None or high is not None:
+            try:
+                limits = ValueRange(
+                    now.low if low is None else low, now.high if high is None else high
+                )
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+        status = range_status(questions.database, now, n=n, limits=limits)
+        advice = status.advice
+        if as_json:
+            click.echo(json.dumps({"schema": "rase/range/1", **status.as_fields()}))
+        elif advice is None:
+            click.echo(
+                f"{now.id}: {status.probes} of {FEWEST_PROBES} probing rounds; no range yet."
+                + ("" if now.probe_every else " Probe with rase campaign update --probe-every 4.")
+            )
+        else:
+            click.echo(f"{now.id}: {now.low:g} to {now.high:g} {now.unit}, {status.probes} probes")
+            click.echo(str(advice))
+            if not status.is_worthwhile:
+                click.echo("The present range is as good.")
+        if not publish:
+            return
+        if advice is None:
+            raise click.UsageError("--publish needs a recommended range; there is none yet.")
+        present = round_number(int(clock.now_s()), now.round_s)
+        first = max(present + _ROUNDS_AHEAD, now.not_before + 1)
+        first = first if from_round is None else from_round
+        try:
+            then = next_version(now, not_before=first, low=advice.low, high=advice.high)
+            then.check_succeeds(now, from_round=present + 1)
+        except CampaignInvalid as error:
+            raise ConfigurationError(error.mistakes) from None
         if not yes:
             click.confirm("Publish?", abort=True, err=True)
         publisher.publish(then)

@@ -189,9 +189,11 @@ class RunReport:
             yield f"          {manifest.guarantee}"
         if summary.clipped:
             share = 100 * summary.clipped / summary.reports
+            outside = f"{public.low:g} to {public.high:g}"
+            outside = "the range of their round" if self._options.feedback else outside
             yield (
                 f"clipped   {_count(summary.clipped, 'reading')} ({share:.2g} %) outside "
-                f"{public.low:g} to {public.high:g}, moved to its nearest end before noise; the "
+                f"{outside}, moved to its nearest end before noise; the "
                 "estimates are of clipped readings. A wider --range clips less and adds noise."
             )
         decimals = decimals_for(public)

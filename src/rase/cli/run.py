@@ -11,7 +11,10 @@ from rase.cli.arguments import MECHANISMS, RunOptions, usage
 from rase.cli.output import JsonSink, Sink, TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
-from rase.engine.local import RunSummary, run_table
+from rase.engine.feedback import FeedbackRun
+from rase.engine.groups import GraphGroups
+from rase.engine.local import RunSummary, TableRun, run_table
+from rase.engine.ranging import RangeFeedback
 from rase.engine.score import Windows
 from rase.engine.table import Table, open_table
 from rase.kernels.words import Random, SeededRandom
@@ -56,6 +59,11 @@ __all__ = ["command"]
     show_default=True,
     help="auto, unbiased_mean, winsorized_mean, sample_mean, median or bootstrap_mean; "
     "may be repeated.",
+)
+@click.option(
+    "--feedback",
+    is_flag=True,
+    help="Learn a better range from probing rounds; --range is the widest. Holds the table.",
 )
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")
@@ -138,15 +146,7 @@ def _run(
     window_rounds = options.window_rounds
     with Progress() as progress:
         for trial in range(1, options.trials + 1):
-            run = run_table(
-                table,
-                pipeline,
-                every=options.every,
-                rng=_source(options, trial),
-                truth=options.truth,
-                shuffler_of_round=groups,
-                on_batch=lambda: progress.show(f"reading {table.path.name}", table.share_read),
-            )
+            run = _started(table, pipeline, options, trial=trial, groups=groups, progress=progress)
             windows = None
             if window_rounds:
                 windows = Windows(window_rounds, is_gapless=options.every is not None)
@@ -156,7 +156,54 @@ def _run(
                     for sink in sinks:
                         sink.add(row)
                 progress.show(f"round {number} released")
+    if isinstance(run, FeedbackRun):
+        click.echo(_range_in_words(run.feedback), err=True)
     return run.summary
+
+
+def _started(
+    table: Table,
+    pipeline: Pipeline,
+    options: RunOptions,
+    *,
+    trial: int,
+    groups: GraphGroups | None,
+    progress: Progress,
+) -> TableRun | FeedbackRun:
+    def show() -> None:
+        progress.show(f"reading {table.path.name}", table.share_read)
+
+    if options.feedback:
+        return FeedbackRun(
+            table,
+            pipeline,
+            feedback=options.range_feedback(),
+            every=options.every,
+            rng=_source(options, trial),
+            truth=options.truth,
+            on_batch=show,
+        )
+    return run_table(
+        table,
+        pipeline,
+        every=options.every,
+        rng=_source(options, trial),
+        truth=options.truth,
+        shuffler_of_round=groups,
+        on_batch=show,
+    )
+
+
+def _range_in_words(feedback: RangeFeedback) -> str:
+    reach = feedback.value_range
+    told = f"range     {reach.low:g} to {reach.high:g} at the end"
+    advice = feedback.advice
+    if advice is None:
+        return f"{told}; too few rounds to choose another."
+    return (
+        f"{told}: clipping adds {advice.clip_bias.value:.3g} ± "
+        f"{advice.clip_bias.standard_error:.2g} with the range recommended last."
+    )
 
 
 def _source(options: RunOptions, trial: int) -> Random | None:

@@ -201,7 +201,7 @@ class Reporter:
         epsilon_class = self._memory.terms.rules.epsilon_class(campaign.epsilon)
         if epsilon_class is None:
             raise _Skipped("epsilon-above-limit")
-        randomizer = randomizer_of(campaign, epsilon_class)
+        randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)
 
         def draw() -> bytes:
             place = randomizer.place(mean, self._entropy)
@@ -271,7 +271,8 @@ class Reporter:
             drawn_for = self._memory.terms.campaign_by_tag(tag)
             if drawn_for is None:
                 raise _LawChanged
-            epsilon_class = _same_law(drawn_for.campaign, epsilon_class, signed.campaign)
+            old, new = (one.campaign.reported_in(round) for one in (drawn_for, signed))
+            epsilon_class = _same_law(old, epsilon_class, new)
         content = Content(signed.campaign.block_start(round), place, epsilon_class)
         return _envelope_of(content, signed, round, keys)
 
@@ -333,7 +334,10 @@ def _same_law(old: Campaign, epsilon_class: int, new: Campaign) -> int:
     law = randomizer_of(old, epsilon_class)
     for place in range(len(new.epsilon)):
         other = randomizer_of(new, place)
-        if (other.law_name, other.epsilon) == (law.law_name, law.epsilon):
-            # Range and grid never change between versions (Campaign.check_succeeds).
+        if (other.law_name, other.epsilon, other.value_range) == (
+            law.law_name,
+            law.epsilon,
+            law.value_range,
+        ):
             return place
     raise _LawChanged

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.estimate.ranges import RangeAdvice, RangeProbe, advise_range
+from rase.estimate.ranges import RangeAdvice, RangeProbe, advise_range, latest_ranges
 from rase.kernels.words import Random
 from rase.randomize.choice import auto
 from rase.randomize.protocol import Randomizer
@@ -21,11 +21,10 @@ from rase.stream import ValueRange
 
 __all__ = ["RangeFeedback", "probe_share", "worst_noise"]
 
-# The first rounds all probe; a range is chosen after each stage; so many ranges are remembered.
+# The first rounds all probe; a range is chosen after each stage.
 _LEARNING = 48
 _STAGE = 8
 _SETTLED_STAGE = 24
-_RANGES_KEPT = 5
 # A range is changed only if that lessens the expected error by this factor.
 _WORTHWHILE = 1.15
 # What probing may cost: 15 % more variance is 7 % more error.
@@ -66,6 +65,8 @@ class RangeFeedback:
         value_range: The range to begin with.
         limits: The widest range allowed, such as the owners' limits; the first range if None.
         make: The mechanism for means, by epsilon and range.
+        averaged: Over how many rounds means are averaged afterwards; about a day of them for the
+            estimator `auto`.
 
     Example:
         >>> from rase import SeededRandom
@@ -85,10 +86,12 @@ class RangeFeedback:
         *,
         limits: ValueRange | None = None,
         make: Callable[[float, ValueRange], Randomizer] = auto,
+        averaged: int = 1,
     ) -> None:
         """Begin with probing."""
         self.epsilon = epsilon
         self._make = make
+        self._averaged = averaged
         self.value_range = value_range
         self.limits = value_range if limits is None else limits
         self.advice: RangeAdvice | None = None
@@ -131,10 +134,16 @@ class RangeFeedback:
         self._next_choice = self._rounds + (_STAGE if self._rounds < _LEARNING else _SETTLED_STAGE)
         noise = worst_noise(self._make(self.epsilon, self.value_range))
         n = round(np.mean([probe.n for probe in self._probes]))
-        advice = advise_range(self._probes, limits=self.limits, n=n, noise=noise, rng=rng)
+        advice = advise_range(
+            self._probes,
+            limits=self.limits,
+            n=n,
+            noise=noise,
+            averaged=self._averaged,
+            rng=rng,
+        )
         self.advice = advice
         if advice.present_error <= _WORTHWHILE * advice.error:
             return
         self.value_range = ValueRange(advice.low, advice.high, self.value_range.steps)
-        kept = list(dict.fromkeys(p.randomizer for p in self._probes))[-_RANGES_KEPT:]
-        self._probes = [probe for probe in self._probes if probe.randomizer in kept]
+        self._probes = latest_ranges(self._probes)

@@ -19,11 +19,13 @@ from rase.estimate.shapes import Shapes, shapes_of
 from rase.kernels.words import Random, source_of
 from rase.stream import ValueRange
 
-__all__ = ["RangeAdvice", "RangeProbe", "advise_range"]
+__all__ = ["RangeAdvice", "RangeProbe", "advise_range", "latest_ranges"]
 
 # Cells that each range a fleet was probed with is cut into, and bins of a probe's reports.
 _CELLS = 24
 _BINS = 48
+# Ranges whose probes are remembered.
+_RANGES_KEPT = 5
 # Digits to which a range is rounded outwards, relative to its width.
 _NEAT = 100
 # A limit is taken if it is nearer than this share of the width.
@@ -82,9 +84,9 @@ class RangeAdvice:
         low: The recommended lower end.
         high: The recommended upper end.
         clip_bias: What clipping to the recommended range adds to the mean, with its error.
-        noise: The standard error of a mean of n reports with the recommended range.
-        error: The expected root mean square error of such a mean: noise, clipping and what is not
-            known about it.
+        noise: The standard error of such a mean with the recommended range, from noise alone.
+        error: The expected root mean square error of a mean of n reports, averaged as was asked:
+            noise, clipping and what is not known about it.
         present_error: The same with the range of the latest probe.
         n: How many reports a mean has.
         rounds: How many probing rounds it was learnt from.
@@ -113,6 +115,7 @@ def advise_range(
     limits: ValueRange,
     n: int,
     noise: float,
+    averaged: int = 1,
     rng: Random | None = None,
 ) -> RangeAdvice:
     """Recommend the range with the least expected squared error of a mean of n reports.
@@ -131,6 +134,8 @@ def advise_range(
             do not matter.
         n: How many reports a mean has.
         noise: The variance of one decoded report of the mechanism for means, in squared widths.
+        averaged: Over how many rounds means are averaged afterwards, by windows or `auto`: noise
+            averages out and bias does not, so the range is the wider the more.
         rng: For drawing shapes; None for the secure source.
 
     Raises:
@@ -138,8 +143,9 @@ def advise_range(
     """
     if not probes:
         raise ValueError("probes must hold at least one probing round, got none.")
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}.")
+    for name, number in (("n", n), ("averaged", averaged)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}.")
     if not (math.isfinite(noise) and noise > 0):
         raise ValueError(f"noise must be finite and greater than 0, got {noise}.")
     edges = _cell_edges([probe.randomizer.value_range for probe in probes], limits)
@@ -149,7 +155,8 @@ def advise_range(
     together = _moving_together(probes) ** 2
     widths = edges - edges[:, None]
     kept = together + (1 - together) / n
-    errors = _squared_errors(edges, shapes, kept) + noise / n * np.square(widths)
+    each = noise / (n * averaged)
+    errors = _squared_errors(edges, shapes, kept) + each * np.square(widths)
     present = probes[-1].randomizer.value_range
     allowed = np.where(widths > present.width / _MOST_NARROWING, errors, np.inf)
     first, last = (int(place) for place in np.unravel_index(allowed.argmin(), errors.shape))
@@ -166,12 +173,18 @@ def advise_range(
             method="clip_bias",
             target="what clipping adds to the mean",
         ),
-        noise=math.sqrt(noise / n) * (high - low),
+        noise=math.sqrt(each) * (high - low),
         error=math.sqrt(errors[first, last]),
         present_error=math.sqrt(errors[begin, end]),
         n=n,
         rounds=len(probes),
     )
+
+
+def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
+    """Return the probes of the latest five ranges: older ones only cost time."""
+    kept = list(dict.fromkeys(probe.randomizer for probe in reversed(probes)))[:_RANGES_KEPT]
+    return [probe for probe in probes if probe.randomizer in kept]
 
 
 def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | None) -> Shapes:

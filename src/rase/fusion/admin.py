@@ -18,6 +18,7 @@ from rase.fusion.access import (
 from rase.fusion.campaigns import next_version
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import NotCountersigned
+from rase.fusion.probes import range_status
 from rase.fusion.refusals import BAD_QUESTION, NOT_ALLOWED, NOT_SIGNED, Refused
 from rase.fusion.subscribers import (
     ADMIN_CAMPAIGN,
@@ -26,6 +27,7 @@ from rase.fusion.subscribers import (
     list_subscribers,
     revoke_subscriber,
 )
+from rase.stream import ValueRange
 from rase.wire.signed import SignedCampaign
 
 __all__ = ["router"]
@@ -59,6 +61,38 @@ def campaign_effect(
 
     document = logging_refusals(request, asker, ask)
     log_answer(request, asker, "200 effect")
+    return JSONResponse(document)
+
+
+@router.get(
+    "/v1/campaigns/{campaign_id}/range", tags=["operator"], responses=PROBLEMS, dependencies=BEARER
+)
+def campaign_range(
+    request: Request,
+    campaign_id: str,
+    low: float | None = None,
+    high: float | None = None,
+    n: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+) -> Response:
+    """Return the range that probing rounds recommend, and what it and the present one lead to."""
+    asker = asker_of(request, ADMIN_CAMPAIGN)
+
+    def ask() -> dict[str, Any]:
+        centre = centre_of(request)
+        now = centre.questions.campaign(campaign_id)
+        limits = None
+        if low is not None or high is not None:
+            try:
+                limits = ValueRange(
+                    now.low if low is None else low, now.high if high is None else high
+                )
+            except ValueError as error:
+                raise Refused(BAD_QUESTION, str(error)) from None
+        reports = centre.questions.recent_n(now) if n is None else n
+        return range_status(centre.database, now, n=reports, limits=limits).as_fields()
+
+    document = logging_refusals(request, asker, ask)
+    log_answer(request, asker, "200 range")
     return JSONResponse(document)
 
 

@@ -309,7 +309,7 @@ def _keep(
         is_fresh = _fresh(transaction, campaign, batch.round, opened.tags)
         kept = opened.is_report & is_fresh
         places, classes = opened.places[kept], opened.classes[kept]
-        is_drawn = drawable(campaign, places, classes)
+        is_drawn = drawable(campaign.reported_in(batch.round), places, classes)
         places, classes = places[is_drawn], classes[is_drawn]
         order = np.lexsort((classes, places))
         tags = sorted(tag for tag, fresh in zip(opened.tags, is_fresh, strict=True) if fresh)

@@ -15,7 +15,7 @@ from rase.randomize.protocol import Floats, Randomizer
 from rase.randomize.square_wave import SquareWave
 from rase.stream import ValueRange
 
-__all__ = ["Effect", "drawable", "effect_of", "randomizer_of", "values_of"]
+__all__ = ["Classes", "Effect", "Places", "drawable", "effect_of", "randomizer_of", "values_of"]
 
 _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "laplace": Laplace,

@@ -55,6 +55,11 @@ class Questions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        """The database that answers come from."""
+        return self._database
+
     def campaign(self, campaign_id: str | None) -> Campaign:
         """Return the newest version of a campaign; None means the only one there is.
 

@@ -38,7 +38,9 @@ class Tracking:
         """
         last = last_tracked(transaction, campaign.id)
         known, tracker = self._kept.pop(campaign.id, (None, None))
-        if tracker is None or known != last:
+        # A new version may have another range, by which the models are scaled.
+        is_other = tracker is not None and tracker.value_range != campaign.value_range
+        if tracker is None or known != last or is_other:
             tracker = _replayed(transaction, campaign)
         return last, tracker
 

@@ -76,7 +76,7 @@ def example_payload(
     if epsilon_class is None or keys is None:
         return None
     measured = _middle(campaign) if mean is None else mean
-    place = randomizer_of(campaign, epsilon_class).place(measured, entropy)
+    place = randomizer_of(campaign.reported_in(round), epsilon_class).place(measured, entropy)
     content = Content(campaign.block_start(round), place, epsilon_class)
     return Payload(
         measured,

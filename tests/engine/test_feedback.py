@@ -1,0 +1,108 @@
+"""Range feedback over rounds and tables."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from rase import Pipeline, SeededRandom, SquareWave, ValueRange, auto
+from rase.engine.feedback import FeedbackRun
+from rase.engine.ranging import RangeFeedback, probe_share
+from rase.engine.table import Rows
+from rase.errors import DataError
+
+WIDE = ValueRange(0, 2000)
+
+
+class Readings:
+    """A table of normal readings around 100, sorted by device and time."""
+
+    def __init__(self, rounds: int, devices: int) -> None:
+        self._shape = (devices, rounds)
+
+    def batches(self) -> Iterator[Rows]:
+        """Yield all rows at once."""
+        devices, rounds = self._shape
+        values = np.random.default_rng(1).normal(100, 10, devices * rounds)
+        yield Rows(
+            np.tile(3_600_000 * np.arange(rounds), devices),
+            np.repeat(np.arange(devices), rounds),
+            values,
+            np.ones(values.shape, dtype=np.bool_),
+        )
+
+
+def test_the_range_narrows_and_the_error_with_it() -> None:
+    """From twenty times too wide the range comes down to the readings, and so does the error."""
+    feedback = RangeFeedback(2.0, WIDE)
+    run = FeedbackRun(
+        Readings(56, 100),
+        Pipeline(auto(2.0, WIDE), estimator=("unbiased_mean", "auto")),
+        feedback=feedback,
+        every="1h",
+        rng=SeededRandom(1),
+        truth=True,
+    )
+    results = list(run)
+    errors = [abs(one.estimates["unbiased_mean"].value - (one.truth or 0)) for one in results]
+    assert np.mean(errors[48:]) < np.mean(errors[:8]) / 3
+    tracked = [abs(one.estimates["auto"].value - (one.truth or 0)) for one in results]
+    assert np.mean(tracked[48:]) < 20
+    assert feedback.value_range.width < 300
+    assert feedback.advice is not None
+    summary = run.summary
+    assert (summary.rows, summary.devices, summary.rounds) == (5600, 100, 56)
+    assert (summary.most_reports, summary.most_epsilon) == (56, 112.0)
+    assert summary.clipped > 0
+    assert list(run) == []
+
+
+def test_probing_spends_no_more_and_becomes_rare() -> None:
+    """All rounds have the one epsilon; after 48 rounds about one in five probes at epsilon 2."""
+    feedback = RangeFeedback(2.0, WIDE)
+    kinds = []
+    for _ in range(68):
+        randomizer = feedback.randomizer
+        assert randomizer.epsilon == 2.0
+        kinds.append(isinstance(randomizer, SquareWave))
+        source = SeededRandom(len(kinds))
+        feedback.learn(randomizer.randomize(np.full(50, 100.0), rng=source), rng=source)
+    assert all(kinds[:48])
+    assert sum(kinds[48:]) == pytest.approx(20 * probe_share(2.0), abs=1.5)
+
+
+def test_the_range_grows_back_up_to_the_limits() -> None:
+    """Readings that move beyond a narrow range widen it again, but never beyond the limits."""
+    feedback = RangeFeedback(4.0, ValueRange(90, 110), limits=ValueRange(0, 400))
+    for place in range(48):
+        source = SeededRandom(place)
+        readings = np.random.default_rng(place).normal(250, 10, 60)
+        feedback.learn(feedback.randomizer.randomize(readings, rng=source), rng=source)
+    assert feedback.value_range.low < 250 < feedback.value_range.high <= 400
+
+
+def test_a_share_never_exceeds_one() -> None:
+    """However small epsilon is, at most all rounds probe."""
+    assert probe_share(0.01) <= 1.0
+    assert probe_share(8.0) < 0.02
+
+
+def test_an_empty_table_is_refused() -> None:
+    """There is nothing to choose a range from."""
+
+    class Nothing:
+        def batches(self) -> Iterator[Rows]:
+            yield Rows(
+                np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.bool_)
+            )
+
+    seen: list[int] = []
+    run = FeedbackRun(
+        Nothing(),
+        Pipeline(auto(1.0, WIDE)),
+        feedback=RangeFeedback(1.0, WIDE),
+        on_batch=lambda: seen.append(1),
+    )
+    with pytest.raises(DataError, match="at least one reading"):
+        list(run)
+    assert seen == [1]

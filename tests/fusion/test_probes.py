@@ -1,0 +1,142 @@
+"""Probing rounds at the fusion centre: kept as counts, and what they recommend."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, reports
+
+from rase.campaign import Campaign
+from rase.clock import FakeClock
+from rase.estimate.mean import unbiased_mean
+from rase.fusion.probes import probes_of, range_status
+from rase.kernels.words import SeededRandom
+from rase.randomize.square_wave import SquareWave
+from rase.storage.sqlite import open_sqlite
+from rase.stream import ValueRange
+
+PROBING = replace(
+    CAMPAIGN, estimators=("unbiased_mean",), epsilon=(4.0,), window_budget=96.0, probe_every=2
+)
+NARROW = replace(PROBING, version=2, not_before=ROUND + 21, high=400)
+HOUR_S = 3600
+
+
+@pytest.fixture
+def probing(tmp_path: Path) -> Iterator[Centre]:
+    """A centre whose campaign probes every second round, and has another range later."""
+    database = open_sqlite(tmp_path / "probes.db", migrations="fusion")
+    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    early.publisher.publish_keyset(keyset(7))
+    early.publisher.publish(PROBING)
+    early.publisher.publish(NARROW)
+    yield Centre(database, FakeClock((ROUND + 200) * HOUR_S))
+    database.close()
+
+
+def sent(centre: Centre, campaign: Campaign, round: int, n: int = 40) -> list[float]:
+    """Take in a round of readings around 120 as devices report them; return the noisy values."""
+    readings = np.random.default_rng(round).normal(120, 20, n)
+    wave = SquareWave(4.0, campaign.value_range)
+    noisy = wave.randomize(readings, rng=SeededRandom(round))
+    places = np.rint((noisy - campaign.low) / campaign.value_range.step).astype(int).tolist()
+    one = parcel(reports(places, round=round, campaign=campaign), round=round, campaign=campaign)
+    centre.intake.receive(one.id, one.payload)
+    centre.rounds.tick()
+    return sorted(noisy.tolist())
+
+
+def test_a_probing_round_has_an_unbiased_mean_and_is_kept_as_counts(probing: Centre) -> None:
+    """Its reports are decoded by the square wave; counts stay, the reports go."""
+    even = ROUND + ROUND % 2
+    noisy = sent(probing, PROBING, even)
+    expected = unbiased_mean(noisy, randomizer=SquareWave(4.0, PROBING.value_range))
+    assert probing.questions.at(PROBING, even).mean == pytest.approx(expected.value)
+    with probing.database.snapshot() as transaction:
+        (probe,) = probes_of(transaction, PROBING.id)
+        assert transaction.execute("SELECT COUNT(*) FROM opened") == [(0,)]
+    assert probe.n == 40
+    assert probe.mean == pytest.approx(expected.value)
+    assert probe.rounds == 2
+
+
+def test_other_rounds_are_no_probes(probing: Centre) -> None:
+    """Between probing rounds reports are read by the campaign's own mechanism."""
+    odd = ROUND + 1 - ROUND % 2
+    one = parcel(reports([100] * 6, round=odd, campaign=PROBING), round=odd, campaign=PROBING)
+    probing.intake.receive(one.id, one.payload)
+    probing.rounds.tick()
+    with probing.database.snapshot() as transaction:
+        assert probes_of(transaction, PROBING.id) == []
+    assert range_status(probing.database, PROBING, n=40).advice is None
+
+
+def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
+    """From eight probes on a range around the readings is recommended; each has its own range."""
+    first = ROUND + ROUND % 2
+    for step in range(0, 20, 2):
+        sent(probing, PROBING, first + step)
+    wide = range_status(probing.database, PROBING, n=40)
+    assert wide.advice is not None
+    assert wide.is_worthwhile
+    assert wide.advice.low < 120 < wide.advice.high < 900
+    assert wide == range_status(probing.database, PROBING, n=40)
+    sent(probing, NARROW, first + 22)
+    with probing.database.snapshot() as transaction:
+        reaches = [one.randomizer.value_range for one in probes_of(transaction, PROBING.id)]
+    assert [reach.high for reach in reaches] == [3000.0] * 10 + [400.0]
+    status = range_status(probing.database, NARROW, n=40, limits=ValueRange(0, 600))
+    assert status.advice is not None
+    assert status.advice.high <= 600
+    fields = status.as_fields()
+    assert fields["probes"] == 11
+    assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "ci_low", "ci_high"}
+
+
+def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:
+    """With auto, a new version's rounds borrow from those of another range."""
+    auto = replace(PROBING, estimators=("auto",), probe_every=1)
+    after = replace(NARROW, estimators=("auto",), probe_every=1)
+    database = open_sqlite(tmp_path / "auto.db", migrations="fusion")
+    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    early.publisher.publish_keyset(keyset(7))
+    early.publisher.publish(auto)
+    early.publisher.publish(after)
+    centre = Centre(database, FakeClock((ROUND + 200) * HOUR_S))
+    for step in range(12, 24):
+        sent(centre, auto if step < 20 + 1 else after, ROUND + step)
+    answer = centre.questions.at(after, ROUND + 23)
+    alone = centre.questions.at(after, ROUND + 23, method="unbiased_mean")
+    assert answer.method == "auto"
+    assert answer.mean == pytest.approx(120, abs=60)
+    assert answer.standard_error is not None
+    assert alone.standard_error is not None
+    assert answer.standard_error < 1.05 * alone.standard_error
+    status = range_status(database, after, n=40)
+    assert status.advice is not None
+    assert status.advice.noise < 1.0 * (status.advice.high - status.advice.low)
+    database.close()
+
+
+def test_classes_of_epsilon_are_probed_apart(tmp_path: Path) -> None:
+    """Devices of two budgets give two probes of a round, and the larger decides the noise."""
+    mixed = replace(PROBING, epsilon=(1.0, 4.0), probe_every=1)
+    database = open_sqlite(tmp_path / "mixed.db", migrations="fusion")
+    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    early.publisher.publish_keyset(keyset(7))
+    early.publisher.publish(mixed)
+    centre = Centre(database, FakeClock((ROUND + 200) * HOUR_S))
+    for step in range(4):
+        sealed = [
+            *reports([900] * 4, round=ROUND + step, campaign=mixed, epsilon_class=0),
+            *reports([160] * 4, round=ROUND + step, campaign=mixed, epsilon_class=1),
+        ]
+        one = parcel(sealed, round=ROUND + step, campaign=mixed)
+        centre.intake.receive(one.id, one.payload)
+        centre.rounds.tick()
+    status = range_status(database, mixed, n=8)
+    assert status.probes == 8
+    assert status.advice is not None
+    database.close()

@@ -23,8 +23,12 @@ from tests.fusion.conftest import (
     served,
 )
 
+from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
+from rase.estimate.estimate import Estimate
+from rase.estimate.ranges import RangeAdvice
+from rase.fusion.probes import RangeStatus
 from rase.fusion.settings import FusionSettings, open_centre
 from rase.fusion.subscribers import record_access
 from rase.storage.sqlite import open_sqlite
@@ -149,6 +153,54 @@ def test_an_update_shows_its_effect_first(
     assert document["then"][0]["n"] == 100
     shown = json.loads(ran("campaign", "show", "--json", "--config", published, capsys=capsys))
     assert (shown["version"], shown["beta"]) == (2, 0.2)
+
+
+def test_a_range_is_recommended_and_published(
+    published: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without probes it is said how to get them; advice is shown, and published if asked."""
+    asked = ("campaign", "range", "--config", published)
+    text = ran(*asked, capsys=capsys)
+    assert "0 of 8 probing rounds; no range yet. Probe with" in text
+    assert "there is none yet" in ran(*asked, "--publish", capsys=capsys, exit_code=2)
+    assert "low must be below high" in ran(*asked, "--low", 9000, capsys=capsys, exit_code=2)
+    update = ("campaign", "update", "--config", published, "--reports", "100", "--yes")
+    ran(*update, "--probe-every", "4", "--from-round", "800000", capsys=capsys)
+    assert "Probe with" not in ran(*asked, capsys=capsys)
+    advice = RangeAdvice(
+        low=0.0,
+        high=300.0,
+        clip_bias=Estimate(-1.0, 2.0, n=900, method="clip_bias", target="bias"),
+        noise=3.0,
+        error=4.0,
+        present_error=30.0,
+        n=100,
+        rounds=9,
+    )
+    seen: list[Any] = []
+
+    def status(_database: object, campaign: Campaign, **asked: Any) -> RangeStatus:
+        seen.append(asked["limits"])
+        better = campaign.high > 300
+        return RangeStatus(
+            campaign.id, campaign.version, campaign.low, campaign.high, 9, advice, better
+        )
+
+    monkeypatch.setattr("rase.fusion.probes.range_status", status)
+    text = ran(*asked, "--reports", 50, capsys=capsys)
+    assert "Range 0 to 300: expected error 4 instead of 30" in text
+    document = json.loads(ran(*asked, "--json", "--high", 500, capsys=capsys))
+    assert (document["schema"], document["advice"]["high"]) == ("rase/range/1", 300.0)
+    assert seen[0] is None
+    assert seen[1].high == 500
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    ran(*asked, "--publish", capsys=capsys, exit_code=130)
+    words = ran(*asked, "--publish", "--yes", "--from-round", "3", capsys=capsys, exit_code=3)
+    assert "not_before must be at least" in words
+    ran(*asked, "--publish", "--yes", capsys=capsys)
+    shown = ran("campaign", "show", "--config", published, capsys=capsys)
+    assert "high           300.0" in shown
+    assert "The present range is as good." in ran(*asked, capsys=capsys)
 
 
 def test_updates_that_cannot_be_are_refused(

@@ -280,3 +280,22 @@ def test_the_best_mechanisms_can_be_asked_for(
     assert best["results"] == optimal["results"]
     for ours, theirs in zip(best["results"], paper["results"], strict=True):
         assert ours["standard_error"] < theirs["standard_error"]
+
+
+def test_feedback_tells_the_range_it_came_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Probing rounds narrow the range; with few rounds that is said instead; graphs are refused."""
+    path = tmp_path / "wide.csv"
+    lines = ["time,device,value"]
+    for device in range(40):
+        lines += [f"{3600 * hour},{device},{100 + device % 7}" for hour in range(10)]
+    path.write_text("\n".join(lines))
+    asked = (path, "--range", 0, 5000, "--epsilon", 2, "--feedback", "--seed", 1, "--truth")
+    _, told = ran(*asked, "--estimator", "unbiased_mean", capsys=capsys)
+    assert "range     " in told
+    assert "at the end: clipping adds" in told
+    path.write_text("\n".join(line for line in lines if "," in line and line[0] in "t0"))
+    _, told = ran(*asked, capsys=capsys)
+    assert "too few rounds to choose another" in told
+    assert main(["run", *map(str, asked), "--alpha", "1", "--groups", "2", "--graph", "x"]) == 2

@@ -74,10 +74,10 @@ def histogram(
     at any epsilon. From epsilon 4 and with up to 1000 reports, evenly spread readings can be nearer
     to the plain counts of the reports.
 
-    The standard errors hold the chance of noise and readings and a guess of what smoothing hides.
-    Measured coverage of 95 % intervals: 89 to 100 % at epsilon 4, with errors 2 to 10 times too
-    large for smooth fleets; 61 to 99 % at epsilon 1 and below with up to 1000 reports; and at
-    100,000 of those reports as little as 3 % for two peaks. There, trust no error.
+    The standard errors hold the chance of noise and readings and what the reports leave open. Over
+    six made-up fleets, 100 to 10,000 reports of the square wave and epsilon 0.5 to 4, intervals at
+    95 % held 96 to 100 % of the shares, for single fleets 91 to 100 %; by BudgetAware 83 to 100 %
+    (benchmarks/distribution.py). `SquareWave` tells distributions best.
 
     Args:
         reports: The reports of one round, in any order.

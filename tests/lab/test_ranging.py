@@ -1,0 +1,43 @@
+"""Range feedback on panels: the best range there is, and how near feedback comes."""
+
+import numpy as np
+import pytest
+
+from rase.lab.panel import Panel
+from rase.lab.ranging import AFTER, best_range, follow_feedback
+
+
+def panel(rounds: int = 64) -> Panel:
+    """Return readings around 100 ± 10 of 80 devices, with a gap."""
+    values = np.random.default_rng(1).normal(100, 10, (rounds, 80))
+    values[3] = np.nan
+    values[5, 2] = np.nan
+    return Panel(
+        np.arange(rounds) * 3_600_000, [str(place) for place in range(80)], values, "W", "made up"
+    )
+
+
+def test_the_best_range_balances_noise_and_clipping() -> None:
+    """With little noise it holds most readings; with much it is narrow; it can be widened."""
+    precise, noisy = (best_range(panel(), epsilon=epsilon, rounds=60) for epsilon in (8.0, 1.0))
+    assert precise.high - precise.low > noisy.high - noisy.low
+    assert precise.rmse < noisy.rmse
+    assert precise.low < 100 < precise.high
+    wide = precise.widened(10, floor=None)
+    assert wide.width == pytest.approx(10 * (precise.high - precise.low))
+    assert wide.low < precise.low < precise.high < wide.high
+    assert precise.widened(10, floor=0.0).low == 0
+    assert precise.widened(1, floor=0.0).high >= precise.high
+
+
+def test_feedback_comes_near_the_best_range() -> None:
+    """From ten times too wide, after 48 rounds the range is less than a third as wide."""
+    readings = panel()
+    best = best_range(readings, epsilon=2.0, rounds=63)
+    start = best.widened(10, floor=None)
+    found = follow_feedback(readings, start, epsilon=2.0, rounds=63, seed=1)
+    assert len(found.widths) == 63
+    assert found.widths[0] == start.width
+    assert found.widths[AFTER] < start.width / 3
+    assert found.rmse < 4 * best.rmse
+    assert found.ranges[0][0] == 8

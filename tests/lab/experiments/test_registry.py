@@ -26,6 +26,7 @@ def test_all_of_the_paper_is_there() -> None:
         "accuracy",
         "poisoning",
         "audit",
+        "ranges",
     }
 
 

@@ -31,6 +31,7 @@ from rase.lab.low_bits import (
 )
 from rase.lab.panel import Panel
 from rase.lab.poisoning import poisoned
+from rase.lab.ranging import best_range, follow_feedback
 from rase.lab.schemes import PAPER_PRECISION, scheme_named
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
@@ -194,6 +195,16 @@ def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) ->
     some = panel.of_devices(chosen_devices(panel, n, seed))
     found = accuracy(some, ValueRange(0, high), epsilon=epsilon, seed=seed)
     return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
+
+
+def ranged(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> Measured:
+    """Begin with a range ten times too wide, and let feedback find a better one."""
+    some = panel.of_devices(chosen_devices(panel, n, seed))
+    best = best_range(some, epsilon=epsilon, rounds=rounds)
+    start = best.widened(10, floor=0.0)
+    found = follow_feedback(some, start, epsilon=epsilon, rounds=rounds, seed=seed)
+    width = best.high - best.low
+    return {"ratio": found.rmse / best.rmse, "widths": [one / width for one in found.widths]}
 
 
 def watched(
@@ -379,6 +390,7 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "mean_errors": mean_errors,
     "trace": trace,
     "followed": followed,
+    "ranged": ranged,
     "watched": watched,
     "order": order,
     "variances": variances,

@@ -13,6 +13,7 @@ from rase.lab.experiments.fig6 import FIG6A, FIG6B, FIG6C, FIG6D
 from rase.lab.experiments.mallows_figures import MALLOWS_CENTRE, MALLOWS_DISTANCE
 from rase.lab.experiments.noise_figures import LOW_BITS, OPTIMUM
 from rase.lab.experiments.poisoning_figure import POISONING
+from rase.lab.experiments.range_figure import RANGES
 from rase.lab.experiments.study import Experiment
 from rase.lab.experiments.table1 import TABLE1
 
@@ -42,6 +43,7 @@ EXPERIMENTS = {
         ACCURACY,
         POISONING,
         AUDIT,
+        RANGES,
     )
 }
 

@@ -2,7 +2,9 @@
 
 On the five slices of measured data of `rase.lab.accuracy`, 20 drawings of the noise each: the error
 from the 48th to the 336th round, against that of the best fixed range chosen with knowledge of all
-readings. Needs the folder of RASE_DATA; takes about half an hour of one core.
+readings. "Ten times" is of what holds that range and nine tenths of the readings: with few devices
+and a small epsilon the best range is hardly more than a constant. Needs the folder of RASE_DATA;
+takes about ten minutes of one core for each epsilon.
 """
 
 from collections.abc import Iterator

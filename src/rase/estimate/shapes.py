@@ -22,6 +22,8 @@ _LEAST_KEPT = 0.5
 _MOVES = 2
 # Scales are looked for down to this share of the limits' width.
 _FINEST = 1 / 4000
+# The spread of the logarithm of rare readings.
+_RARE_WIDTH = 0.7
 _FLOOR = 1e-300
 
 
@@ -105,8 +107,9 @@ def _next_part(found: Floats, most: float) -> float:
 class _Law:
     """Turn states, numbers between 0 and 1, into masses on points.
 
-    A state is (kind, place, scale, spread): kind 0 is normal, 1 lognormal from the lower limit, 2
-    lognormal from the upper one.
+    A state is (kind, place, scale, spread, share, distance): kind 0 is normal, 1 lognormal from the
+    lower limit, 2 lognormal from the upper one. Lognormal readings may have a second, rarer kind
+    among them, farther out: the appliances that are on.
     """
 
     def __init__(self, edges: Floats) -> None:
@@ -115,7 +118,7 @@ class _Law:
         self._unit = (edges[1:-1] - self.low) / self.width
 
     def prior(self, count: int, chance: Generator) -> Floats:
-        states = chance.random((count, 4))
+        states = chance.random((count, 6))
         states[:, 0] = chance.integers(3, size=count)
         return states
 
@@ -133,15 +136,17 @@ class _Law:
         return moved
 
     def masses(self, states: Floats) -> Floats:
-        kind, place, scale, spread = (states[:, [column]] for column in range(4))
+        kind, place, scale, spread, share, distance = (states[:, [column]] for column in range(6))
         size = _FINEST ** (1 - scale)  # log-uniform up to the whole width
         normal = _below((self._unit - place) / (size / 2))
         # ``place`` is the share of readings at the limit itself, ``spread`` that of the logarithm.
         width = 0.2 + 2.3 * spread
         near = np.log(np.maximum(self._unit, _FLOOR)) - np.log(size)
         far = np.log(np.maximum(1 - self._unit, _FLOOR)) - np.log(size)
-        upward = place + (1 - place) * _below(near / width)
-        downward = (1 - place) * (1 - _below(far / width))
+        rare, out = share**2 / 2, distance * np.log(1 / size)
+        upward = _below(near / width) * (1 - rare) + rare * _below((near - out) / _RARE_WIDTH)
+        downward = _below(far / width) * (1 - rare) + rare * _below((far - out) / _RARE_WIDTH)
+        upward, downward = place + (1 - place) * upward, (1 - place) * (1 - downward)
         inner = np.where(kind == 0, normal, np.where(kind == 1, upward, downward))
         ends = np.zeros((len(states), 1))
         masses = np.diff(inner, axis=1, prepend=ends, append=ends + 1)

@@ -29,22 +29,25 @@ class BestRange:
         low: Its lower end.
         high: Its upper end.
         rmse: The root mean square error of the unbiased mean with it, clipping included.
+        inner: The readings between which nine tenths of all lie. With few devices and a small
+            epsilon the best range is hardly more than a constant, and far inside.
     """
 
     low: float
     high: float
     rmse: float
+    inner: tuple[float, float]
 
     def widened(self, times: float, *, floor: float | None) -> ValueRange:
-        """Return a range so many times as wide, from a physical floor on or around it.
+        """Return a range so many times as wide as the best and the inner readings together.
 
-        Around it the best range stands at three tenths of the new one, not in its middle.
+        It begins at a physical floor; without one, what it was widened from stands at three tenths
+        of it, not in its middle.
         """
-        width = times * (self.high - self.low)
-        if floor is not None:
-            return ValueRange(floor, max(floor + width, self.high))
-        low = self.low - 0.3 * (width - (self.high - self.low))
-        return ValueRange(low, low + width)
+        low, high = min(self.low, self.inner[0]), max(self.high, self.inner[1])
+        width = times * (high - low)
+        start = floor if floor is not None else low - 0.3 * (width - (high - low))
+        return ValueRange(start, start + width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ def best_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
     noise = worst_noise(auto(epsilon, ValueRange(0, 1)))
     count = np.array([len(row) for row in rows])
     starts = np.concatenate([[0], np.cumsum(count)[:-1]])
-    best = BestRange(0.0, 1.0, math.inf)
+    inner = (float(np.quantile(every, 0.05)), float(np.quantile(every, 0.95)))
+    best = BestRange(*inner, math.inf, inner)
     for low in np.unique(np.quantile(every, tails)):
         for high in np.unique(np.quantile(every, 1 - tails)):
             if high <= low:
@@ -85,7 +89,7 @@ def best_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
             squares = clipped**2 + noise * (high - low) ** 2 / count
             rmse = math.sqrt(float(squares.mean()))
             if rmse < best.rmse:
-                best = BestRange(float(low), float(high), rmse)
+                best = BestRange(float(low), float(high), rmse, inner)
     return best
 
 

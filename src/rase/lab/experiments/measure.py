@@ -203,8 +203,8 @@ def ranged(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> M
     best = best_range(some, epsilon=epsilon, rounds=rounds)
     start = best.widened(10, floor=0.0)
     found = follow_feedback(some, start, epsilon=epsilon, rounds=rounds, seed=seed)
-    width = best.high - best.low
-    return {"ratio": found.rmse / best.rmse, "widths": [one / width for one in found.widths]}
+    widths = [one / start.width for one in found.widths]
+    return {"ratio": found.rmse / best.rmse, "widths": widths}
 
 
 def watched(

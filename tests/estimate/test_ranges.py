@@ -58,7 +58,7 @@ def test_heavy_tails_from_a_limit_keep_the_limit() -> None:
         probes_of(loads, WIDE), limits=WIDE, n=300, noise=0.25, rng=SeededRandom(1)
     )
     assert advice.low == 0
-    assert advice.high < 300
+    assert advice.high < 600
     assert advice.clip_bias.value <= 0
 
 

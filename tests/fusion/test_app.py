@@ -550,4 +550,6 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role", "spread"),
         *("epsilon", "counts", "square"),
+        # Logins of subscribers; whose, is sealed with what only their browsers hold.
+        *("session", "sealed", "begun_s", "seen_s"),
     }

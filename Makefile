@@ -7,11 +7,11 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow bench docs screenshots sanitize lock clean
+.PHONY: help demo test check slow homeassistant bench docs screenshots sanitize lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
@@ -28,6 +28,10 @@ check:  ## style, types and import directions
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/pytest $(WORKERS) -m slow $(ARGS)
+homeassistant:  ## the tests against a real Home Assistant (installs it; needs Python 3.13)
+	@$(PYTHON) scripts/bootstrap.py dev
+	@$(BIN)/python scripts/home_assistant.py
+	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
@@ -43,5 +47,5 @@ sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
 lock:  ## renew the locked requirements
 	@$(PYTHON) scripts/lock.py
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
+	rm -rf .venv .venv-bench .venv-homeassistant build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

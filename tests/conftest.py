@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
 
+    from rase.storage.address import DatabaseAddress
+
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -22,6 +25,38 @@ settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the servers' tests run on either engine."""
+    parser.addoption(
+        "--store",
+        choices=["both", "sqlite", "postgres"],
+        default="both",
+        help="where the servers of the tests keep their state",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test that asks for a database on each engine; those about files on SQLite alone."""
+    if "new_address" not in metafunc.fixturenames:
+        return
+    asked = metafunc.config.getoption("--store")
+    engines = ["sqlite", "postgres"] if asked == "both" else [asked]
+    if metafunc.definition.get_closest_marker("sqlite"):
+        engines = ["sqlite"]
+    metafunc.parametrize("new_address", engines, indirect=True)
+
+
+@pytest.fixture
+def new_address(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[str], "DatabaseAddress"]:
+    """Return places for databases, each under a name of its own, in one engine or the other."""
+    if request.param == "sqlite":
+        return lambda name: tmp_path / name
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return cache(lambda name: server.new_database())
 
 
 @pytest.fixture(scope="session")

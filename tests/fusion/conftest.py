@@ -4,7 +4,7 @@ import asyncio
 import io
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,13 +251,15 @@ def made_centre(address: DatabaseAddress) -> Iterator[Centre]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the database is."""
-    return tmp_path / "fusion.sqlite"
+def path(new_address: Callable[[str], DatabaseAddress]) -> Path:
+    """The file in which the database is, for tests of files."""
+    address = new_address("fusion.sqlite")
+    assert isinstance(address, Path)
+    return address
 
 
 @pytest.fixture
-def centre(path: Path) -> Iterator[Centre]:
+def centre(new_address: Callable[[str], DatabaseAddress]) -> Iterator[Centre]:
     """A fusion centre with a published campaign, some minutes after the round has closed."""
-    with made_centre(path) as made:
+    with made_centre(new_address("fusion.sqlite")) as made:
         yield made

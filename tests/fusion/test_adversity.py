@@ -138,6 +138,7 @@ def test_a_clock_that_goes_back_refuses_what_has_not_ended(centre: Centre) -> No
     assert put(app, one).status_code == 201
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_stops_nothing_for_good(centre: Centre) -> None:
     """Batches, questions and rounds wait for room, by name; then all goes on."""
     token = {"Authorization": f"Bearer {add_subscriber(centre.database, 'a')}"}
@@ -216,6 +217,7 @@ def test_one_damaged_round_is_named_and_harms_no_other(centre: Centre) -> None:
     assert centre.questions.at(CAMPAIGN, ROUND - 1).status == "gap"
 
 
+@pytest.mark.sqlite
 def test_a_damaged_database_is_named(path: Path, centre: Centre) -> None:
     """Every route says that nothing can be stored; the server lives and is not ready."""
     token = {"Authorization": f"Bearer {add_subscriber(centre.database, 'a')}"}

@@ -23,6 +23,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.storage.engines import columns_of
 
 from rase.errors import StorageBusy
 from rase.fusion.app import openapi_document
@@ -534,13 +535,7 @@ def test_every_route_and_problem_is_documented(centre: Centre) -> None:
 
 def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
     """From the fusion centre's database no sender can be read: there is no column for one."""
-    with centre.database.snapshot() as transaction:
-        rows = transaction.execute(
-            "SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p "
-            "WHERE m.type = 'table'"
-        )
-    columns = {name for _, name in rows}
-    assert columns == {
+    assert columns_of(centre.database) == {
         *("campaign", "version", "hash", "body", "not_before"),
         *("fusion_signature", "shuffler_signature"),
         *("round", "state", "batches", "settles_s", "sequence", "shuffle", "kept_until_s"),

@@ -268,7 +268,7 @@ def test_two_keys_make_one_round(centre: Centre) -> None:
     assert centre.questions.at(CAMPAIGN, done.round).n == 10
 
 
-def test_without_a_keyset_a_round_is_settled_at_once(path: Path, centre: Centre) -> None:
+def test_without_a_keyset_a_round_is_settled_at_once(centre: Centre) -> None:
     """A fusion centre whose keys were given by hand need not wait."""
     with centre.database.transaction() as transaction:
         transaction.execute("DELETE FROM keysets")
@@ -296,6 +296,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
     assert centre.count("batches") == 1
 
 
+@pytest.mark.sqlite
 def test_a_corrupt_database_is_named(path: Path, centre: Centre) -> None:
     """A damaged file is refused when it is opened."""
     centre.database.close()

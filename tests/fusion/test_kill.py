@@ -23,36 +23,38 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.storage.engines import NewAddress, setting_of
 
 from rase.clock import FakeClock, SystemClock
 from rase.fusion.answers import Answer
 from rase.kernels.words import SeededRandom
-from rase.storage.sqlite import open_sqlite
+from rase.storage.address import DatabaseAddress
+from rase.storage.opening import open_database
 from rase.wire.keys import write_private
 
 LAST = int(SystemClock().now_s()) // CAMPAIGN.round_s - 2
 PAST = replace(CAMPAIGN, not_before=LAST - 1000, not_after=LAST + 1000)
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder: Path, address: DatabaseAddress) -> Path:
     """Write keys, settings and a database with a campaign whose rounds are over."""
     write_private(folder / "signing.key", FUSION_SIGNER.to_text())
     write_private(folder / "opening.key", KEYS[7].to_text())
     config = folder / "rase.toml"
     config.write_text(
-        '[fusion]\ndatabase = "fusion.sqlite"\nsigning_key_file = "signing.key"\n'
+        f'[fusion]\ndatabase = "{setting_of(address)}"\nsigning_key_file = "signing.key"\n'
         'opening_key_files = ["opening.key"]\nport = 0\nworkers = 2\n'
         f'shuffler_key = "{SHUFFLER_SIGNER.public_bytes().hex()}"\n'
         'shuffler_url = "http://localhost:1"\n'
     )
-    with published(folder / "fusion.sqlite"):
+    with published(address):
         return config
 
 
 @contextmanager
-def published(path: Path) -> Iterator[Centre]:
+def published(address: DatabaseAddress) -> Iterator[Centre]:
     """Open a centre with the campaign."""
-    database = open_sqlite(path, migrations="fusion")
+    database = open_database(address, migrations="fusion")
     centre = Centre(database, FakeClock(SystemClock().now_s()))
     try:
         centre.publisher.publish(PAST)
@@ -90,9 +92,9 @@ def is_taken(url: str, sent: Parcel) -> bool:
     return answer.status_code in {200, 201}
 
 
-def told(path: Path) -> list[Answer]:
+def told(address: DatabaseAddress) -> list[Answer]:
     """Return what a subscriber would be told, and check that no report is left."""
-    with published(path) as centre:
+    with published(address) as centre:
         centre.rounds.tick()
         assert centre.count("opened") == 0
         assert centre.count("batches") == centre.count("rounds")
@@ -100,19 +102,19 @@ def told(path: Path) -> list[Answer]:
 
 
 @pytest.mark.parametrize(("kills", "n"), [(2, 40), pytest.param(30, 400, marks=pytest.mark.slow)])
-def test_kills_change_no_estimate(tmp_path: Path, kills: int, n: int) -> None:
+def test_kills_change_no_estimate(
+    new_address: NewAddress, tmp_path: Path, kills: int, n: int
+) -> None:
     """Every batch is sent until it is acknowledged, while the server dies at moments of chance."""
     rng = SeededRandom(2026)
     rounds = range(LAST - 3 * kills, LAST)
     inner = {round: reports([round % 4000] * n, round=round, campaign=PAST) for round in rounds}
     sent = [parcel(inner[round], round=round, campaign=PAST) for round in rounds]
-    calm = tmp_path / "calm"
-    calm.mkdir()
-    prepared(calm)
-    with published(calm / "fusion.sqlite") as centre:
+    calm, stormy = new_address("calm.sqlite"), new_address("stormy.sqlite")
+    with published(calm) as centre:
         for one in sent:
             centre.intake.receive(one.id, one.payload)
-    config = prepared(tmp_path)
+    config = prepared(tmp_path, stormy)
     waiting, deaths = list(sent), 0
     server = Server(config)
     try:
@@ -130,4 +132,4 @@ def test_kills_change_no_estimate(tmp_path: Path, kills: int, n: int) -> None:
                 server = Server(config)
     finally:
         server.kill()
-    assert told(tmp_path / "fusion.sqlite") == told(calm / "fusion.sqlite")
+    assert told(stormy) == told(calm)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker import Mosquitto, until
 from tests.fusion.conftest import CAMPAIGN, ROUND, parcel, reports
+from tests.storage.engines import NewAddress, setting_of
 from tests.transport.test_discovery import check_discovery
 
 from rase.cli import main
@@ -172,19 +173,21 @@ def test_fleet_entities_are_as_documented() -> None:
 
 def test_entities_are_published_and_cleaned(
     centre: "Centre",
-    path: Path,
+    *,
+    new_address: NewAddress,
     mosquitto: Mosquitto,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``rase ha`` puts the fleet's entities on the broker and takes them back."""
     centre.database.close()
-    config = path.parent / "rase.toml"
+    config, address = tmp_path / "rase.toml", new_address("fusion.sqlite")
     peer = "fc" * 32
     config.write_text(
         f"""
 [fusion]
-database = "{path.name}"
+database = "{setting_of(address)}"
 signing_key_file = "s"
 opening_key_files = ["o"]
 shuffler_key = "{peer}"

@@ -182,16 +182,23 @@ def test_questions_of_pages_are_logged(asked: Asked) -> None:
     ]
 
 
-def test_health(centre: Centre, path: Path) -> None:
-    """Rounds behind count from the newest final one; space is told where it is known."""
+@pytest.mark.sqlite
+def test_space_is_told_where_it_is_known(centre: Centre, path: Path) -> None:
+    """Of a file its size and what is left on its disk."""
+    told = Asked(centre, space=lambda: space_of(path))
+    storage = told("/v1/health", told.operator).json()["storage"]
+    assert storage["database_bytes"] > 0
+    assert storage["disk_free_bytes"] > 0
+
+
+def test_health(centre: Centre) -> None:
+    """Rounds behind count from the newest final one."""
     add_rounds(centre, {ROUND: [0] * 5, ROUND + 1: []})
-    asked = Asked(centre, space=lambda: space_of(path))
+    asked = Asked(centre)
     centre.clock.jump(CAMPAIGN.closes_s(ROUND + 4) + 60 - centre.clock.now_s())
     told = asked("/v1/health", asked.operator).json()
     assert told["is_ready"]
     assert not told["may_publish"]
-    assert told["storage"]["database_bytes"] > 0
-    assert told["storage"]["disk_free_bytes"] > 0
     (one,) = told["campaigns"]
     assert (one["rounds_behind"], one["rounds_final"], one["rounds_withheld"]) == (3, 1, 1)
     assert one["newest_round"] == one["newest_batch_round"] == ROUND + 1

@@ -17,6 +17,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.storage.engines import NewAddress
 
 from rase.campaign import MECHANISMS, Campaign
 from rase.clock import FakeClock
@@ -30,8 +31,9 @@ from rase.fusion.rounds import FailedRound, Rounds, estimates_of
 from rase.kernels.entropy import SeededEntropy
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.pure import DeviceRandomizer
+from rase.storage.address import DatabaseAddress
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 
 PLACES = [0, 100, 2048, 3000, 4096]
 
@@ -140,6 +142,7 @@ def test_a_round_of_covers_is_too_few(centre: Centre) -> None:
     assert centre.count("opened") == centre.count("estimates") == 0
 
 
+@pytest.mark.sqlite
 def test_reports_are_gone_when_the_round_is_final(path: Path, centre: Centre) -> None:
     """No row and no byte of the database or its log holds the places any more."""
     places = [1111, 2222, 3333, 3999, 4001]
@@ -154,6 +157,7 @@ def test_reports_are_gone_when_the_round_is_final(path: Path, centre: Centre) ->
         assert struct.pack("<qq", *places[:2]) not in file.read_bytes()
 
 
+@pytest.mark.sqlite
 def test_a_restart_overwrites_what_a_death_left(path: Path, centre: Centre) -> None:
     """Death between deleting and overwriting the log leaves traces only until the next tick."""
     places = [1111, 2222, 3333, 3999, 4001]
@@ -264,13 +268,13 @@ def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) ->
 class Steps:
     """A list of operations on a fusion centre, each repeated until it is not killed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, address: DatabaseAddress) -> None:
+        self.address = address
         self.deaths = 0
 
     def run(self, campaign: Campaign, *, is_stormy: bool) -> list[object]:
         """Run three rounds; return what a subscriber is told of them."""
-        disk = open_sqlite(self.path, migrations="fusion")
+        disk = open_database(self.address, migrations="fusion")
         clock = FakeClock(campaign.not_before * campaign.round_s)
         alive = Centre(disk, clock)
 
@@ -335,9 +339,9 @@ PARCELS = [
 ]
 
 
-def test_death_at_every_write_changes_no_estimate(tmp_path: Path) -> None:
+def test_death_at_every_write_changes_no_estimate(new_address: NewAddress) -> None:
     """At least 200 deaths, one at each write and commit of each step: the answers are the same."""
-    calm, stormy = Steps(tmp_path / "calm.sqlite"), Steps(tmp_path / "stormy.sqlite")
+    calm, stormy = Steps(new_address("calm.sqlite")), Steps(new_address("stormy.sqlite"))
     expected = calm.run(CAMPAIGN, is_stormy=False)
     assert calm.deaths == 0
     assert stormy.run(CAMPAIGN, is_stormy=True) == expected

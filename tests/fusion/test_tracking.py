@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, reports
+from tests.storage.engines import NewAddress
 
 from rase.clock import FakeClock, round_start_s
 from rase.estimate.mean import unbiased_mean
@@ -16,16 +16,16 @@ from rase.fusion.rounds import Rounds
 from rase.fusion.tracking import last_tracked
 from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
-from rase.storage.sqlite import open_sqlite
+from rase.storage.opening import open_database
 
 AUTO = replace(CAMPAIGN, estimators=("auto",))
 HOUR_S = 3600
 
 
 @pytest.fixture
-def auto(tmp_path: Path) -> Iterator[Centre]:
+def auto(new_address: NewAddress) -> Iterator[Centre]:
     """A centre whose campaign is followed through time, four days later."""
-    database = open_sqlite(tmp_path / "auto.db", migrations="fusion")
+    database = open_database(new_address("auto.db"), migrations="fusion")
     clock = FakeClock((ROUND + 200) * HOUR_S)
     one = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     one.publisher.publish_keyset(keyset(7))
@@ -201,10 +201,10 @@ def test_another_process_may_follow_meanwhile(auto: Centre) -> None:
     assert auto.questions.at(AUTO, ROUND).mean == alone.mean
 
 
-def test_a_campaign_with_both_keeps_one_unbiased_row(tmp_path: Path) -> None:
+def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) -> None:
     """Where the unbiased mean is asked for anyway it is not written twice."""
     both = replace(CAMPAIGN, estimators=("unbiased_mean", "auto"))
-    database: Database = open_sqlite(tmp_path / "both.db", migrations="fusion")
+    database: Database = open_database(new_address("both.db"), migrations="fusion")
     centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     centre.publisher.publish_keyset(keyset(7))
     centre.publisher.publish(both)

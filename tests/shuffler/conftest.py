@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from rase.shuffler.intake import Outcome, check_report, store_reports
 from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
+from rase.storage.address import DatabaseAddress
 from rase.storage.face import Database
-from rase.storage.sqlite import SqliteDatabase, open_sqlite
+from rase.storage.opening import open_database
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, Content, batch_id
@@ -114,7 +116,7 @@ class World:
     """Hold a shuffler and its fleet.
 
     Args:
-        path: Where its database is.
+        address: Where its database is.
         devices: How many are enrolled.
         groups: The public groups that they belong to, in turn.
         **changes: To the campaign.
@@ -129,11 +131,17 @@ class World:
     proposal_of = staticmethod(proposal_of)
 
     def __init__(
-        self, path: Path, *, devices: int = 4, groups: tuple[str, ...] = ("",), **changes: Any
+        self,
+        address: DatabaseAddress,
+        *,
+        devices: int = 4,
+        groups: tuple[str, ...] = ("",),
+        **changes: Any,
     ) -> None:
-        self.path = path
+        self.address = address
+        self._opened = ExitStack()
         self.clock = FakeClock(NOW_S)
-        self.database: SqliteDatabase = self.opened()
+        self.database: Database = self.opened()
         self.campaign = campaign_of(**changes)
         self.hash = campaign_hash(self.campaign)
         self.countersigner = Countersigner(
@@ -149,9 +157,21 @@ class World:
         ]
         self.devices = [int(credential[:16], 16) for credential in self.credentials]
 
-    def opened(self) -> Any:
+    def opened(self) -> Database:
         """Open the database, as one more process does."""
-        return open_sqlite(self.path, migrations="shuffler")
+        database = open_database(self.address, migrations="shuffler")
+        self._opened.callback(database.close)
+        return database
+
+    def close(self) -> None:
+        """Close the database, as often as it was opened."""
+        self._opened.close()
+
+    @property
+    def path(self) -> Path:
+        """The file in which everything is, for tests of files."""
+        assert isinstance(self.address, Path)
+        return self.address
 
     def enrolled(self, *, group: str = "") -> str:
         """Enrol a device and return its credential."""
@@ -248,17 +268,17 @@ MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+def make_world(new_address: Callable[[str], DatabaseAddress]) -> Iterator[MakeWorld]:
     """Make worlds, each with a database of its own."""
     made: list[World] = []
 
     def make(**arguments: Any) -> World:
-        made.append(World(tmp_path / f"shuffler{len(made)}.db", **arguments))
+        made.append(World(new_address(f"shuffler{len(made)}.db"), **arguments))
         return made[-1]
 
     yield make
     for world in made:
-        world.database.close()
+        world.close()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.gateway import reply_to
 from rase.shuffler.settings import LimitSettings
+from rase.storage.sqlite import SqliteDatabase
 from rase.wire import cbor
 from rase.wire.signed import SignedCampaign, SignedKeyset, versions_from_bytes
 
@@ -177,6 +178,7 @@ def test_a_full_queue_asks_to_come_back(world: "World") -> None:
     talk(world, work, max_waiting=1)
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_loses_nothing(
     make_world: "MakeWorld", capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_full_disk_loses_nothing(
 
     async def work(client: httpx.AsyncClient) -> None:
         assert (await client.post(**report(world, wires[0]))).status_code == 201
+        assert isinstance(world.database, SqliteDatabase)
         connection = world.database._idle[True][0]
         ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
         connection.execute(f"PRAGMA max_page_count = {pages}")

@@ -1,6 +1,7 @@
 """Enrolment: tokens work once, credentials are kept as hashes, refusals say nothing."""
 
 import base64
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from rase.shuffler.enrolment import (
     prune_tokens,
     revoke_devices,
 )
+from rase.storage.copy import tables_of
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -125,13 +127,16 @@ def test_memory_is_bounded(world: "World", monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_secrets_are_not_stored(world: "World") -> None:
-    """Neither token nor credential can be read from the database's files, nor from a repr."""
+    """Neither token nor credential can be read from the database, its files, or from a repr."""
     (token,) = make_tokens(world.database, 1, expires_s=10**9)
     enrolled = enrol(
         world.database, make_tokens(world.database, 1, expires_s=10)[0], device_key=KEY, now_s=9
     )
     assert enrolled.credential not in repr(enrolled)
-    stored = b"".join(path.read_bytes() for path in world.path.parent.iterdir())
+    rows = [world.rows(f"SELECT * FROM {table}") for table in tables_of("shuffler")]  # noqa: S608
+    stored = repr(rows).encode()
+    if isinstance(world.address, Path):
+        stored += b"".join(path.read_bytes() for path in world.path.parent.iterdir())
     for secret in (token, enrolled.credential):
         assert secret.partition(".")[2].encode() not in stored
 

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -14,9 +12,7 @@ from rase.shuffler.enrolment import NotEnrolled, enrol, make_tokens
 from rase.shuffler.forward import forward_one
 from rase.shuffler.intake import Outcome, Pending, check_report, round_is_open, store_reports
 from rase.shuffler.rounds import LeaseLost, begin_rounds, claim_round
-from rase.storage.address import PostgresAddress
-from rase.storage.face import Database, Transaction
-from rase.storage.opening import open_database
+from rase.storage.face import Transaction
 
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
@@ -24,21 +20,6 @@ if TYPE_CHECKING:
 
 class SharedWorld(World):
     """A shuffler whose processes share a database of PostgreSQL."""
-
-    def __init__(self, address: PostgresAddress, **arguments: Any) -> None:
-        self._address = address
-        self._stack = ExitStack()
-        super().__init__(Path("unused"), **arguments)
-
-    def opened(self) -> Database:
-        """Open the database, as one more process does."""
-        database = open_database(self._address, migrations="shuffler")
-        self._stack.callback(database.close)
-        return database
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._stack.close()
 
     def pending(self, device: int, round: int, wire: bytes | None = None) -> Pending:
         """Return a report that has passed all checks but those of the database."""

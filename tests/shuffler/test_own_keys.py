@@ -12,6 +12,7 @@ from tests.shuffler.test_app import check_problem, talk
 from rase.service.key_settings import read_opening_keys
 from rase.service.keyring import read_public_keys, rotate_opening_key
 from rase.shuffler.own_keys import ForeignKey, keep_own_keys
+from rase.storage.faults import FaultyDatabase
 from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role, write_private
 
 if TYPE_CHECKING:
@@ -70,15 +71,14 @@ def test_keys_long_past_use_are_not_compared(world: "World") -> None:
 
 
 def test_the_same_keys_are_not_written_again(world: "World") -> None:
-    """A closer that starts anew leaves the database as it is."""
+    """A closer that starts anew leaves the database as it is; one with another key does not."""
     keys = [world.openers["expired"], world.openers["shuffler"]]
-    with world.database.transaction() as transaction:
-        transaction.execute(
-            "CREATE TRIGGER still BEFORE DELETE ON opening_key "
-            "BEGIN SELECT RAISE(ABORT, 'written'); END"
-        )
-    keep_own_keys(world.database, keys)
-    world.closer()
+    counted = FaultyDatabase(world.database)
+    keep_own_keys(counted, keys)
+    world.closer(counted)
+    assert counted.points == 0
+    keep_own_keys(counted, [world.openers["shuffler"]])
+    assert counted.points > 0
 
 
 def test_rotation_goes_on(world: "World", tmp_path: Path) -> None:

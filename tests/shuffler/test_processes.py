@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.storage.engines import NewAddress, setting_of
 
 from rase.campaign import Campaign
 from rase.clock import SystemClock
@@ -86,7 +87,9 @@ def shuffler(config: Path) -> Iterator[tuple["subprocess.Popen[str]", str, list[
         process.stderr.close()
 
 
-def test_reports_go_through_real_processes(world: "World", tmp_path: Path) -> None:
+def test_reports_go_through_real_processes(
+    world: "World", new_address: NewAddress, tmp_path: Path
+) -> None:
     """Enrol, countersign, report, close, forward: with three processes' worth of sockets.
 
     Then SIGTERM ends intake and closer, with exit code 0 and nothing lost.
@@ -96,9 +99,10 @@ def test_reports_go_through_real_processes(world: "World", tmp_path: Path) -> No
     write_private(folder / "signing.key", world.signers[Role.SHUFFLER].to_text())
     write_private(folder / "opening.key", world.openers["shuffler"].to_text())
     config = folder / "rase.toml"
+    database = setting_of(new_address("real.db"))
     with fusion_centre() as (url, received):
         config.write_text(
-            f'[shuffler]\ndatabase = "a.db"\nsigning_key_file = "signing.key"\n'
+            f'[shuffler]\ndatabase = "{database}"\nsigning_key_file = "signing.key"\n'
             f'opening_key_files = ["opening.key"]\nfusion_url = "{url}"\n'
             f'fusion_key = "{world.pinned.fusion.hex()}"\n'
             "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
@@ -116,7 +120,10 @@ def test_reports_go_through_real_processes(world: "World", tmp_path: Path) -> No
         times = {"not_before_s": 0, "not_after_s": 2**39}
         configs = tuple(world.openers[name].config(**times) for name in ("shuffler", "fusion"))
         keyset = Keyset(version=1, cache_s=60, configs=configs)
-        with shuffler(config) as (process, address, log), httpx.Client(base_url=address) as client:
+        with (
+            shuffler(config) as (process, address, log),
+            httpx.Client(base_url=address, timeout=PATIENCE_S) as client,
+        ):
             for path, document in (("campaigns/homes/1", campaign), ("keyset", keyset)):
                 signed = client.put(f"/v1/{path}", content=world.proposal_of(document))
                 assert signed.status_code == 201

@@ -22,6 +22,7 @@ def files_of(world: "World") -> bytes:
     )
 
 
+@pytest.mark.sqlite
 def test_after_the_close_no_byte_of_a_device_remains(make_world: "MakeWorld") -> None:
     """Rounds that overlap in time, and so share pages: what was closed has left all files.
 
@@ -76,6 +77,7 @@ def test_neither_files_nor_log_hold_a_value(
         assert credential not in log
 
 
+@pytest.mark.sqlite
 def test_no_table_tells_the_order_of_arrival(world: "World") -> None:
     """Reports are kept in the order of random device numbers, whatever order they came in."""
     world.upload_time(100)

@@ -1,6 +1,8 @@
 """The two engines behind one face, as the contract tests see them."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from rase.storage.address import DatabaseAddress
 from rase.storage.face import Database
@@ -9,9 +11,10 @@ from rase.storage.opening import open_database
 from rase.storage.postgres import PostgresDatabase
 from rase.storage.sqlite import SqliteDatabase
 
-__all__ = ["ENGINES", "Engine", "schema_of"]
+__all__ = ["ENGINES", "Engine", "NewAddress", "columns_of", "schema_of", "setting_of"]
 
 ENGINES = ["sqlite", "postgres"]
+NewAddress: TypeAlias = Callable[[str], DatabaseAddress]
 
 
 class Engine:
@@ -60,3 +63,20 @@ def schema_of(database: Database) -> list[tuple[str, ...]]:
         )
     with database.snapshot() as transaction:
         return transaction.execute(sql)
+
+
+def columns_of(database: Database) -> set[str]:
+    """Return the names of all columns of all tables."""
+    sql = (
+        "SELECT p.name FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type = 'table'"
+        if isinstance(database, SqliteDatabase)
+        else "SELECT column_name FROM information_schema.columns "
+        "WHERE table_schema = current_schema()"
+    )
+    with database.snapshot() as transaction:
+        return {name for (name,) in transaction.execute(sql)}
+
+
+def setting_of(address: DatabaseAddress) -> str:
+    """Return an address as it stands in a rase.toml."""
+    return str(address) if isinstance(address, Path) else address.url

@@ -50,6 +50,7 @@ _EXTRA_OF = {
     "fastapi": "service",
     "httpx": "service",
     "matplotlib": "plot",
+    "opentelemetry": "otlp",
     "paho": "mqtt",
     "psycopg": "postgres",
     "pyarrow": "batch",

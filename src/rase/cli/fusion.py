@@ -62,11 +62,15 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     from rase.fusion.app import fusion_app
     from rase.fusion.settings import open_centre
     from rase.service.http import serve
+    from rase.service.tracing import traced
 
     # uvicorn ends in good order and then sends itself the signal again; that one is for nobody.
     signal.signal(signal.SIGTERM, lambda *_: None)
     clock = SystemClock()
-    with open_centre(settings, clock) as centre:
+    with (
+        open_centre(settings, clock) as centre,
+        traced(centre.telemetry, settings.traces, process="fusion"),
+    ):
         app: ASGIApp = fusion_app(centre, beside=_beside(settings, centre))
         if settings.dashboard:
             try:

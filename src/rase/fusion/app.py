@@ -22,6 +22,7 @@ from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.limits import limits_of
 from rase.fusion.refusals import Refused
+from rase.fusion.traces import TracedQuestions
 from rase.service.http import BodyTooLarge, create_app, problem_response, read_body
 from rase.service.metrics import Gauge
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
@@ -97,6 +98,7 @@ def fusion_app(
         return problem_response(error.problem, headers)
 
     app.add_exception_handler(Refused, refused)
+    app.add_middleware(TracedQuestions, telemetry=centre.telemetry)
     for part in (router, routes.router, overview.router, admin.router):
         app.include_router(part)
     return app

@@ -50,7 +50,13 @@ class FusionCentre:
         Raises:
             WireError: With the problem the shuffler is told.
         """
-        receipt = self.intake.receive(batch_id, payload)
+        with self.telemetry.span("put") as span:
+            receipt = self.intake.receive(batch_id, payload)
+            span.tell(
+                campaign=receipt.campaign,
+                round=receipt.round,
+                state="received" if receipt.is_new else "known",
+            )
         if receipt.is_new:
             self.telemetry.count("batches_received")
             self.telemetry.count("envelopes_refused", receipt.refused)
@@ -63,7 +69,11 @@ class FusionCentre:
     def tick(self) -> list[FinalRound]:
         """Do all that is due, and tell who waits for it."""
         try:
-            done = self.rounds.tick()
+            with self.telemetry.span("finalise") as span:
+                done = self.rounds.tick()
+                span.tell(count=len(done))
+                if not done:
+                    span.forget()
         finally:
             for bad in self.rounds.take_failed():
                 self.telemetry.count("rounds_failed")

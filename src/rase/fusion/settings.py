@@ -27,6 +27,7 @@ from rase.service.key_settings import (
 )
 from rase.service.settings import DatabaseSetting, PathSetting, Settings
 from rase.service.telemetry import Telemetry
+from rase.service.tracing import TraceSettings
 from rase.storage.opening import open_database
 from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
@@ -58,6 +59,7 @@ class FusionSettings(Settings):
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
         mqtt: The broker to which estimates are published; None for none.
+        traces: The collector of spans; None for none.
     """
 
     host: str = "127.0.0.1"
@@ -79,6 +81,7 @@ class FusionSettings(Settings):
     admin_over_http: bool = False
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None
+    traces: TraceSettings | None = None
 
     def policy(self) -> FusionPolicy:
         """Return what the operator decided as a value."""

@@ -21,6 +21,7 @@ __all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition"
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+_TRACES_FAILED: Final = "Groups of spans that the collector did not take."
 # By server and process, each counter without prefix and suffix, and what it counts.
 COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler intake": {
@@ -34,6 +35,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "mqtt_messages": "Messages that the broker brought.",
         "broker_connections": "Connections to the broker that were made.",
         "closer_deaths": "Ends of the closer beside this process.",
+        "traces_failed": _TRACES_FAILED,
     },
     "shuffler closer": {
         "rounds_released": "Rounds that were closed and released.",
@@ -49,6 +51,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "batches_later": "Attempts to send a batch that must be repeated.",
         "leases_lost": "Rounds that another closer took over.",
         "closer_failures": "Steps of the closer that failed.",
+        "traces_failed": _TRACES_FAILED,
     },
     "fusion": {
         "batches_received": "Batches that were taken in.",
@@ -63,6 +66,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "estimates_published": "Estimates that were handed to the broker.",
         "broker_connections": "Connections to the broker that were made.",
         "problems": "Refusals, by problem.",
+        "traces_failed": _TRACES_FAILED,
     },
 }
 GAUGES: Final[Mapping[str, str]] = {

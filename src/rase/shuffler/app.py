@@ -235,7 +235,8 @@ class IntakeDesk:
         return device
 
     def _store(self, reports: Sequence[Pending]) -> list[Outcome]:
-        outcomes = store_reports(self._database, reports)
+        with self._telemetry.span("intake", count=len(reports)):
+            outcomes = store_reports(self._database, reports)
         for outcome in Outcome:
             count = outcomes.count(outcome)
             if count:

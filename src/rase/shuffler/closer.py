@@ -107,23 +107,29 @@ class Closer:
         if agreed is None:
             # Countersigned after we looked; its lease ends, and the next step knows it.
             return None
+        name = agreed.campaign.id
         try:
-            closed = self._releaser.close(
-                lease, agreed, last_round=documents.last_round(agreed), now_s=now_s
-            )
+            with self._telemetry.span("close", campaign=name, round=lease.round) as span:
+                closed = self._releaser.close(
+                    lease, agreed, last_round=documents.last_round(agreed), now_s=now_s
+                )
+                span.tell(state=closed.state)
         except LeaseLost:
             self._telemetry.count("leases_lost")
             return None
         self._is_scrubbed = False
-        self._tell_closed(lease, closed, campaign=agreed.campaign.id)
+        self._tell_closed(lease, closed, campaign=name)
         return closed
 
     def forward_one(self) -> Forwarded | None:
         """Send the batch that has waited longest; None if none is due."""
-        forwarded = forward_one(self._database, self._sender, now_s=self._clock.now_s())
-        if forwarded is None:
-            return None
-        answer = forwarded.answer
+        with self._telemetry.span("forward") as span:
+            forwarded = forward_one(self._database, self._sender, now_s=self._clock.now_s())
+            if forwarded is None:
+                span.forget()
+                return None
+            answer = forwarded.answer
+            span.tell(round=forwarded.round, attempt=forwarded.attempt, state=answer.value)
         self._telemetry.count(f"batches_{answer.value}")
         fields = {"round": forwarded.round, "attempt": forwarded.attempt}
         if answer is Answer.LATER:

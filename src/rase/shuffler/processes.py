@@ -16,6 +16,7 @@ from rase.service.http import serve
 from rase.service.key_settings import read_opening_keys, read_signing_key
 from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
+from rase.service.tracing import traced
 from rase.shuffler.app import IntakeDesk, create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
@@ -56,7 +57,10 @@ def run_intake(
     if settings.mqtt is not None:
         # A mistake is told before anything is served.
         settings.mqtt.secrets()
-    with closing(open_database(settings.database, migrations="shuffler")) as database:
+    with (
+        closing(open_database(settings.database, migrations="shuffler")) as database,
+        traced(telemetry, settings.traces, process="shuffler intake"),
+    ):
         app = create_shuffler_app(
             database,
             clock or SystemClock(),
@@ -100,6 +104,7 @@ def run_closer(
         closing(open_database(settings.database, migrations="shuffler")) as database,
         peeler,
         closing(sender),
+        traced(telemetry, settings.traces, process="shuffler closer"),
     ):
         closer = Closer(
             database,

@@ -6,6 +6,7 @@ from rase.errors import ConfigurationError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
 from rase.service.settings import DatabaseSetting, PathSetting, Settings
+from rase.service.tracing import TraceSettings
 from rase.shuffler.documents import Policy
 from rase.wire.keys import SigningKey
 from rase.wire.signed import PinnedKeys
@@ -72,6 +73,7 @@ class ShufflerSettings(Settings):
         limits: How much is taken in.
         closer_metrics_port: Where the closer serves ``/metrics``, on this machine; None for not.
         mqtt: The broker through which reports come as well; None for none.
+        traces: The collector of spans; None for none.
     """
 
     name: str = Field(default="shuffler", min_length=1, max_length=64)
@@ -88,6 +90,7 @@ class ShufflerSettings(Settings):
     limits: LimitSettings = LimitSettings()
     closer_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     mqtt: BrokerSettings | None = None
+    traces: TraceSettings | None = None
 
 
 def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:

@@ -29,7 +29,9 @@ COMMANDS = {
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
     "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
-    "doctor": _Place("rase.cli.doctor", "Check settings, keys, clocks, peers, databases and disk."),
+    "doctor": _Place(
+        "rase.cli.doctor", "Check settings, keys, clocks, peers, databases, brokers and disk."
+    ),
     "migrate": _Place("rase.cli.migrate", "Bring the databases of a server to the newest form."),
     "storage": _Place("rase.cli.storage", "Move the state of a server to another database."),
     "device": _Place("rase.cli.device", "Take part in a campaign with a device."),

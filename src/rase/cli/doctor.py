@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.doctor_broker import (
+    examine_device_broker,
+    examine_home_broker,
+    examine_server_broker,
+)
 from rase.clock import Clock, SystemClock
 from rase.errors import ConfigurationError, RaseError, WireError
 
@@ -38,11 +43,13 @@ class Unwell(RaseError):
         self.exit_code = exit_code
 
 
-@click.command("doctor", short_help="Check settings, keys, clocks, peers, databases and disk.")
+@click.command(
+    "doctor", short_help="Check settings, keys, clocks, peers, databases, brokers and disk."
+)
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(folder: Path, as_json: bool) -> None:
-    """Check settings, keys, clocks, peers, databases and disk.
+    """Check settings, keys, clocks, peers, databases, brokers and disk.
 
     One line for each check; nothing is changed. FOLDER is what rase init made, or the folder of one
     server or device in it.
@@ -154,6 +161,7 @@ def _examine_server(
     found = doctor.check_peer(where, peer, url, clock=clock)
     findings += found
     findings.append(_own_server(where, role, settings))
+    findings += examine_server_broker(where, role, settings, pinned)
     if role is Role.FUSION:
         findings += _campaign_file(where, place)
         if len(found) > 1 and pinned is not None:
@@ -290,6 +298,8 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
             tls = tls_of(settings, place).context()
         except ConfigurationError as error:
             return findings + doctor.findings_of(where, "TLS files", error.mistakes, "")
+    findings += examine_device_broker(where, place, settings)
+    findings += examine_home_broker(where, place, settings)
     found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
     if len(found) > 1:

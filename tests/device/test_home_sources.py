@@ -14,7 +14,7 @@ from rase.device.agent import Habits
 from rase.device.collection import Collection
 from rase.device.program import broker_at_home, report_transport_of, source_of
 from rase.device.settings import settings_of
-from rase.device.sources.face import SourceFailed
+from rase.device.sources.face import SourceFailed, number_in
 from rase.device.sources.homeassistant import HomeAssistantSource
 from rase.device.sources.mqtt import MqttSource
 from rase.device.sources.presets import PRESETS, meter_of
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 KEY = "fb" * 32
 OTHER = "fc" * 32
 
+# tasmota.github.io/docs/MQTT: telemetry goes to tele/%topic%/SENSOR; the object ENERGY as in
+# github.com/arendst/Tasmota/issues/1621. Power in W and Total in kWh, as Tasmota itself announces
+# them to Home Assistant.
 TASMOTA = {
     "Time": "2026-01-17T18:59:50",
     "ENERGY": {
@@ -48,6 +51,11 @@ TASMOTA = {
         "Current": 0.089,
     },
 }
+# Meters of several phases give an array.
+TASMOTA_PHASES = {"Time": "2026-01-17T18:59:50", "ENERGY": {"Total": 9.5, "Power": [110, 0, 42]}}
+# shelly-api-docs.shelly.cloud/gen2/ComponentsAndServices/Mqtt: with status_ntf, which is off by
+# default, "the entire status payload of components" goes to <topic_prefix>/status/<component:id>;
+# ComponentsAndServices/Switch: apower in W, aenergy.total in Wh, temperature.tC in °C or null.
 SHELLY = {
     "id": 0,
     "source": "WS_in",
@@ -58,8 +66,13 @@ SHELLY = {
     "aenergy": {"total": 6.532, "by_minute": [45.199, 47.141, 88.397], "minute_ts": 1626935779},
     "temperature": {"tC": 23.5, "tF": 74.4},
 }
+# www.zigbee2mqtt.io/guide/usage/mqtt_topics_and_messages: zigbee2mqtt/FRIENDLY_NAME, always JSON,
+# the names and units of a device's page under "Exposes": power (W), energy (kWh), temperature (°C).
 ZIGBEE = {"state": "ON", "linkquality": 87, "power": 12.3, "energy": 1.5, "temperature": 21.5}
-# Preset, quantity, topic, payload, reading and unit.
+# Preset, quantity, topic, payload, reading and unit. Without JSON: shelly-gen1 is
+# shelly-api-docs.shelly.cloud/gen1, MQTT of Shelly1PM: relay/0/power in W, relay/0/energy in
+# watt-minutes (Home Assistant's own integration divides it by 60 for Wh, too); esphome is
+# esphome.io/components/mqtt: <topic_prefix>/sensor/<object id>/state, the number alone.
 PAYLOADS: list[tuple[str, str, str, Any, float, str | None]] = [
     ("tasmota", "power", "tele/it/SENSOR", TASMOTA, 9.0, "W"),
     ("tasmota", "energy", "tele/it/SENSOR", TASMOTA, 1.956, "kWh"),
@@ -122,13 +135,40 @@ def meter(mosquitto: Mosquitto) -> Iterator[BrokerSession]:
 def test_presets_read_what_makers_document(
     row: tuple[str, str, str, Any, float, str | None],
 ) -> None:
-    """A preset names the topic, the place of the number and its unit."""
+    """A preset names the topic, the place of the number and its unit.
+
+    Checked against the makers' documentation, which is named beside each payload above.
+    """
     preset, quantity, topic, payload, reading, unit = row
     found = meter_of(settings(preset=preset, meter="it", quantity=quantity).source)
     assert (found.topic, found.unit) == (topic, unit)
+    assert float(value_in(found.path, json.dumps(payload).encode())) == reading
+
+
+def value_in(path: str, payload: bytes) -> Any:
+    """Return what a source finds in a message."""
     source = object.__new__(MqttSource)
-    source._path = found.path
-    assert float(source._value(json.dumps(payload).encode())) == reading
+    source._path = path
+    return source._value(payload)
+
+
+def test_one_phase_of_several_can_be_named() -> None:
+    """Where Tasmota gives an array, a path into it overrules the preset; without, it is refused."""
+    payload = json.dumps(TASMOTA_PHASES).encode()
+    plain = meter_of(settings(preset="tasmota", meter="it").source)
+    with pytest.raises(SourceFailed, match="finite number"):
+        number_in("mqtt", value_in(plain.path, payload))
+    chosen = settings(preset="tasmota", meter="it", json_path="ENERGY.Power.2")
+    found = meter_of(chosen.source)
+    assert (found.topic, found.unit) == ("tele/it/SENSOR", "W")
+    assert value_in(found.path, payload) == 42
+
+
+@pytest.mark.parametrize("payload", [b"nan", b"None", b"NaN ", b"unavailable", b""])
+def test_a_sensor_without_a_value_gives_no_reading(payload: bytes) -> None:
+    """ESPHome publishes nan, or None with publish_nan_as_none; that is no failure of the source."""
+    assert value_in("", payload) is None
+    assert value_in("", b"21.5") == b"21.5"
 
 
 def test_every_preset_is_tested() -> None:

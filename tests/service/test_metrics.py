@@ -2,6 +2,8 @@
 
 import io
 import re
+import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -48,7 +50,14 @@ def parsed(text: str) -> dict[str, dict[str, float]]:
 def test_what_was_not_counted_is_zero(process: str) -> None:
     """Every counter is there from the start, with units and suffix as Prometheus wants them."""
     role = process.split(maxsplit=1)[0]
-    found = parsed(exposition(Telemetry(role), process))
+    text = exposition(Telemetry(role), process)
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        done = subprocess.run(
+            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = parsed(text)
     for name in COUNTERS[process]:
         if name != "problems":
             assert found[f"rase_{role}_{name}_total"] == {"": 0.0}

@@ -139,9 +139,9 @@ class BrokerProbe:
         ):
             pass
 
-    def _wait(self, is_so: Any, timeout_s: float = _TIMEOUT_S) -> bool:
+    def _wait(self, is_so: Any, timeout_s: float | None = None) -> bool:
         with self._turned:
-            return bool(self._turned.wait_for(is_so, timeout_s))
+            return bool(self._turned.wait_for(is_so, timeout_s or _TIMEOUT_S))
 
     def _on_connect(self, client: "Client", _: Any, flags: Any, code: Any, more: Any) -> None:
         with self._turned:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["MqttSource"]
 
 _MOST_WAITING: Final = 10_000
+# What bare numbers are replaced by while a sensor has none; ESPHome knows the first two.
+_NO_NUMBER: Final = (b"nan", b"none", b"unknown", b"unavailable", b"")
 
 
 class MqttSource:
@@ -46,7 +48,7 @@ class MqttSource:
         self._client.loop_start()
 
     def read(self) -> list[float]:
-        """Return the readings that came; none where the meter says null.
+        """Return the readings that came; none where the meter says null or nan.
 
         Raises:
             SourceFailed: If the broker refuses, or a message has no number there; those beside it
@@ -68,7 +70,7 @@ class MqttSource:
 
     def _value(self, message: bytes) -> Any:
         if not self._path:
-            return message
+            return None if message.strip().lower() in _NO_NUMBER else message
         try:
             return found_at(json.loads(message), self._path)
         except (ValueError, RecursionError):

@@ -196,6 +196,12 @@ name = "attic"
     until(lambda: panel.last[topic] == b"" and panel.last[STATE] == b"")
     assert main(["ha", "publish", "--folder", str(folder.path)]) == 0
     until(lambda: panel.last[topic] != b"")
+    # Without a name it is called as its folder, here as when it runs.
+    folder.settings_file.write_text(
+        folder.settings_file.read_text().replace("name = ", "# name = ")
+    )
+    assert main(["ha", "publish", "--folder", str(folder.path)]) == 0
+    until(lambda: owner_discovery("device").topic in panel.last)
     panel.close()
     text = folder.settings_file.read_text().replace('"mqtt"', '"stdin"')
     folder.settings_file.write_text(text.replace("broker = ", "# broker = "))

@@ -77,13 +77,13 @@ def _found(config: Path | None, folder: Path | None) -> "tuple[Broker, list[Disc
 def _of_owner(folder: Path) -> "tuple[Broker, list[Discovery]]":
     from rase.device.folder import DeviceFolder
     from rase.device.home import owner_discovery
-    from rase.device.program import broker_at_home
+    from rase.device.program import broker_at_home, name_at_home
 
     settings = DeviceFolder(folder).settings(os.environ)
     broker = broker_at_home(settings.home, folder)
     if broker is None:
         raise ConfigurationError(["home.broker is missing: entities are published there."])
-    return broker, [owner_discovery(settings.home.name)]
+    return broker, [owner_discovery(name_at_home(settings.home, folder))]
 
 
 def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":

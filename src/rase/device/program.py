@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "broker_at_home",
+    "name_at_home",
     "report_transport_of",
     "run_device",
     "secret_in",
@@ -105,7 +106,7 @@ def run_device(
             if home is not None and settings.home.discovery:
                 from rase.device.home import HomeEntities
 
-                name = settings.home.name or _own_name(folder.path)
+                name = name_at_home(settings.home, folder.path)
                 journal = entities = stack.enter_context(
                     closing(HomeEntities(home, name, folder=folder, clock=clock, journal=journal))
                 )
@@ -230,8 +231,10 @@ def report_transport_of(settings: DeviceSettings, folder: Path, credential: str)
     return MqttTransport(broker, campaign=settings.campaign, credential=credential)
 
 
-def _own_name(folder: Path) -> str:
-    """Return what a device is called at home unless its owner names it: as its folder."""
+def name_at_home(settings: HomeSettings, folder: Path) -> str:
+    """Return what a device is called at home: as its owner says, else as its folder."""
+    if settings.name is not None:
+        return settings.name
     name = folder.resolve().name.lower()
     return name if is_plain_name(name) else "rase"
 

@@ -143,6 +143,11 @@ def test_rights_that_are_missing_or_too_many_are_told(
         assert reached == ("ok", f"{free.broker().url} lets us in, without TLS.")
         assert level == "warning"
         assert "lets us write rase/+/report/+, rase/+/policy, which is for others alone" in text
+        nothing["tls_ca_file"] = str(mosquitto.folder / "ca.pem")
+        url = free.broker().url.replace("mqtt:", "mqtts:")
+        with_broker(folder, "fusion", free, url=url, **nothing)
+        ((level, text),) = broker_checks(folder / "fusion", capsys)
+        assert (level, "does not speak TLS as we do" in text) == ("problem", True)
     finally:
         free.kill()
 

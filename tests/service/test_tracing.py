@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.broker import until
 from tests.service.spans import collected
 
@@ -18,7 +20,7 @@ from rase.errors import ConfigurationError
 from rase.fusion.settings import FusionSettings
 from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
-from rase.service.tracing import TraceSettings, traced
+from rase.service.tracing import OtlpTracer, TraceSettings, traced
 
 
 @contextmanager
@@ -116,6 +118,24 @@ def test_a_collector_that_fails_costs_spans_only(
     assert telemetry.counters() == {"rase_fusion_traces_failed_total": 1}
     assert stream.getvalue() == "fusion traces_not_sent count=1\n"
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_exporter_that_raises_stops_nothing() -> None:
+    """Whatever goes wrong on the way to the collector is counted, and the server goes on."""
+
+    class Broken(InMemorySpanExporter):
+        def export(self, spans: object) -> SpanExportResult:
+            raise RuntimeError("secret")
+
+    stream = StringIO()
+    telemetry = Telemetry("fusion", stream=stream)
+    tracer = OtlpTracer(Broken(), process="fusion", telemetry=telemetry)
+    telemetry.tracer = tracer
+    with telemetry.span("put"):
+        pass
+    tracer.close()
+    assert telemetry.counters() == {"rase_fusion_traces_failed_total": 1}
+    assert stream.getvalue() == "fusion traces_not_sent count=1\n"
 
 
 def test_a_missing_package_is_told(

@@ -80,13 +80,6 @@ class BrokerProbe:
             if urlsplit(broker.url).scheme == "mqtts":
                 self._shake_hands()
             self._client.connect(broker.host, broker.port, broker.keepalive_s, clean_start=True)
-        except ssl.SSLCertVerificationError as error:
-            raise Unreachable(
-                f"the certificate of {broker.url} is not accepted: {error.verify_message}."
-            ) from None
-        except ssl.SSLError as error:
-            reason = error.reason or type(error).__name__
-            raise Unreachable(f"{broker.url} does not speak TLS as we do: {reason}.") from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise Unreachable(f"{broker.url} does not answer: {reason}.") from None
@@ -131,13 +124,17 @@ class BrokerProbe:
 
     def _shake_hands(self) -> None:
         """Try TLS alone first: paho leaves its socket open when a certificate is not accepted."""
-        address = (self._broker.host, self._broker.port)
-        context = self._broker.tls.context()
-        with (
-            socket.create_connection(address, _TIMEOUT_S) as connection,
-            context.wrap_socket(connection, server_hostname=self._broker.host),
-        ):
-            pass
+        broker, context = self._broker, self._broker.tls.context()
+        with socket.create_connection((broker.host, broker.port), _TIMEOUT_S) as connection:
+            try:
+                context.wrap_socket(connection, server_hostname=broker.host).close()
+            except ssl.SSLCertVerificationError as error:
+                raise Unreachable(
+                    f"the certificate of {broker.url} is not accepted: {error.verify_message}."
+                ) from None
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                raise Unreachable(f"{broker.url} does not speak TLS as we do: {reason}.") from None
 
     def _wait(self, is_so: Any, timeout_s: float | None = None) -> bool:
         with self._turned:

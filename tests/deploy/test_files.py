@@ -263,6 +263,11 @@ def test_the_dashboard_asks_for_fields_that_exist() -> None:
             assert sent <= {one["name"] for one in parameters}
             assert {one["name"] for one in parameters if one.get("required")} <= sent
     assert asked >= 4
+    other = json.loads((DEPLOY / "grafana/dashboards/rase-postgresql.json").read_text())
+    for panel in other["panels"]:
+        for target in panel["targets"]:
+            assert uids[target["datasource"]["uid"]] == target["datasource"]["type"]
+    assert other["uid"] != board["uid"]
     provider = parse_yaml((DEPLOY / "grafana/provisioning/dashboards/rase.yaml").read_text())
     assert provider["providers"][0]["type"] == "file"
 

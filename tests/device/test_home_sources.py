@@ -374,6 +374,7 @@ def test_home_assistant_is_asked_for_a_state() -> None:
     [
         (Unreachable("away."), "away"),
         (Answer(401), "refuses the token"),
+        (Answer(403), "ip_bans.yaml"),
         (Answer(404), "knows no such entity"),
         (Answer(500), "answers 500"),
         (Answer(200, b"nonsense"), "must answer JSON"),

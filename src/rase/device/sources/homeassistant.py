@@ -16,6 +16,11 @@ __all__ = ["HomeAssistantSource"]
 _ENTITY: Final = re.compile(r"[a-z_]+\.[a-z0-9_]+")
 # What the state of an entity is while there is none.
 _NO_STATE: Final = ("unknown", "unavailable", "")
+_REFUSALS: Final = {
+    401: "refuses the token",
+    403: "refuses this machine after failed logins; see its ip_bans.yaml",
+    404: "knows no such entity",
+}
 
 
 class HomeAssistantSource:
@@ -70,8 +75,8 @@ class HomeAssistantSource:
         except Unreachable as error:
             raise SourceFailed(self.KIND, str(error)) from None
         if answer.status != 200:
-            reason = {401: "refuses the token", 404: "knows no such entity"}.get(answer.status)
-            raise SourceFailed(self.KIND, f"it {reason or f'answers {answer.status}'}.")
+            reason = _REFUSALS.get(answer.status, f"answers {answer.status}")
+            raise SourceFailed(self.KIND, f"it {reason}.")
         try:
             document: Any = json.loads(answer.body)
         except (ValueError, RecursionError):

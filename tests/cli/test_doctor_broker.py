@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.broker import Mosquitto
 from tests.cli.test_doctor import _campaign
-from tests.shuffler.test_mutual_tls import Authority
+from tests.shuffler.certificates import Authority
 
 from rase.cli import main
 from rase.device.folder import DeviceFolder

@@ -134,7 +134,8 @@ class Campaign:
         grace_s: How long after a round's end the shuffler waits before it closes the round.
         k_min: The fewest reports that are ever released together.
         shuffle: How the shuffler hides senders.
-        estimators: What the fusion centre computes: names out of `ESTIMATORS`.
+        estimators: What the fusion centre computes: names out of `ESTIMATORS`. ``auto``, each round
+            with the help of those before, comes with its unbiased mean beside it.
         not_before: The first round for which this version holds.
         not_after: The last round for which it holds.
         kem: The inner envelope's key encapsulation: "x25519", or "x-wing" against quantum
@@ -177,7 +178,7 @@ class Campaign:
     grace_s: int
     k_min: int
     shuffle: ShufflePlan = field(default_factory=ShufflePlan)
-    estimators: tuple[str, ...] = ("unbiased_mean",)
+    estimators: tuple[str, ...] = ("auto",)
     not_before: int
     not_after: int
     kem: str = "x25519"

@@ -13,7 +13,7 @@ from rase.estimate.mean import unbiased_mean
 from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.mechanism import randomizer_of, values_of
 from rase.fusion.rounds import Rounds
-from rase.fusion.tracking import last_tracked
+from rase.fusion.tracking import PATIENCE_S, last_tracked
 from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.opening import open_database
@@ -160,15 +160,62 @@ def test_a_death_while_writing_changes_nothing(auto: Centre) -> None:
     assert told(auto) == expected(rounds)
 
 
+def test_a_round_waits_for_the_one_before_it(auto: Centre) -> None:
+    """Batches that come in any order leave the estimates of those that came in order."""
+    sent(auto, ROUND)
+    auto.rounds.tick()
+    for round in (ROUND + 3, ROUND + 2):
+        sent(auto, round)
+        assert auto.rounds.tick() == []
+    sent(auto, ROUND + 1)
+    assert [one.round for one in auto.rounds.tick()] == [ROUND + 1, ROUND + 2, ROUND + 3]
+    assert told(auto) == expected([ROUND + place for place in range(4)])
+
+
+def test_a_round_that_settles_later_is_waited_for(auto: Centre) -> None:
+    """One that is open for a second batch comes before its successor."""
+    sent(auto, ROUND, ROUND + 1)
+    with auto.database.transaction() as transaction:
+        transaction.execute(
+            "UPDATE rounds SET settles_s = settles_s + 60 WHERE round = ?", (ROUND,)
+        )
+    assert auto.rounds.tick() == []
+    auto.clock.advance(60)
+    assert [one.round for one in auto.rounds.tick()] == [ROUND, ROUND + 1]
+    assert told(auto) == expected([ROUND, ROUND + 1])
+
+
+def test_campaigns_that_are_not_followed_do_not_wait(centre: Centre) -> None:
+    """Where each round stands by itself their order means nothing."""
+    centre.clock.jump(CAMPAIGN.closes_s(ROUND + 2) - centre.clock.now_s())
+    for round in (ROUND, ROUND + 2):
+        one = parcel(reports([1, 2, 3, 4], round=round), round=round)
+        centre.intake.receive(one.id, one.payload)
+        assert len(centre.rounds.tick()) == 1
+
+
+def test_a_wrong_clock_holds_no_round_back(auto: Centre) -> None:
+    """A settling time far in the future is not waited for."""
+    sent(auto, ROUND, ROUND + 2)
+    with auto.database.transaction() as transaction:
+        transaction.execute("UPDATE rounds SET settles_s = settles_s + 99999")
+    assert len(auto.rounds.tick()) == 2
+
+
 def test_a_late_round_stands_by_itself(auto: Centre) -> None:
     """A round that becomes final after a later one gets its unbiased mean, and teaches nothing."""
     sent(auto, ROUND, ROUND + 2)
-    auto.rounds.tick()
+    assert [one.round for one in auto.rounds.tick()] == [ROUND]
+    auto.clock.advance(PATIENCE_S)
+    assert [one.round for one in auto.rounds.tick()] == [ROUND + 2]
+    before = told(auto)
     sent(auto, ROUND + 1)
     auto.rounds.tick()
     late = auto.questions.at(AUTO, ROUND + 1)
     alone = auto.questions.at(AUTO, ROUND + 1, method="unbiased_mean")
     assert (late.mean, late.standard_error) == (alone.mean, alone.standard_error)
+    # What was told of other rounds stays.
+    assert before.items() <= told(auto).items()
     with auto.database.snapshot() as transaction:
         assert last_tracked(transaction, AUTO.id) == ROUND + 2
     sent(auto, ROUND + 3)
@@ -178,27 +225,26 @@ def test_a_late_round_stands_by_itself(auto: Centre) -> None:
 
 def test_another_process_may_follow_meanwhile(auto: Centre) -> None:
     """A process that followed from an older state does not write; it comes again."""
-    sent(auto, ROUND)
+    sent(auto, ROUND + 1)
     other = Rounds(auto.database, auto.clock)
 
-    def settles(round: int, time_s: int) -> None:
+    def settles(time_s: float) -> None:
         with auto.database.transaction() as transaction:
-            transaction.execute("UPDATE rounds SET settles_s = ? WHERE round = ?", (time_s, round))
+            transaction.execute("UPDATE rounds SET settles_s = ?", (int(time_s),))
 
     class Meanwhile(FaultyDatabase):
         def transaction(self):  # type: ignore[no-untyped-def]
             if auto.count("rounds") == 1:
-                settles(ROUND, int(auto.clock.now_s()) + 1)
-                sent(auto, ROUND + 1)
-                other.finalise_due()
+                settles(auto.clock.now_s() + 1)
+                sent(auto, ROUND)
+                assert len(other.finalise_due()) == 1
+                settles(auto.clock.now_s())
             return super().transaction()
 
     slow = Rounds(Meanwhile(auto.database), auto.clock)
     assert slow.finalise_due() == []
-    settles(ROUND, 0)
     assert len(slow.finalise_due()) == 1
-    alone = auto.questions.at(AUTO, ROUND, method="unbiased_mean")
-    assert auto.questions.at(AUTO, ROUND).mean == alone.mean
+    assert told(auto) == expected([ROUND, ROUND + 1])
 
 
 def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) -> None:

@@ -37,7 +37,7 @@ CAMPAIGN = Campaign(
     upload_s=600,
     grace_s=1800,
     k_min=3,
-    estimators=("unbiased_mean", "sample_mean", "median"),
+    estimators=("auto", "unbiased_mean", "sample_mean", "median"),
     not_before=FIRST,
     not_after=10**6,
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.conftest import Compare, MakeWorld
 
 # How many fault points a step has: before and after each write and each commit.
-POINTS = {"intake": 6, "close": 18, "forward": 8, "erase": 8, "put": 8, "finalise": 10}
+POINTS = {"intake": 6, "close": 18, "forward": 8, "erase": 8, "put": 8, "finalise": 12}
 DEVICE_POINTS = 20
 # What dies, by step: each must have been met at least once.
 NAMED = {
@@ -40,7 +40,14 @@ NAMED = {
     "forward": {"UPDATE outbox", "DELETE outbox", "commit"},
     "erase": {"commit", "scrub"},
     "put": {"INSERT rounds", "INSERT opened", "INSERT batches", "commit"},
-    "finalise": {"UPDATE rounds", "INSERT estimates", "DELETE opened", "commit", "scrub"},
+    "finalise": {
+        "UPDATE rounds",
+        "INSERT estimates",
+        "INSERT tracked",
+        "DELETE opened",
+        "commit",
+        "scrub",
+    },
     "device": {"read", "spend", "draw", "seal", "post", "mark_sent", "save", "unsent"},
 }
 

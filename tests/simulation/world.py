@@ -35,6 +35,7 @@ from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
+from rase.fusion.tracking import PATIENCE_S
 from rase.shuffler.app import REPORT_TYPE
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
@@ -86,6 +87,7 @@ class World:
         folder: Where all files are.
         devices: How many there are.
         silent: The (device, round) pairs in which a device has no reading.
+        lost: The rounds whose batches are changed on their way every time.
         setting: In what it differs from the plainest world.
         database: Where the servers keep their state, if not in files of their own.
     """
@@ -96,6 +98,7 @@ class World:
         *,
         devices: int = 5,
         silent: frozenset[tuple[int, int]] = frozenset(),
+        lost: frozenset[int] = frozenset(),
         setting: Setting | None = None,
         database: PostgresAddress | None = None,
     ) -> None:
@@ -109,7 +112,7 @@ class World:
         self._keyset_version = self._outer = 1
         self._switches_s: tuple[int, ...] = ()
         self.round = FIRST
-        self.silent = silent
+        self.silent, self._lost = silent, lost
         self.log = io.StringIO()
         self.deaths: Counter[tuple[str, str]] = Counter()
         # What passed the network, for whoever compares or attacks.
@@ -234,6 +237,7 @@ class World:
         if "fusion" in self._unreachable:
             raise httpx.ConnectError("the fusion centre is down.")
         fault = self._batch_faults.pop(0) if self._batch_faults else None
+        fault = "tamper" if round in self._lost else fault
         if fault == "drop":
             raise httpx.ReadTimeout("lost.")
         if fault == "delay":
@@ -325,8 +329,8 @@ class World:
         ((settles_s,),) = self.rows(
             self.fusion, "SELECT max(settles_s) FROM rounds WHERE state = 'open'"
         )
-        # While devices may use two keys, a round waits for a second batch.
-        self._go_to(settles_s or 0)
+        # While devices may use two keys, a round waits for a second batch; one waits for the last.
+        self._go_to(settles_s + PATIENCE_S if settles_s else 0)
         self._live("finalise", "tick")
 
     def _pass_round(self) -> None:

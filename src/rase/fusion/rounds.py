@@ -14,7 +14,7 @@ from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of, values_of
 from rase.fusion.probes import write_probe
-from rase.fusion.tracking import Tracking, last_tracked, write_tracked
+from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.privacy import PermutationPrivacy
 from rase.storage.face import Database, Transaction
@@ -123,7 +123,8 @@ class Rounds:
     def finalise_due(self) -> list[FinalRound]:
         """Make every settled round final, oldest first.
 
-        A round that cannot be estimated does not keep the others from it: `take_failed` tells it,
+        Where rounds are followed through time, one waits for the one before it, but not for long. A
+        round that cannot be estimated does not keep the others from it: `take_failed` tells it,
         and it is tried again later.
 
         Raises:
@@ -133,15 +134,19 @@ class Rounds:
         with self._database.snapshot() as transaction:
             # A time further away than any can be was written by a clock that was wrong.
             due = transaction.execute(
-                "SELECT campaign, round FROM rounds WHERE state = 'open' "
+                "SELECT campaign, round, version, settles_s FROM rounds WHERE state = 'open' "
                 "AND (settles_s <= ? OR settles_s > ?) ORDER BY round, campaign LIMIT ?",
                 (now, now + self._policy.settle_s, _AT_ONCE + len(self._resting)),
             )
         found: list[FinalRound] = []
-        for campaign, round in due:
+        for campaign, round, version, settles_s in due:
             if self._resting.get((campaign, round), now_s) > now_s:
                 continue
             try:
+                with self._database.snapshot() as transaction:
+                    held = campaign_of_version(transaction, campaign, version)
+                    if is_early(transaction, held, round, settles_s=settles_s, now_s=now):
+                        continue
                 one = self._finalise(campaign, round)
             except (StorageBusy, StorageUnusable):
                 if found:

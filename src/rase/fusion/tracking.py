@@ -2,6 +2,7 @@
 
 A tracker in memory is only a shortcut. Whatever process goes on, after whatever death, it takes
 the last state that was written and the rounds since, in their order, and comes to the same bits.
+Rounds are followed in their own order, not in that in which their batches happen to arrive.
 """
 
 from typing import Final
@@ -12,10 +13,13 @@ from rase.estimate.estimate import Estimate
 from rase.estimate.tracker import Tracker
 from rase.storage.face import Transaction
 
-__all__ = ["STATE_EVERY", "Tracking", "last_tracked", "write_tracked"]
+__all__ = ["PATIENCE_S", "STATE_EVERY", "Tracking", "is_early", "last_tracked", "write_tracked"]
 
 # A state of 600 kB is written once in so many rounds, which a restart goes through in some 30 ms.
 STATE_EVERY: Final = 64
+# How long a round waits for the one before it, but no longer than a round lasts. A shuffler tries
+# a batch again within 300 s, so after an outage all that waited have come by then.
+PATIENCE_S: Final = 600
 
 _ROUNDS = (
     "SELECT t.round, t.spread, e.mean, e.standard_error, e.n FROM tracked t JOIN estimates e "
@@ -47,6 +51,37 @@ class Tracking:
     def keep(self, campaign: str, round: int, tracker: Tracker) -> None:
         """Take a tracker back whose last round is written."""
         self._kept[campaign] = round, tracker
+
+
+def is_early(
+    transaction: Transaction, campaign: Campaign, round: int, *, settles_s: int, now_s: int
+) -> bool:
+    """Say whether a settled round has to wait for the one before it to become final.
+
+    Shufflers send something for every round, also for one that is withheld, so a gap means that a
+    batch is still under way. Without waiting, what is told of rounds after an outage would depend
+    on which batch was quicker. A round that has waited long enough goes first, and the one that
+    was missing then stands by itself.
+
+    Args:
+        transaction: A view of the database.
+        campaign: The version that holds in the round.
+        round: The round.
+        settles_s: When it settled.
+        now_s: The time.
+    """
+    if "auto" not in campaign.estimators:
+        return False
+    # A time further away than patience reaches was written by a clock that was wrong.
+    if not now_s < settles_s + min(PATIENCE_S, campaign.round_s) <= now_s + PATIENCE_S:
+        return False
+    rows = transaction.execute(
+        "SELECT round, state FROM rounds WHERE campaign = ? AND round < ? "
+        "ORDER BY round DESC LIMIT 1",
+        (campaign.id, round),
+    )
+    # Before the first round there is nothing to wait for.
+    return any(before < round - 1 or state == "open" for before, state in rows)
 
 
 def last_tracked(transaction: Transaction, campaign: str) -> int | None:

@@ -265,6 +265,33 @@ def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) ->
     assert (answer.n, answer.epsilon, answer.status) == (8, 2.0, "ok")
 
 
+def test_reports_of_small_classes_do_not_count(centre: Centre) -> None:
+    """Fewer than k_min of a class hide nobody: they are left out, and alone they are too few."""
+    centre.publisher.publish(CLASSES)
+    for round, generous in ((ROUND, 3), (ROUND + 1, 4)):
+        centre.clock.jump(CLASSES.closes_s(round) - centre.clock.now_s())
+        modest = 5 if round == ROUND else 3
+        inner = [
+            envelope(1000 + place, round=round, epsilon_class=number, campaign=CLASSES)
+            for number, count in ((0, modest), (1, generous))
+            for place in range(count)
+        ]
+        one = parcel(inner, round=round, campaign=CLASSES)
+        centre.intake.receive(one.id, one.payload)
+    centre.rounds.tick()
+    assert [one.n for one in centre.questions.between(CLASSES, ROUND, ROUND + 1)] == [5, 4]
+    few = [
+        envelope(1000, round=ROUND + 2, epsilon_class=number % 2, campaign=CLASSES)
+        for number in range(6)
+    ]
+    centre.clock.jump(CLASSES.closes_s(ROUND + 2) - centre.clock.now_s())
+    one = parcel(few, round=ROUND + 2, campaign=CLASSES)
+    centre.intake.receive(one.id, one.payload)
+    centre.rounds.tick()
+    assert centre.questions.latest(CLASSES).status == "too_few"
+    assert centre.count("opened") == 0
+
+
 class Steps:
     """A list of operations on a fusion centre, each repeated until it is not killed."""
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, reports
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, envelope, keyset, parcel, reports
 from tests.storage.engines import NewAddress
 
+from rase import Hybrid, SeededRandom
 from rase.clock import FakeClock, round_start_s
+from rase.estimate.combined import combined_mean
 from rase.estimate.mean import unbiased_mean
 from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.mechanism import randomizer_of, values_of
@@ -263,4 +265,47 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
         "unbiased_mean",
         "auto",
     ]
+    database.close()
+
+
+def test_budgets_that_differ_are_combined_and_followed(tmp_path: Path) -> None:
+    """What is followed is the combined mean, also after a restart; windows have the plain one."""
+    classes = replace(CAMPAIGN, estimators=("auto",), epsilon=(0.5, 2.0), mechanism="hybrid")
+    database: Database = open_sqlite(tmp_path / "classes.db", migrations="fusion")
+    centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    centre.publisher.publish_keyset(keyset(7))
+    centre.publisher.publish(classes)
+    randomizer, tracker = randomizer_of(classes), Tracker(classes.value_range)
+    numbers = np.repeat([0, 1], [8, 4]).astype(np.uint8)
+    budgets = np.asarray(classes.epsilon)[numbers]
+    for round in (ROUND, ROUND + 1):
+        centre = Centre(database, FakeClock((ROUND + 5) * HOUR_S))
+        readings = np.full(12, 0.3 * classes.high)
+        noisy = np.concatenate(
+            [
+                Hybrid(budget, classes.value_range).randomize(
+                    readings[budgets == budget], rng=SeededRandom(f"{round} {budget}")
+                )
+                for budget in classes.epsilon
+            ]
+        )
+        places = np.rint((noisy - classes.low) / classes.value_range.step).astype(int)
+        inner = [
+            envelope(place, round=round, epsilon_class=number, campaign=classes)
+            for place, number in zip(places.tolist(), numbers.tolist(), strict=True)
+        ]
+        one = parcel(inner, round=round, campaign=classes)
+        assert centre.intake.receive(one.id, one.payload).refused == 0
+        assert len(centre.rounds.tick()) == 1
+        order = np.lexsort((numbers, places))
+        values, sorted_budgets = values_of(classes, places[order], numbers[order])
+        mean = combined_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
+        spread = spread_of(values, randomizer=randomizer, epsilon=sorted_budgets)
+        expected = tracker.update(round_start_s(round, classes.round_s), mean, spread=spread)
+        told = centre.questions.at(classes, round)
+        assert (told.mean, told.standard_error) == (expected.value, expected.standard_error)
+        plain = unbiased_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
+        assert centre.questions.at(classes, round, method="unbiased_mean").mean == plain.value
+    (window,) = centre.questions.windows(classes, 2, first=ROUND + 1, last=ROUND + 1)
+    assert window.method == "unbiased_mean"
     database.close()

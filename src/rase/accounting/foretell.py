@@ -6,15 +6,14 @@ is tried on readings one holds, with seeded noise that protects nobody and is th
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.candidates import Mechanism
-from rase.estimate.mean import unbiased_mean
-from rase.estimate.skill import SkillTally
-from rase.estimate.tracker import Tracker, spread_of
+from rase.estimate.estimate import student_quantile
+from rase.estimate.runs import RunMeans, run_means, runs_of
 from rase.kernels.words import SeededRandom
 from rase.stream import ValueRange
 
@@ -24,11 +23,12 @@ Floats = NDArray[np.float64]
 Mechanisms = Callable[[float, ValueRange], Mechanism]
 
 # Remedies are tried by doubling; what would take more than this is no remedy. They are tried on
-# ten days of hours. Whatever is said to beat the constant must do so clearly: trials may be lucky.
+# ten days of hours, with fewer trials.
 _MOST_TIMES = 16
 _TRIED_ROUNDS = 240
-_TRIALS = (1, 2, 3)
-_CLEARLY = 1.1
+_TRIALS = range(1, 7)
+# Reports that are held at once.
+_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,10 @@ class Forecast:
         alone: That of each round's unbiased mean by itself.
         history: That of the constant learnt from earlier rounds.
         coverage: The share of 95 % intervals of `auto` that held the truth.
+        skill_low: The lower end of the 95 % interval of the skill, by the scatter of the trials;
+            0 for a single trial, which tells nothing of it.
+        error_low: The same of `tracked`; 0 likewise.
+        error_high: Its upper end; infinite for a single trial.
     """
 
     rounds: int
@@ -48,6 +52,9 @@ class Forecast:
     alone: float
     history: float
     coverage: float
+    skill_low: float = 0.0
+    error_low: float = 0.0
+    error_high: float = math.inf
 
     @property
     def skill(self) -> float:
@@ -56,11 +63,11 @@ class Forecast:
 
     @property
     def beats_constant(self) -> bool:
-        """Whether following the rounds is clearly worth more than repeating their mean.
+        """Whether following the rounds is worth more than repeating their mean.
 
-        Forecasts of eight trials are off by 7 % or so; a skill within that of 1 is no promise.
+        Trials may be lucky, so the lower end of the skill's interval has to be above 1.
         """
-        return self.skill > _CLEARLY
+        return self.skill_low > 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ def foretell(
     times_s: Floats,
     *,
     mechanism: Mechanism,
-    seeds: Sequence[int] = range(1, 9),
+    seeds: Sequence[int] = range(1, 17),
     copies: int = 1,
     on_trial: Callable[[float], None] = lambda share: None,
 ) -> Forecast:
@@ -95,8 +102,8 @@ def foretell(
         readings: Rounds x devices; NaN where a device has none. Rounds without any are left out.
         times_s: When each round began, ascending.
         mechanism: How reports are made.
-        seeds: One trial each. Errors of single trials of a month of hours differ by about 20 %, of
-            the mean of eight by 7 %.
+        seeds: One trial each. Errors of single trials of a month of hours differ by about 20 %;
+            how far the mean of all may be off is part of the forecast.
         copies: How many devices like each there are: to see what a larger fleet would bring.
         on_trial: Called with the share done, to show progress.
 
@@ -108,14 +115,32 @@ def foretell(
         raise ValueError("readings must hold two rounds or more.")
     public = mechanism.value_range
     rows = [row[~np.isnan(row)].clip(public.low, public.high) for row in readings[some]]
-    squares = np.zeros(4)
-    for place, seed in enumerate(seeds):
-        on_trial(place / len(seeds))
-        tracked, alone = _try(rows, times_s[some], mechanism, rng=SeededRandom(seed), copies=copies)
-        squares += (tracked.rmse**2, alone.rmse**2, tracked.history**2, tracked.coverage)
-    means = squares / len(seeds)
-    tracked_rmse, alone_rmse, history = np.sqrt(means[:3]).tolist()
-    return Forecast(len(rows), tracked_rmse, alone_rmse, history, float(means[3]))
+    truth = np.array([row.mean() for row in rows])
+    every = np.concatenate([np.tile(row, copies) for row in rows])
+    sizes = np.array([copies * len(row) for row in rows])
+    runs = runs_of(
+        _means(every, sizes, mechanism, seeds=seeds, on_trial=on_trial),
+        times_s[some],
+        truth=truth,
+        value_range=public,
+    )
+    squares = np.square(np.stack([runs.tracked, runs.alone, runs.history]))
+    tracked, alone, history = np.sqrt(squares.mean(axis=1)).tolist()
+    coverage = float(runs.coverage.mean())
+    told = Forecast(len(rows), tracked, alone, history, coverage)
+    if len(seeds) < 2 or not tracked:
+        return replace(told, skill_low=math.inf if not tracked else 0.0)
+    # Both errors are of the same drawings, so each trial is left out once (the jackknife).
+    kept = squares.sum(axis=1, keepdims=True) - squares
+    reach = student_quantile(0.95, len(seeds) - 1)
+    of_skill = reach * _jackknife(0.5 * np.log(kept[2] / kept[0]))
+    of_error = reach * _jackknife(0.5 * np.log(kept[0]))
+    return replace(
+        told,
+        skill_low=told.skill * math.exp(-of_skill),
+        error_low=tracked * math.exp(-of_error),
+        error_high=tracked * math.exp(of_error),
+    )
 
 
 def remedies(
@@ -161,19 +186,32 @@ def remedies(
     return tuple(found)
 
 
-def _try(
-    rows: list[Floats], times_s: Floats, mechanism: Mechanism, *, rng: SeededRandom, copies: int
-) -> tuple[SkillTally, SkillTally]:
-    """Return the scores of `auto` and of each round by itself."""
-    tracker = Tracker(mechanism.value_range)
-    tracked, single = (SkillTally(mechanism.value_range) for _ in range(2))
-    reports = mechanism.randomize(np.concatenate([np.tile(row, copies) for row in rows]), rng=rng)
-    ends = np.cumsum([copies * len(row) for row in rows])
-    parts = np.split(reports, ends[:-1])
-    for row, time_s, some in zip(rows, times_s.tolist(), parts, strict=True):
-        alone = unbiased_mean(some, randomizer=mechanism)
-        told = tracker.update(time_s, alone, spread=spread_of(some, randomizer=mechanism))
-        truth = float(row.mean())
-        tracked.add(told, alone=alone, truth=truth)
-        single.add(alone, alone=alone, truth=truth)
-    return tracked, single
+def _means(
+    every: Floats,
+    sizes: NDArray[np.int64],
+    mechanism: Mechanism,
+    *,
+    seeds: Sequence[int],
+    on_trial: Callable[[float], None],
+) -> RunMeans:
+    """Draw the noise of all trials, a few at a time, and return what their rounds tell."""
+    parts = []
+    at_once = max(_AT_ONCE // len(every), 1)
+    for start in range(0, len(seeds), at_once):
+        on_trial(start / len(seeds))
+        some = seeds[start : start + at_once]
+        drawn = [mechanism.randomize(every, rng=SeededRandom(seed)) for seed in some]
+        parts.append(run_means(np.stack(drawn), sizes, randomizer=mechanism))
+    spreads = [part.spreads for part in parts if part.spreads is not None]
+    return RunMeans(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.variances for part in parts]),
+        np.concatenate(spreads) if spreads else None,
+        sizes,
+    )
+
+
+def _jackknife(left_out: Floats) -> float:
+    """Return the standard error of a number from its values with one trial left out each."""
+    count = len(left_out)
+    return math.sqrt((count - 1) / count * float(np.square(left_out - left_out.mean()).sum()))

@@ -48,55 +48,54 @@ _MEMORY_DAYS = 60.0
 _SPREADS = np.geomspace(0.005, 0.5, 40)
 _SPREADS_NEEDED = 5.0
 _IRREGULAR_FACTOR = math.log(1.8)
+# A mean that is near an end of the range can hardly move further than the way to that end, and
+# readings spread about it by twice that way or less: most quantities are as variable as they are
+# large. Models that suppose more lose weight by a normal law of the logarithm of the excess.
+_MOST_SPREAD, _EXCESS = 2.0, 0.5
+# A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
+# is left of its variance inside the range is then this share, and rounding makes it no smaller.
+_FURTHEST, _LEAST_SHARE = 3.0, 0.1
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-1\n"
+_FORMAT: Final = b"rase-bank-2\n"
 _SIZE = 2 + 2 * len(_PERIODS_S)
 _COUNT = math.prod(_SHAPE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """Hold what the bank believes of a round's mean: a mixture of normal laws.
+    """Hold what the bank believes of a round's mean, for each run.
 
     Args:
-        weights: How much each model counts; they sum to 1.
-        means: What each model believes.
-        variances: How sure each is.
+        means: The mean of all models, or the end of the range that is nearest to it.
+        variances: The mean square distance to it: how sure the models are, how far they disagree,
+            and that no mean of readings lies outside the range.
     """
 
-    weights: Floats
     means: Floats
     variances: Floats
-
-    @property
-    def mean(self) -> float:
-        """The mean of the mixture."""
-        return float(self.weights @ self.means)
-
-    @property
-    def variance(self) -> float:
-        """Its variance: how sure the models are, and how far they disagree."""
-        return float(self.weights @ (self.variances + (self.means - self.mean) ** 2))
 
 
 class FilterBank:
     """Follow the mean of a fleet through time, under many models at once.
 
     The cost of a round does not depend on how many came before, nor on the time between them.
+    Several runs may be followed at once that differ in what the rounds told, but not in how sure
+    they were: the models' covariances are then the same and are computed once.
 
     Args:
         low: The lower end of the public range.
         width: Its width.
+        runs: How many runs.
     """
 
-    def __init__(self, low: float, width: float) -> None:
-        self._width = width
+    def __init__(self, low: float, width: float, *, runs: int = 1) -> None:
+        self._low, self._width = low, width
         models = np.array(list(itertools.product(_LEVELS, _IRREGULAR, _LASTING_S, _PROFILES)))
         level, irregular, self._lasting_s, profile = models.T
         self._level_per_s = (level * width) ** 2 / _DAY_S
         self._irregular = (irregular * width) ** 2
-        self._state = np.zeros((_COUNT, _SIZE))
-        self._state[:, 0] = low + width / 2
+        self._state = np.zeros((runs, _COUNT, _SIZE))
+        self._state[:, :, 0] = low + width / 2
         self._covariance = np.zeros((_COUNT, _SIZE, _SIZE))
         # Before any report every place of the range is as likely: variance of the uniform law.
         self._covariance[:, 0, 0] = width**2 / 12
@@ -105,14 +104,18 @@ class FilterBank:
         amplitudes = (profile[:, None] * width * np.repeat(_RELATIVE_SIZES, 2)) ** 2
         self._covariance[:, self._waves, self._waves] = amplitudes
         self._profile_per_s = amplitudes * (_PROFILE_DRIFT**2 / _DAY_S)
-        self._weights = _prior()
+        self._weights = np.tile(_prior(), (runs, 1))
+        # How far the mean of each model moves in a day, and how far it can: see `_MOST_SPREAD`.
+        waves = float(np.square(_RELATIVE_SIZES).sum())
+        self._motion = width * np.sqrt(level**2 + irregular**2 + waves * profile**2)
+        self._way = np.full(runs, width)
         # Count, sum and sum of squares of what rounds told of their readings' variance.
-        self._spread = np.zeros(3)
+        self._spread = np.zeros((runs, 3))
         self._time_s: float | None = None
 
     @classmethod
     def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
-        """Return the bank that `to_bytes` wrote, to the last bit.
+        """Return the bank of one run that `to_bytes` wrote, to the last bit.
 
         Raises:
             ValueError: If the bytes are of other models or another range.
@@ -122,39 +125,41 @@ class FilterBank:
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
         )
-        sizes = (1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
+        sizes = (1, 1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
         if len(numbers) != sum(sizes):
             raise ValueError("state must be of the same models and range; follow the rounds again.")
-        time_s, bank._spread, bank._weights, means, half = (
+        time_s, bank._way, spread, weights, means, half = (
             part.astype(np.float64) for part in np.split(numbers, np.cumsum(sizes)[:-1])
         )
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
-        bank._state = means.reshape(_COUNT, _SIZE)
+        bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
+        bank._state = means.reshape(1, _COUNT, _SIZE)
         rows, columns = np.triu_indices(_SIZE)
         bank._covariance[:, rows, columns] = half.reshape(_COUNT, -1)
         bank._covariance[:, columns, rows] = half.reshape(_COUNT, -1)
         return bank
 
-    def to_bytes(self, low: float) -> bytes:
-        """Return all that the bank knows, as float64 to the last bit."""
+    def to_bytes(self) -> bytes:
+        """Return all that the bank of one run knows, as float64 to the last bit."""
         # Covariances are symmetric to the last bit, because every step is; half of each is enough.
         half = self._covariance[(slice(None), *np.triu_indices(_SIZE))]
         time_s = math.nan if self._time_s is None else self._time_s
-        parts = ([time_s], self._spread, self._weights, self._state.ravel(), half.ravel())
-        return _head(low, self._width) + np.concatenate(parts).astype("<f8").tobytes()
+        parts = (self._way, self._spread, self._weights, self._state, half)
+        numbers = np.concatenate([[time_s], *(part.ravel() for part in parts)])
+        return _head(self._low, self._width) + numbers.astype("<f8").tobytes()
 
     @property
     def time_s(self) -> float | None:
         """The time of the latest round that was taken in; None before the first."""
         return self._time_s
 
-    def step(self, time_s: float, value: float, *, variance: float, n: int) -> Belief:
-        """Take the unbiased mean of a round and return what is believed of it now.
+    def step(self, time_s: float, values: Floats, *, variance: float, n: int) -> Belief:
+        """Take the unbiased mean of a round, one for each run, and return what is believed now.
 
         Args:
             time_s: When the round began; later than all before.
-            value: The unbiased mean.
-            variance: Its variance by noise alone.
+            values: The unbiased means.
+            variance: Their variance by noise alone.
             n: How many reported.
 
         Raises:
@@ -165,22 +170,45 @@ class FilterBank:
         gain = self._covariance @ seen
         signal = gain @ seen
         total = signal + variance
-        surprise = value - self._state @ seen
+        surprise = values[:, None] - self._state @ seen
         self._weigh(-0.5 * (np.log(total) + surprise * surprise / total))
         # The same factor on both sides keeps the covariance symmetric to the last bit.
         scaled = gain / np.sqrt(total)[:, None]
         self._covariance -= scaled[:, :, None] * scaled[:, None, :]
-        self._state += gain * (surprise / total)[:, None]
+        self._state += gain * (surprise / total)[:, :, None]
         weights = self._weights * self._irregular_prior(n)
-        return Belief(weights / weights.sum(), self._state @ seen, signal * (variance / total))
+        weights *= _at_most(self._motion / self._way[:, None])
+        weights /= weights.sum(axis=1, keepdims=True)
+        means = self._state @ seen
+        mean = (weights * means).sum(axis=1)
+        apart = signal * (variance / total) + np.square(means - mean[:, None])
+        belief = self._within(mean, np.sqrt((weights * apart).sum(axis=1)))
+        inside = np.minimum(belief.means - self._low, self._low + self._width - belief.means)
+        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(belief.variances)
+        return belief
 
-    def learn_spread(self, value: float) -> None:
-        """Take an unbiased estimate of the variance of the readings within a round.
+    def _within(self, means: Floats, errors: Floats) -> Belief:
+        """Return a normal belief as cut to the range."""
+        high = self._low + self._width
+        told = means.clip(self._low, high)
+        # Further outside than this the reports contradict the range, and the error is not trusted.
+        means = means.clip(self._low - _FURTHEST * errors, high + _FURTHEST * errors)
+        ends = np.stack([self._low - means, high - means]) / errors
+        below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
+        density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
+        first = (density[0] - density[1]) / (above - below)
+        second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
+        shift = (told - means) / errors
+        moments = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
+        return Belief(told, moments * errors * errors)
+
+    def learn_spread(self, values: Floats) -> None:
+        """Take, for each run, an unbiased estimate of the variance of readings within a round.
 
         Rounds count alike: an error estimated from the same few reports is small where the value
         happens to be small, and weights by it would pull the mean down.
         """
-        self._spread += (1.0, value, value * value)
+        self._spread += np.stack([np.ones_like(values), values, values * values], axis=1)
 
     def _advance(self, time_s: float) -> None:
         if self._time_s is not None:
@@ -189,7 +217,7 @@ class FilterBank:
                 raise ValueError(f"time_s must be later than {self._time_s:g}, got {time_s:g}.")
             with np.errstate(divide="ignore"):
                 left = np.exp(-passed_s / self._lasting_s)
-            self._state[:, 1] *= left
+            self._state[:, :, 1] *= left
             self._covariance[:, 1, :] *= left[:, None]
             self._covariance[:, :, 1] *= left[:, None]
             self._covariance[:, 0, 0] += passed_s * self._level_per_s
@@ -202,23 +230,32 @@ class FilterBank:
         self._time_s = time_s
 
     def _weigh(self, evidence: Floats) -> None:
-        weights = self._weights * np.exp(evidence - evidence.max())
-        self._weights = weights / weights.sum()
+        weights = self._weights * np.exp(evidence - evidence.max(axis=1, keepdims=True))
+        self._weights = weights / weights.sum(axis=1, keepdims=True)
 
     def _irregular_prior(self, n: int) -> Floats:
         """Say how likely each model's irregular part is: n independent devices average to V / n."""
         spreads = (_SPREADS * self._width) ** 2
-        told = np.zeros(len(spreads))
-        count, total, squares = self._spread.tolist()
-        if count >= _SPREADS_NEEDED:
+        told = np.log(_at_most(_SPREADS * self._width / (_MOST_SPREAD * self._way[:, None])))
+        # Runs learn of the spread in the same rounds, so their counts are one.
+        if self._spread[0, 0] >= _SPREADS_NEEDED:
+            count, total, squares = self._spread.T[:, :, None]
             seen = total / count
-            variance = max(squares / count - seen * seen, 0.0) / (count - 1)
-            told = -0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
+            variance = np.maximum(squares / count - seen * seen, 0.0) / (count - 1)
+            told -= 0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
         grid = (np.array(_IRREGULAR) * self._width) ** 2
         away = (np.log(grid)[:, None] - np.log(spreads / n)[None, :]) / _IRREGULAR_FACTOR
-        likely = np.exp(told - told.max() - 0.5 * away**2).sum(axis=1) + 1e-300
-        shaped = np.broadcast_to(likely[None, :, None, None], _SHAPE)
-        return np.ascontiguousarray(shaped).reshape(_COUNT)
+        likely = np.exp(told - told.max(axis=1, keepdims=True)) @ np.exp(-0.5 * away**2).T
+        shaped = np.broadcast_to(
+            (likely + 1e-300)[:, None, :, None, None], (len(self._way), *_SHAPE)
+        )
+        return np.ascontiguousarray(shaped).reshape(-1, _COUNT)
+
+
+def _at_most(ratio: Floats) -> Floats:
+    """Return 1 up to a ratio of 1, and less the further it is exceeded; never 0."""
+    excess = np.maximum(np.log(ratio), 0.0) / _EXCESS
+    return np.asarray(np.exp(-0.5 * np.minimum(excess, 10.0) ** 2))
 
 
 def _head(low: float, width: float) -> bytes:
@@ -236,14 +273,14 @@ def _prior() -> Floats:
 
 def _drifted(weights: Floats) -> Floats:
     """Return what the models count before the next round: some of it goes to their neighbours."""
-    shaped = weights.reshape(_SHAPE)
-    for axis, share in ((0, _NEXT_LEVEL / 2), (1, _NEXT_IRREGULAR / 2)):
+    shaped = weights.reshape(-1, *_SHAPE)
+    for axis, share in ((1, _NEXT_LEVEL / 2), (2, _NEXT_IRREGULAR / 2)):
         flow = share * np.diff(shaped, axis=axis)
-        ends = [(0, 0)] * 4
+        ends = [(0, 0)] * 5
         ends[axis] = (1, 1)
         # What flows in from the right less what flows out to the left; nothing beyond the ends.
         shaped = shaped + np.diff(np.pad(flow, ends), axis=axis)
-    return np.asarray((1 - _ANY) * shaped.reshape(_COUNT) + _ANY * _prior())
+    return np.asarray((1 - _ANY) * shaped.reshape(weights.shape) + _ANY * _prior())
 
 
 def _seen(time_s: float) -> Floats:

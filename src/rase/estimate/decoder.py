@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from rase.errors import NotIdentifiable
 from rase.stream import ValueRange
 
-__all__ = ["Decoder", "Floats", "Noise", "as_budgets", "as_reports", "noise_limits", "noise_of"]
+__all__ = [
+    "Decoder",
+    "Floats",
+    "Noise",
+    "as_budgets",
+    "as_reports",
+    "noise_limits",
+    "noise_of",
+    "variance_bounds",
+]
 
 Floats = NDArray[np.float64]
 
@@ -136,6 +145,16 @@ def noise_limits(randomizer: Decoder, count: int) -> tuple[float, float, float]:
     For ``count`` reports of one budget whose squares can be decoded, as in `noise_of`.
     """
     return *_bounds_of(randomizer, None), _degrees(_excess_kurtosis(randomizer), count)
+
+
+def variance_bounds(randomizer: Decoder, epsilon: float | None = None) -> tuple[float, float]:
+    """Return the least and the greatest variance of a decoded report over the range.
+
+    Args:
+        randomizer: The mechanism.
+        epsilon: The budget, where contributors differ.
+    """
+    return _bounds_of(randomizer, epsilon)
 
 
 def _degrees(tails: float, count: int) -> float:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rase.estimate.combined import combined_mean
 from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of
 from rase.estimate.estimate import Estimate
 from rase.kernels.integers import integers_below
@@ -295,7 +296,8 @@ def estimator_named(name: str) -> Estimator:
     """Return the estimator of this name.
 
     ``auto`` borrows from the rounds before (`rase.estimate.tracker`); of a round by itself it is
-    the unbiased mean, which is what this function returns for it.
+    the unbiased mean, and where contributors differ in epsilon `combined_mean`, which is what this
+    function returns for it.
 
     Raises:
         ValueError: If there is none; the message lists the names and the nearest.
@@ -306,16 +308,25 @@ def estimator_named(name: str) -> Estimator:
         ValueError: estimator must be one of auto, unbiased_mean, sample_mean, median, \
 bootstrap_mean, winsorized_mean, got 'unbiased'; did you mean unbiased_mean?
     """
-    named = {
-        "auto": _named_unbiased_mean,
-        **ESTIMATORS,
-        "winsorized_mean": _named_winsorized_mean,
-    }
+    named = {"auto": _named_auto, **ESTIMATORS, "winsorized_mean": _named_winsorized_mean}
     if name in named:
         return named[name]
     near = difflib.get_close_matches(name, named, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else "."
     raise ValueError(f"estimator must be one of {', '.join(named)}, got {name!r}{hint}")
+
+
+def _named_auto(
+    reports: ArrayLike,
+    /,
+    *,
+    randomizer: Decoder,
+    epsilon: ArrayLike | None = None,
+    rng: Random | None = None,
+) -> Estimate:
+    if epsilon is None:
+        return unbiased_mean(reports, randomizer=randomizer)
+    return combined_mean(reports, randomizer=randomizer, epsilon=epsilon)
 
 
 def _named_unbiased_mean(

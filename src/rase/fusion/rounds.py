@@ -7,6 +7,7 @@ import numpy as np
 from rase.campaign import Campaign
 from rase.clock import Clock, round_start_s
 from rase.errors import StorageBusy, StorageUnusable
+from rase.estimate.combined import of_large_classes
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import estimator_named
 from rase.estimate.tracker import Tracker, spread_of
@@ -207,6 +208,9 @@ class Rounds:
     def _finalise(self, campaign: str, round: int) -> FinalRound | None:
         with self._database.snapshot() as transaction:
             settled = _read(transaction, campaign, round)
+        # A report shows its class, so it hides among its own class alone; small ones do not count.
+        kept = of_large_classes(settled.classes, settled.campaign.k_min)
+        settled = replace(settled, places=settled.places[kept], classes=settled.classes[kept])
         # Estimating takes long; no other writer waits for it.
         is_withheld = len(settled.places) < settled.campaign.k_min
         estimates = (
@@ -254,6 +258,10 @@ class Rounds:
         estimates[place] = replace(told, method="auto")
         if alone.method not in campaign.estimators:
             estimates.append(alone)
+        if "unbiased_mean" not in {one.method for one in estimates}:
+            # Windows average it, where budgets differ too.
+            plain = estimator_named("unbiased_mean")
+            estimates.append(plain(values, randomizer=randomizer_of(campaign), epsilon=budgets))
         return _Followed(last, is_new, tracker, spread)
 
     def _erase(self, transaction: Transaction, settled: _Settled) -> None:

@@ -21,9 +21,12 @@ STATE_EVERY: Final = 64
 # a batch again within 300 s, so after an outage all that waited have come by then.
 PATIENCE_S: Final = 600
 
+# Where devices differ in epsilon a round has both means, and the combined one was followed.
 _ROUNDS = (
     "SELECT t.round, t.spread, e.mean, e.standard_error, e.n FROM tracked t JOIN estimates e "
-    "ON e.campaign = t.campaign AND e.round = t.round AND e.method = 'unbiased_mean' "
+    "ON e.campaign = t.campaign AND e.round = t.round AND e.method = COALESCE("
+    "(SELECT c.method FROM estimates c WHERE c.campaign = t.campaign AND c.round = t.round "
+    "AND c.method = 'combined_mean'), 'unbiased_mean') "
     "WHERE t.campaign = ? AND t.round > ? ORDER BY t.round"
 )
 

@@ -1,7 +1,7 @@
 """How near estimates come to the truth on measured data, each beside what anybody could say."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.candidates import mechanism_named
-from rase.estimate.estimate import Estimate
-from rase.estimate.mean import median, sample_mean, unbiased_mean
-from rase.estimate.skill import SkillTally
-from rase.estimate.tracker import Tracker, spread_of
+from rase.estimate.runs import run_means, runs_of
 from rase.kernels.words import SeededRandom
 from rase.lab.datasets import open_panel
 from rase.lab.panel import Panel
@@ -94,8 +91,10 @@ class Accuracy:
         return min(self.rmse[name] for name in PAPERS)
 
 
-def accuracy(panel: Panel, value_range: ValueRange, *, epsilon: float, seed: int) -> Accuracy:
-    """Measure all estimators on one drawing of the noise.
+def accuracy(
+    panel: Panel, value_range: ValueRange, *, epsilon: float, seeds: Sequence[int]
+) -> list[Accuracy]:
+    """Measure all estimators on some drawings of the noise.
 
     ``auto`` and ``unbiased_mean`` have the best mechanism at this epsilon, the paper's estimators
     the paper's (beta 0.5, rho 0.9): what either system would do with the same budget. The truth is
@@ -105,39 +104,55 @@ def accuracy(panel: Panel, value_range: ValueRange, *, epsilon: float, seed: int
         panel: The readings; rounds without any are left out.
         value_range: The public range.
         epsilon: The budget of one report.
-        seed: Of the noise.
+        seeds: Of the noise, one for each drawing.
     """
     precision = Precision(beta=0.5, rho=0.9)
     best = mechanism_named("auto", epsilon, value_range=value_range, precision=precision)
     papers = BudgetAware(epsilon, value_range, precision)
-    source = SeededRandom(seed)
     rows = [row[~np.isnan(row)] for row in panel.values]
     some = [place for place, row in enumerate(rows) if len(row)]
-    clipped = [rows[place].clip(value_range.low, value_range.high) for place in some]
-    ends = np.cumsum([len(row) for row in clipped])[:-1]
-    every = np.concatenate(clipped)
-    ours = np.split(best.randomize(every, rng=source.child("ours")), ends)
-    theirs = np.split(papers.randomize(every, rng=source.child("papers")), ends)
-    tracker = Tracker(value_range)
-    tallies = {name: SkillTally(value_range) for name in ("auto", "unbiased_mean", *PAPERS)}
-    for place, row, mine, other in zip(some, clipped, ours, theirs, strict=True):
-        alone = unbiased_mean(mine, randomizer=best)
-        time_s = float(panel.times_ms[place]) / 1000
-        told: dict[str, Estimate] = {
-            "auto": tracker.update(time_s, alone, spread=spread_of(mine, randomizer=best)),
-            "unbiased_mean": alone,
-            "sample_mean": sample_mean(other),
-            "median": median(other),
-        }
-        truth = float(row.mean())
-        for name, tally in tallies.items():
-            tally.add(told[name], alone=alone, truth=truth)
-    auto = tallies["auto"]
-    rmse = {name: tally.rmse for name, tally in tallies.items()}
     raw = np.concatenate([rows[place] for place in some])
-    return Accuracy(
-        MappingProxyType({**rmse, "history": auto.history, "last": auto.last}),
-        auto.bias,
-        auto.coverage,
-        math.fsum(every - raw) / len(raw),
+    sizes = np.array([len(rows[place]) for place in some])
+    every = raw.clip(value_range.low, value_range.high)
+    truth = np.add.reduceat(every, np.cumsum(sizes) - sizes) / sizes
+    sources = [SeededRandom(seed) for seed in seeds]
+    ours = np.stack([best.randomize(every, rng=source.child("ours")) for source in sources])
+    runs = runs_of(
+        run_means(ours, sizes, randomizer=best),
+        panel.times_ms[some] / 1000,
+        truth=truth,
+        value_range=value_range,
     )
+    clip_bias = math.fsum(every - raw) / len(raw)
+    found = []
+    for place, source in enumerate(sources):
+        theirs = papers.randomize(every, rng=source.child("papers"))
+        rmse = {
+            "auto": runs.tracked[place],
+            "unbiased_mean": runs.alone[place],
+            **_of_papers(theirs, sizes, truth),
+            "history": runs.history[place],
+            "last": runs.last[place],
+        }
+        found.append(
+            Accuracy(
+                MappingProxyType({name: float(error) for name, error in rmse.items()}),
+                float(runs.bias[place]),
+                float(runs.coverage[place]),
+                clip_bias,
+            )
+        )
+    return found
+
+
+def _of_papers(reports: Floats, sizes: NDArray[np.int64], truth: Floats) -> dict[str, float]:
+    """Return the errors of the paper's estimators, from the second round on."""
+    rounds = np.split(reports, np.cumsum(sizes)[:-1])
+    told = {
+        "sample_mean": np.array([round.mean() for round in rounds]),
+        "median": np.array([np.median(round) for round in rounds]),
+    }
+    return {
+        name: float(np.sqrt(np.mean(np.square(values - truth)[1:])))
+        for name, values in told.items()
+    }

@@ -193,7 +193,7 @@ def trace(
 def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
     """Follow the mean through all rounds, beside the paper's estimators and a constant."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
-    found = accuracy(some, ValueRange(0, high), epsilon=epsilon, seed=seed)
+    (found,) = accuracy(some, ValueRange(0, high), epsilon=epsilon, seeds=(seed,))
     return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
 
 

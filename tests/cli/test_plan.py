@@ -311,8 +311,9 @@ def test_own_data_foretells_what_auto_achieves(
 
 def test_where_nothing_helps_the_plan_says_so() -> None:
     """A constant that nothing tried could beat leads to a window, not to a promise."""
-    lines = list(forecast_lines(Outlook(Forecast(96, 2.0, 9.0, 1.0, 0.95), 8, ())))
-    assert lines[1] == "          skill 0.50: it does not clearly beat repeating a constant."
+    lines = list(forecast_lines(Outlook(Forecast(96, 2.0, 9.0, 1.0, 0.95, 0.4), 8, ())))
+    told = "          skill 0.50, at least 0.40: it does not clearly beat repeating a constant."
+    assert lines[1] == told
     assert "nor would 16 times the devices" in lines[2]
 
 
@@ -326,3 +327,39 @@ def test_a_part_of_a_fleet_foretells_nothing(
     rotate = ("--window", 24, "--schedule", "rotate")
     out, _ = ran(*asked, "--epsilon", 1, *rotate, capsys=capsys)
     assert "forecast" not in out
+
+
+MOVES = ("--range", 0, 3000, "--devices", 60, "--every", "1h", "--fleet-mean", 400)
+
+
+def test_a_stated_motion_foretells_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """A fleet that moves much is worth following; for a quiet one the plan says what would help."""
+    out, _ = ran(*MOVES, "--epsilon", 4, "--fleet-sd", 100, "--day-sd", 200, capsys=capsys)
+    assert "of a made-up fleet that moves as stated with trial noise, 60 devices" in out
+    assert "worth more than repeating a constant" in out
+    out, _ = ran(*MOVES, "--epsilon", 0.5, "--day-sd", 20, "--json", capsys=capsys)
+    told = json.loads(out)["forecast"]
+    assert not told["beats_constant"]
+    assert {one["what"] for one in told["helps"]} <= {"devices", "epsilon", "range"}
+    rotate = ("--window", 24, "--schedule", "rotate", "--epsilon", 1, "--fleet-sd", 9)
+    out, _ = ran(*MOVES, *rotate, capsys=capsys)
+    assert "forecast" not in out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--fleet-mean", 5), "--fleet-mean must come with --fleet-sd or --day-sd"),
+        (("--fleet-sd", 5), "--every must be given with --fleet-sd"),
+        (("--fleet-sd", -5, "--every", "1h"), "fleet_sd must be finite and 0 or more"),
+        (("--day-sd", 5, "--every", "1h", "--fleet-mean", 9), "--fleet-mean must lie in the range"),
+        (("--day-sd", 5, "--data", "x.csv"), "must not come with --data"),
+    ],
+)
+def test_motions_that_say_too_little_are_refused(
+    more: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is missing or cannot be is told in one line."""
+    asked = ("plan", "--range", 10, 20, "--epsilon", 1, "--devices", 9, *more)
+    assert main([str(item) for item in asked]) == 2
+    assert message in capsys.readouterr().err

@@ -13,11 +13,20 @@ from numpy.typing import NDArray
 
 from rase.accounting.candidates import Mechanism
 from rase.estimate.estimate import student_quantile
-from rase.estimate.runs import RunMeans, run_means, runs_of
+from rase.estimate.runs import RunMeans, Runs, run_means, runs_of
 from rase.kernels.words import SeededRandom
 from rase.stream import ValueRange
 
-__all__ = ["Forecast", "Remedy", "foretell", "remedies"]
+__all__ = [
+    "Floats",
+    "Forecast",
+    "Mechanisms",
+    "Remedy",
+    "forecast_of",
+    "foretell",
+    "remedies",
+    "tried_remedies",
+]
 
 Floats = NDArray[np.float64]
 Mechanisms = Callable[[float, ValueRange], Mechanism]
@@ -25,6 +34,7 @@ Mechanisms = Callable[[float, ValueRange], Mechanism]
 # Remedies are tried by doubling; what would take more than this is no remedy. They are tried on
 # ten days of hours, with fewer trials.
 _MOST_TIMES = 16
+_MOST_EPSILON = 16.0
 _TRIED_ROUNDS = 240
 _TRIALS = range(1, 7)
 # Reports that are held at once.
@@ -124,15 +134,20 @@ def foretell(
         truth=truth,
         value_range=public,
     )
+    return forecast_of(runs, len(rows))
+
+
+def forecast_of(runs: Runs, rounds: int) -> Forecast:
+    """Return what trials of so many rounds tell of others like them."""
     squares = np.square(np.stack([runs.tracked, runs.alone, runs.history]))
     tracked, alone, history = np.sqrt(squares.mean(axis=1)).tolist()
-    coverage = float(runs.coverage.mean())
-    told = Forecast(len(rows), tracked, alone, history, coverage)
-    if len(seeds) < 2 or not tracked:
-        return replace(told, skill_low=math.inf if not tracked else 0.0)
+    trials = squares.shape[1]
+    told = Forecast(rounds, tracked, alone, history, float(runs.coverage.mean()))
+    if trials < 2:
+        return told
     # Both errors are of the same drawings, so each trial is left out once (the jackknife).
     kept = squares.sum(axis=1, keepdims=True) - squares
-    reach = student_quantile(0.95, len(seeds) - 1)
+    reach = student_quantile(0.95, trials - 1)
     of_skill = reach * _jackknife(0.5 * np.log(kept[2] / kept[0]))
     of_error = reach * _jackknife(0.5 * np.log(kept[0]))
     return replace(
@@ -156,31 +171,60 @@ def remedies(
     Devices and epsilon are doubled, up to 16 times; the range is cut to the 99.9 % of the readings
     nearest to each other, where that is narrower. The last says something of the readings.
     """
-    found = []
     readings, times_s = readings[:_TRIED_ROUNDS], times_s[:_TRIED_ROUNDS]
-    times = 2
-    while times <= _MOST_TIMES:
-        made = mechanism_of(epsilon, value_range)
-        forecast = foretell(readings, times_s, mechanism=made, seeds=_TRIALS, copies=times)
+
+    def tried(mechanism: Mechanism, times: int) -> Forecast:
+        return foretell(readings, times_s, mechanism=mechanism, seeds=_TRIALS, copies=times)
+
+    low, high = np.nanquantile(readings, [0.0005, 0.9995]).tolist()
+    narrow = None
+    if high - low < 0.9 * value_range.width and high > low:
+        narrow = ValueRange(low, high, value_range.steps)
+    return tried_remedies(
+        tried,
+        mechanism_of=mechanism_of,
+        epsilon=epsilon,
+        value_range=value_range,
+        devices=readings.shape[1],
+        narrow=narrow,
+    )
+
+
+def tried_remedies(
+    tried: Callable[[Mechanism, int], Forecast],
+    *,
+    mechanism_of: Mechanisms,
+    epsilon: float,
+    value_range: ValueRange,
+    devices: int,
+    narrow: ValueRange | None,
+) -> tuple[Remedy, ...]:
+    """Return what would beat the constant, one change at a time.
+
+    Args:
+        tried: Foretells for a mechanism and so many times the devices.
+        mechanism_of: Makes the mechanism of a budget and a range.
+        epsilon: The budget of a report.
+        value_range: The public range.
+        devices: How many devices there are.
+        narrow: A narrower range to try; None for none.
+    """
+    found = []
+    doublings = [2**power for power in range(1, _MOST_TIMES.bit_length())]
+    for times in doublings:
+        forecast = tried(mechanism_of(epsilon, value_range), times)
         if forecast.beats_constant:
-            devices = float(times * readings.shape[1])
-            found.append(Remedy("devices", devices, forecast.skill))
+            found.append(Remedy("devices", float(times * devices), forecast.skill))
             break
-        times *= 2
-    times = 2
-    while times <= _MOST_TIMES and times * epsilon <= 16:
-        made = mechanism_of(times * epsilon, value_range)
-        forecast = foretell(readings, times_s, mechanism=made, seeds=_TRIALS)
+    for times in doublings:
+        if times * epsilon > _MOST_EPSILON:
+            break
+        forecast = tried(mechanism_of(times * epsilon, value_range), 1)
         if forecast.beats_constant:
             found.append(Remedy("epsilon", times * epsilon, forecast.skill))
             break
-        times *= 2
-    low, high = np.nanquantile(readings, [0.0005, 0.9995]).tolist()
-    if high - low < 0.9 * value_range.width and high > low:
-        narrow = ValueRange(low, high, value_range.steps)
-        forecast = foretell(
-            readings, times_s, mechanism=mechanism_of(epsilon, narrow), seeds=_TRIALS
-        )
+    if narrow is not None:
+        forecast = tried(mechanism_of(epsilon, narrow), 1)
         if forecast.beats_constant:
             found.append(Remedy("range", narrow.width, forecast.skill))
     return tuple(found)

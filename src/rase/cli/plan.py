@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.candidates import MECHANISMS
+from rase.accounting.motion import Motion
 from rase.accounting.plan_schedule import SCHEDULES, report_schedule
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.cli.arguments import usage
 from rase.cli.output import replacing
-from rase.cli.plan_forecast import forecast_lines, outlook_of, table_of
+from rase.cli.plan_forecast import forecast_lines, outlook_of, outlook_of_motion, table_of
 from rase.cli.plan_report import plan_lines
 from rase.clock import parse_duration_s
 from rase.collect import Collector
@@ -89,6 +90,15 @@ _CANDIDATES = 49
 @click.option("--device-column", default="device", show_default=True, help="Its name in --data.")
 @click.option("--value-column", default="value", show_default=True, help="Its name in --data.")
 @click.option(
+    "--fleet-sd",
+    type=float,
+    help="How far the fleet's mean wanders, as a standard deviation: forecast without --data.",
+)
+@click.option("--day-sd", type=float, help="The same of its daily wave.")
+@click.option(
+    "--fleet-mean", type=float, help="Where it lies on average.  [default: middle of the range]"
+)
+@click.option(
     "--plot", type=click.Path(path_type=Path), help="Draw error against epsilon: .png or .svg."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -103,6 +113,9 @@ def command(
     time_column: str,
     device_column: str,
     value_column: str,
+    fleet_sd: float | None,
+    day_sd: float | None,
+    fleet_mean: float | None,
     plot: Path | None,
     as_json: bool,
     **asked: Any,
@@ -112,7 +125,8 @@ def command(
     How wrong the mean will be with each estimator, what a report, a day and a month cost, what the
     shuffler will do, and what to change. Errors are root mean square errors, split into bias, which
     stays, and noise, which averages out. With --error or --attacker-cap also the parameters that
-    would do. Nothing is drawn and nothing is sent.
+    would do. With --data, or --fleet-sd and --day-sd, also whether following the mean through time
+    will beat repeating a constant, and if not, what would. Nothing is drawn and nothing is sent.
 
     Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
     """
@@ -128,6 +142,7 @@ def command(
         if (asked["alpha"] is None) != (groups is None):
             missing, given = ("groups", "alpha") if groups is None else ("alpha", "groups")
             raise click.UsageError(f"--{missing} must be given with --{given}.")
+        motion = _motion(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
     sample = None
     if data is not None:
         columns = (time_column, device_column, value_column)
@@ -145,6 +160,8 @@ def command(
             **asked,
         )
     outlook = None if sample is None else outlook_of(made, sample.table)
+    if motion is not None and interval_s is not None:
+        outlook = outlook_of_motion(made, motion, every_s=interval_s)
     drawn = None if plot is None else _drawn(made, plot)
     if as_json:
         document = made.to_dict()
@@ -181,6 +198,31 @@ def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None
         raise DataError(f"{data} must hold readings of two devices or more, got one.")
     interval_ms = 1 if interval_s is None else 1000 * interval_s
     return _Sample(readings, collector.devices, table.notes, table_of(parts, interval_ms))
+
+
+def _motion(
+    public: ValueRange,
+    data: Path | None,
+    interval_s: int | None,
+    *,
+    moves: tuple[float | None, float | None, float | None],
+) -> Motion | None:
+    mean, fleet_sd, day_sd = moves
+    if fleet_sd is None and day_sd is None:
+        if mean is not None:
+            raise click.UsageError("--fleet-mean must come with --fleet-sd or --day-sd.")
+        return None
+    if data is not None:
+        raise click.UsageError("--fleet-sd and --day-sd must not come with --data, which tells.")
+    if interval_s is None:
+        raise click.UsageError("--every must be given with --fleet-sd or --day-sd.")
+    middle = public.low + public.width / 2
+    motion = Motion(middle if mean is None else mean, fleet_sd or 0.0, day_sd or 0.0)
+    if not motion.within(public):
+        raise click.UsageError(
+            f"--fleet-mean must lie in the range {public.low:g} to {public.high:g}, got {mean:g}."
+        )
+    return motion
 
 
 def _rounds(window: str | None, interval_s: int | None) -> int:

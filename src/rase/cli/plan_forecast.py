@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.candidates import Mechanism, mechanism_named
-from rase.accounting.foretell import Forecast, Remedy, foretell, remedies
+from rase.accounting.foretell import Forecast, Mechanisms, Remedy, foretell, remedies
+from rase.accounting.motion import Motion, foretell_motion, motion_remedies
 from rase.accounting.plan_values import Plan
 from rase.cli.progress import Progress
 from rase.collect import Contributions
 from rase.stream import ValueRange
 
-__all__ = ["Outlook", "forecast_lines", "outlook_of", "table_of"]
+__all__ = ["Outlook", "forecast_lines", "outlook_of", "outlook_of_motion", "table_of"]
 
 Floats = NDArray[np.float64]
 
@@ -31,11 +32,13 @@ class Outlook:
         forecast: The errors.
         devices: How many devices it is for.
         helps: What would beat the constant, where it is not beaten.
+        basis: What it was tried on, in words.
     """
 
     forecast: Forecast
     devices: int
     helps: tuple[Remedy, ...]
+    basis: str = "your readings"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -46,6 +49,7 @@ class Outlook:
             "skill": self.forecast.skill,
             "beats_constant": self.forecast.beats_constant,
             "helps": [asdict(one) for one in self.helps],
+            "basis": self.basis,
         }
 
 
@@ -76,11 +80,7 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
     if len(times_s) < 2 or not copies or request.schedule.name != "every":
         return None
 
-    def made(epsilon: float, value_range: ValueRange) -> Mechanism:
-        return mechanism_named(
-            request.mechanism, epsilon, value_range=value_range, precision=request.precision
-        )
-
+    made = _maker(plan)
     mechanism = made(request.epsilon, request.value_range)
     with Progress() as progress:
         forecast = foretell(
@@ -102,18 +102,58 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
     return Outlook(forecast, copies * readings.shape[1], helps)
 
 
+def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | None:
+    """Foretell what `auto` achieves on a fleet whose motion was stated; None likewise."""
+    request = plan.request
+    if request.schedule.name != "every":
+        return None
+    made = _maker(plan)
+    with Progress() as progress:
+        progress.show("trying the estimator on a fleet that moves so", 0.0)
+        forecast = foretell_motion(
+            motion,
+            every_s=every_s,
+            devices=request.devices,
+            mechanism=made(request.epsilon, request.value_range),
+        )
+        helps: tuple[Remedy, ...] = ()
+        if not forecast.beats_constant:
+            helps = motion_remedies(
+                motion,
+                every_s=every_s,
+                devices=request.devices,
+                mechanism_of=made,
+                epsilon=request.epsilon,
+                value_range=request.value_range,
+            )
+    return Outlook(forecast, request.devices, helps, "a made-up fleet that moves as stated")
+
+
+def _maker(plan: Plan) -> Mechanisms:
+    request = plan.request
+
+    def made(epsilon: float, value_range: ValueRange) -> Mechanism:
+        return mechanism_named(
+            request.mechanism, epsilon, value_range=value_range, precision=request.precision
+        )
+
+    return made
+
+
 def forecast_lines(outlook: Outlook) -> Iterator[str]:
     """Yield what is foretold, for people."""
     told = outlook.forecast
     yield (
-        f"forecast  on {told.rounds} rounds of your readings with trial noise, {outlook.devices} "
-        f"devices: auto RMSE {told.tracked:.4g} per round, a round by itself {told.alone:.4g}, the "
-        f"constant learnt from earlier rounds {told.history:.4g}."
+        f"forecast  on {told.rounds} rounds of {outlook.basis} with trial noise, {outlook.devices} "
+        f"devices: auto RMSE {told.tracked:.4g} per round ({told.error_low:.3g} to "
+        f"{told.error_high:.3g}), a round by itself {told.alone:.4g}, the constant learnt from "
+        f"earlier rounds {told.history:.4g}."
     )
+    skill = f"          skill {told.skill:.2f}, at least {told.skill_low:.2f}:"
     if told.beats_constant:
-        yield f"          skill {told.skill:.2f}: worth more than repeating a constant."
+        yield f"{skill} worth more than repeating a constant."
         return
-    yield f"          skill {told.skill:.2f}: it does not clearly beat repeating a constant."
+    yield f"{skill} it does not clearly beat repeating a constant."
     for one in outlook.helps:
         what = "a range of width" if one.what == "range" else one.what
         yield f"          {what} {one.value:g} would: skill {one.skill:.2f}."

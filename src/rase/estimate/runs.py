@@ -106,14 +106,15 @@ def runs_of(
     Args:
         means: What the rounds told.
         times_s: When each began, ascending.
-        truth: The true mean of each; the first of two or more rounds is not scored.
+        truth: The true mean of each, or of each for every run; the first of two or more rounds is
+            not scored.
         value_range: The public range.
     """
     right = np.asarray(truth, dtype=np.float64)
     values, errors = _followed(means, np.asarray(times_s, dtype=np.float64), value_range)
     off = (values - right)[:, 1:]
     reach = student_quantile(0.95, DEGREES) * errors[:, 1:]
-    counts = np.arange(1, len(right))
+    counts = np.arange(1, right.shape[-1])
     history = np.cumsum(means.values, axis=1)[:, :-1] / counts
     low, high = value_range.low, value_range.high
     return Runs(
@@ -121,8 +122,8 @@ def runs_of(
         bias=off.mean(axis=1),
         coverage=np.asarray((np.abs(off) <= reach).mean(axis=1)),
         alone=_root((means.values - right)[:, 1:]),
-        history=_root(history.clip(low, high) - right[1:]),
-        last=_root(means.values[:, :-1].clip(low, high) - right[1:]),
+        history=_root(history.clip(low, high) - right[..., 1:]),
+        last=_root(means.values[:, :-1].clip(low, high) - right[..., 1:]),
     )
 
 

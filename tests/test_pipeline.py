@@ -148,7 +148,8 @@ def test_contributors_with_budgets_of_their_own_are_estimated_together() -> None
     result = Pipeline(mixed, estimator=ALL).run_round(readings, rng=SeededRandom(2026))
     assert abs(result.estimate.value - 50) < 7 * result.estimate.standard_error
     one_line = aggregate(readings, PUBLIC, epsilon=budgets, rng=SeededRandom(2026))
-    assert one_line == result.estimate
+    assert one_line.method == "combined_mean"
+    assert abs(one_line.value - 50) < 7 * one_line.standard_error
 
 
 def test_budgets_belong_to_devices_in_tables() -> None:

@@ -299,3 +299,20 @@ def test_feedback_tells_the_range_it_came_to(
     _, told = ran(*asked, capsys=capsys)
     assert "too few rounds to choose another" in told
     assert main(["run", *map(str, asked), "--alpha", "1", "--groups", "2", "--graph", "x"]) == 2
+
+
+def test_owners_budgets(readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Devices whose owners allow less report with less; classes and their sizes are told."""
+    owners = tmp_path / "owners.csv"
+    some = readings.read_text().splitlines()[1].split(",")[1]
+    owners.write_text(f"{some},0.25\n")
+    asked = (readings, *RANGE, "--every", "1h", "--mechanism", "hybrid", "--epsilons", owners)
+    out, err = ran(*asked, "--json", capsys=capsys)
+    assert "classes   epsilon 0.25: 1 device, epsilon " in err
+    document = json.loads(out)
+    assert document["parameters"]["epsilons"] == str(owners)
+    assert {row["estimator"] for row in document["results"]} == {"auto"}
+    capsys.readouterr()
+    wrong = ["run", *map(str, asked), "--mechanism", "auto"]
+    assert main(wrong) == 2
+    assert "--epsilons needs a --mechanism by name" in capsys.readouterr().err

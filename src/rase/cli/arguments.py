@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from rase.clock import parse_duration_s
+from rase.engine.budgets import budgets_by_code, read_budgets
 from rase.engine.groups import GraphGroups, read_edges
 from rase.engine.ranging import RangeFeedback
 from rase.engine.table import Table
@@ -25,7 +27,7 @@ from rase.stream import Precision, ValueRange
 
 __all__ = ["MECHANISMS", "RunOptions", "usage"]
 
-_PLAIN: Mapping[str, Callable[[float, ValueRange], Randomizer]] = {
+_PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "laplace": Laplace,
     "duchi": Duchi,
     "piecewise": Piecewise,
@@ -58,6 +60,7 @@ class RunOptions:
 
     value_range: tuple[float, float]
     epsilon: float
+    epsilons: Path | None
     steps: int
     mechanism: str
     beta: float | None
@@ -86,6 +89,12 @@ class RunOptions:
             raise click.UsageError("--graph needs --alpha and --groups.")
         if self.feedback and self.graph is not None:
             raise click.UsageError("--feedback and --graph cannot be used together.")
+        if self.feedback and self.epsilons is not None:
+            raise click.UsageError("--feedback and --epsilons cannot be used together.")
+        if self.epsilons is not None and self.mechanism == "auto":
+            raise click.UsageError(
+                "--epsilons needs a --mechanism by name: one serves all budgets."
+            )
         if self.every is not None:
             parse_duration_s(self.every)
         if not 0 < self.level < 1:
@@ -120,14 +129,31 @@ class RunOptions:
             raise click.UsageError(f"--window must hold two rounds or more, got {self.window}.")
         return rounds
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, budgets: tuple[float, ...] | None = None) -> Pipeline:
         """Build what the readings go through.
+
+        Args:
+            budgets: One for each device by its code, where they differ.
 
         Raises:
             ValueError: If a number is out of bounds or an estimator unknown.
         """
         names = [name.replace("-", "_") for name in self.estimator]
-        return Pipeline(self._randomizer(), self._shuffler(), names)
+        return Pipeline(
+            self._randomizer(self.epsilon if budgets is None else budgets), self._shuffler(), names
+        )
+
+    def personal_budgets(self, table: Table) -> tuple[float, ...] | None:
+        """Return the budget of each device; None where all have one.
+
+        The table is read once more, because devices have to be known before the first report.
+        """
+        if self.epsilons is None:
+            return None
+        allowed = read_budgets(self.epsilons)
+        for _ in table.batches():
+            continue
+        return budgets_by_code(allowed, table.device_codes, epsilon=self.epsilon)
 
     def graph_groups(self, table: Table) -> GraphGroups | None:
         """Read the graph of real groups, if one was given."""
@@ -151,10 +177,10 @@ class RunOptions:
         low, high = self.value_range
         return ValueRange(low, high, self.steps)
 
-    def _randomizer(self) -> Randomizer:
-        return self._made(self.epsilon, self._public)
+    def _randomizer(self, epsilon: float | tuple[float, ...]) -> Randomizer:
+        return self._made(epsilon, self._public)
 
-    def _made(self, epsilon: float, public: ValueRange) -> Randomizer:
+    def _made(self, epsilon: float | tuple[float, ...], public: ValueRange) -> Randomizer:
         if self.mechanism == "budget-aware":
             return BudgetAware(epsilon, public, self.precision)
         return _PLAIN[self.mechanism](epsilon, public)

@@ -1,6 +1,7 @@
 """What a run says: its results as rows, its errors against the truth, and the words beside them."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -53,7 +54,8 @@ class RunReport:
     def head(self) -> dict[str, Any]:
         """The members of a JSON document that come before the results."""
         asked = asdict(self._options)
-        asked["graph"] = None if self._options.graph is None else str(self._options.graph)
+        for name in ("graph", "epsilons"):
+            asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self._window
         if self._options.mechanism == "budget-aware":
             asked |= asdict(self._options.precision)
@@ -171,6 +173,20 @@ class RunReport:
             "skill_against_last": tally.skill_against_last,
         }
 
+    def _classes(self) -> Iterator[str]:
+        """Yield what devices with budgets of their own should know."""
+        epsilon = self._pipeline.randomizer.epsilon
+        if not isinstance(epsilon, tuple):
+            return
+        listed = ", ".join(
+            f"epsilon {budget:g}: {_count(count, 'device')}"
+            for budget, count in sorted(Counter(epsilon).items())
+        )
+        yield (
+            f"classes   {listed}. A report shows its class, so it hides among those of its class; "
+            "auto combines the classes by inverse variance."
+        )
+
     def words(self, summary: RunSummary) -> Iterator[str]:
         """Yield the lines that are told at the end of a run."""
         public = self._pipeline.randomizer.value_range
@@ -179,6 +195,7 @@ class RunReport:
             f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
         )
         yield f"privacy   {self._pipeline.randomizer.guarantee}"
+        yield from self._classes()
         yield (
             f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
             f"epsilon {summary.most_epsilon:g} over the whole run."

@@ -36,6 +36,11 @@ __all__ = ["command"]
 )
 @click.option("--epsilon", type=float, required=True, help="Budget of one report.")
 @click.option(
+    "--epsilons",
+    type=click.Path(path_type=Path),
+    help="CSV of devices and what their owners allow, where that is less than --epsilon.",
+)
+@click.option(
     "--mechanism",
     type=click.Choice(MECHANISMS),
     default=MECHANISMS[0],
@@ -114,6 +119,11 @@ def command(
     table = open_table(
         file, time_column=time_column, device_column=device_column, value_column=value_column
     )
+    budgets = options.personal_budgets(table)
+    if budgets is not None:
+        with usage():
+            pipeline = options.pipeline(budgets)
+            report = RunReport(options, pipeline)
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:

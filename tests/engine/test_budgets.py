@@ -1,0 +1,37 @@
+"""Files of what owners allow."""
+
+from pathlib import Path
+
+import pytest
+
+from rase.engine.budgets import budgets_by_code, read_budgets
+from rase.errors import DataError
+
+
+def test_budgets_are_read_and_ordered_by_code(tmp_path: Path) -> None:
+    """A heading and empty lines are left out; who is not named has the common budget."""
+    file = tmp_path / "owners.csv"
+    file.write_text("device,epsilon\n\nkettle, 0.5\nfridge,9\n")
+    allowed = read_budgets(file)
+    assert allowed == {"kettle": 0.5, "fridge": 9.0}
+    codes = {"oven": 0, "kettle": 1, "fridge": 2}
+    assert budgets_by_code(allowed, codes, epsilon=2.0) == (2.0, 0.5, 2.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["kettle", "kettle,x", "kettle,0", "kettle,-1", "kettle,inf", ",1", "a,1\na,2", "a,1,2"]
+)
+def test_lines_that_say_no_budget_are_refused(tmp_path: Path, text: str) -> None:
+    """A device once, and a number above 0."""
+    file = tmp_path / "owners.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match="must hold a device that no other line names"):
+        read_budgets(file)
+
+
+def test_files_that_are_not_there_are_told(tmp_path: Path) -> None:
+    """A missing file and a folder are one line each."""
+    with pytest.raises(DataError, match="there is no file"):
+        read_budgets(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        read_budgets(tmp_path)

@@ -106,3 +106,47 @@ def test_bits_tell_neither_variance_nor_counts() -> None:
         variance(reports, randomizer=randomizer)
     with pytest.raises(NotIdentifiable, match="only the mean"):
         count(reports, randomizer=randomizer, above=100)
+
+
+@pytest.mark.parametrize("randomizer", [Hybrid(4.0, REACH), Duchi(4.0, REACH)])
+@pytest.mark.parametrize("knows_fleet", [True, False])
+def test_a_total_of_a_fleet_holds_the_silent_too(
+    randomizer: Hybrid | Duchi, knows_fleet: bool
+) -> None:
+    """Scaled by size or by chance, the total is unbiased and its error holds who was silent.
+
+    Over 200 drawings of who reports the standardized errors average to 0 within 5 standard errors
+    (6e-7), and their squares to no more than 1.6, which 1 exceeds with probability below 1e-6;
+    without the chance of silence they average to far more.
+    """
+    fleet, chance = 400, 0.5
+    rng = np.random.default_rng(2026)
+    readings = rng.uniform(REACH.low, REACH.high, fleet)
+    scores, naive = [], []
+    for seed in range(200):
+        told = rng.random(fleet) < chance
+        noisy = randomizer.randomize(readings[told], rng=SeededRandom(seed))
+        size = {"fleet": fleet} if knows_fleet else {"participation": chance}
+        found = total(noisy, randomizer=randomizer, **size)  # type: ignore[arg-type]
+        plain = total(noisy, randomizer=randomizer)
+        off = found.value - readings.sum()
+        scores.append(off / found.standard_error)
+        naive.append(off / plain.standard_error / (found.value / plain.value))
+    assert abs(np.mean(scores)) < 5 / np.sqrt(200)
+    assert np.mean(np.square(scores)) < 1.6
+    assert np.mean(np.square(naive)) > 1.2 * np.mean(np.square(scores))
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    """A fleet is no smaller than what reported, a chance is one, and one of them is enough."""
+    randomizer = Hybrid(4.0, REACH)
+    noisy = randomizer.randomize([1.0, 2.0], rng=SeededRandom(1))
+    for more, message in (
+        ({"fleet": 1}, "fleet must be at least the 2"),
+        ({"participation": 0.0}, "participation must be above 0"),
+        ({"participation": 1.5}, "participation must be above 0"),
+        ({"fleet": 3, "participation": 0.5}, "must not both be given"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            total(noisy, randomizer=randomizer, **more)  # type: ignore[arg-type]
+    assert total(noisy[:1], randomizer=randomizer, fleet=5).standard_error < np.inf

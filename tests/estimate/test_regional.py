@@ -102,3 +102,12 @@ def test_unusable_arguments_are_refused() -> None:
         block_mixing([[1.0, 0.0]], 1)
     with pytest.raises(ValueError, match="got 0"):
         block_mixing(np.eye(2), 0)
+
+
+def test_small_regions_are_refused() -> None:
+    """Fewer than k_min reports of a region are not told apart from others."""
+    reports = CLAMPED.randomize(np.linspace(0, 3000, 10), rng=SeededRandom(1))
+    told = regional_means(reports, randomizer=CLAMPED, mixing=np.eye(3), k_min=3)
+    assert len(told) == 3
+    with pytest.raises(ValueError, match="each region must have 4 reports or more, got 3"):
+        regional_means(reports, randomizer=CLAMPED, mixing=np.eye(3), k_min=4)

@@ -218,7 +218,9 @@ class RunReport:
             over = "per round" if rounds == 1 else f"per window of {rounds}"
             yield (
                 f"error     {name} {over}: RMSE {tally.rmse:.{decimals}f}, "
-                f"bias {tally.bias:+.{decimals}f}, mean |error| {tally.mean_absolute:.{decimals}f} "
+                f"bias {tally.bias:+.{decimals}f}, "
+                f"noise {math.sqrt(max(tally.rmse**2 - tally.bias**2, 0.0)):.{decimals}f}, "
+                f"mean |error| {tally.mean_absolute:.{decimals}f} "
                 f"(predicted {tally.predicted:.{decimals}f})."
             )
         for name in self._skills:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rase.errors import NotIdentifiable
 from rase.estimate.decoder import Decoder, as_budgets, as_reports
 from rase.estimate.deconvolve import deconvolve
 from rase.estimate.estimate import Estimate
@@ -14,26 +15,83 @@ from rase.kernels.words import Random, Resampling
 __all__ = ["count", "total", "variance"]
 
 
-def total(reports: ArrayLike, *, randomizer: Decoder, epsilon: ArrayLike | None = None) -> Estimate:
-    """Estimate the sum of the readings: n times their unbiased mean.
+def total(
+    reports: ArrayLike,
+    *,
+    randomizer: Decoder,
+    epsilon: ArrayLike | None = None,
+    fleet: int | None = None,
+    participation: float | None = None,
+) -> Estimate:
+    """Estimate the sum of the readings: of those who reported, or of the whole fleet.
+
+    How many reported is public and counted without noise. Those who did not are taken to be like
+    those who did: silent by chance, not because of what they measure. With ``fleet`` the sum is
+    scaled to so many devices. Where the size of the fleet is unknown, too, but each device reports
+    with a known chance (``participation``, as in a schedule that rotates), reports are scaled by
+    that chance (Horvitz and Thompson 1952). Either way the error also holds the chance of who
+    reported; where the mechanism hides the spread of readings, the largest there can be is taken.
 
     Args:
         reports: The reports of one round, in any order.
         randomizer: The mechanism they come from.
         epsilon: Their budgets, aligned with them, where contributors differ.
+        fleet: How many devices there are; None for those who reported.
+        participation: The chance with which each reports, above 0, at most 1; None for unknown.
 
     Raises:
-        ValueError: As for `unbiased_mean`.
+        ValueError: If ``fleet`` is smaller than the number of reports, ``participation`` no chance,
+            both are given, or as for `unbiased_mean`.
+
+    Example:
+        >>> from rase import Hybrid, SeededRandom, ValueRange
+        >>> noisy = Hybrid(4.0, ValueRange(0, 10)).randomize([4.0] * 900, rng=SeededRandom(1))
+        >>> some = total(noisy, randomizer=Hybrid(4.0, ValueRange(0, 10)), participation=0.9)
+        >>> low, high = some.interval()
+        >>> low < 4000 < high
+        True
     """
     mean = unbiased_mean(reports, randomizer=randomizer, epsilon=epsilon)
+    scale, silence, target = float(mean.n), 0.0, "sum of the readings"
+    if fleet is not None and participation is not None:
+        raise ValueError("fleet and participation must not both be given: either tells the size.")
+    if fleet is not None:
+        if fleet < mean.n:
+            raise ValueError(f"fleet must be at least the {mean.n} that reported, got {fleet}.")
+        scale, target = float(fleet), f"sum of the readings of {fleet} devices"
+        spread, _ = _moments(reports, randomizer=randomizer, epsilon=epsilon, mean=mean.value)
+        # A sample without replacement, with the variance of divisor n - 1.
+        silence = fleet * (fleet - mean.n) * spread / max(mean.n - 1, 1)
+    elif participation is not None:
+        if not 0 < participation <= 1:
+            raise ValueError(f"participation must be above 0 and at most 1, got {participation}.")
+        scale, target = mean.n / participation, "sum of the readings of the whole fleet"
+        _, square = _moments(reports, randomizer=randomizer, epsilon=epsilon, mean=mean.value)
+        silence = mean.n * square * (1 - participation) / participation**2
     return Estimate(
-        mean.n * mean.value,
-        mean.n * mean.standard_error,
+        scale * mean.value,
+        math.sqrt((scale * mean.standard_error) ** 2 + silence),
         n=mean.n,
         method="total",
-        target="sum of the readings",
+        target=target,
         degrees_of_freedom=mean.degrees_of_freedom,
     )
+
+
+def _moments(
+    reports: ArrayLike, *, randomizer: Decoder, epsilon: ArrayLike | None, mean: float
+) -> tuple[float, float]:
+    """Return variance and mean square of the readings, or the largest that they can have."""
+    public = randomizer.value_range
+    inside = min(max(mean, public.low), public.high)
+    # Bhatia and Davis 2000: no readings of this mean within the range spread further.
+    most = (inside - public.low) * (public.high - inside)
+    try:
+        spread = variance(reports, randomizer=randomizer, epsilon=epsilon).value
+    except NotIdentifiable:
+        spread = most
+    spread = min(max(spread, 0.0), most)
+    return spread, spread + inside * inside
 
 
 def count(

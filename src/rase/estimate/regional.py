@@ -20,6 +20,7 @@ def regional_means(
     randomizer: Decoder,
     mixing: ArrayLike,
     epsilon: ArrayLike | None = None,
+    k_min: int = 1,
 ) -> tuple[Estimate, ...]:
     """Estimate the mean reading of each region from the slots of a Mallows release.
 
@@ -37,20 +38,27 @@ def regional_means(
         mixing: One row for each block of slots: the expected shares of the regions' reports in it,
             as `block_mixing` gives them.
         epsilon: The budgets of the reports, aligned with them, where contributors differ.
+        k_min: The fewest reports of a region about which something may be told: a region is what
+            its reports hide among.
 
     Returns:
         One estimate for each region.
 
     Raises:
         NotIdentifiable: If the slots tell too little of the regions.
-        ValueError: If ``mixing`` is not square, its rows do not sum to 1, or there are fewer
-            reports than regions.
+        ValueError: If ``mixing`` is not square, its rows do not sum to 1, there are fewer reports
+            than regions, or a region has fewer than ``k_min``.
     """
     noisy = as_reports(reports)
     budgets = as_budgets(epsilon, noisy.size)
     weights = _checked_mixing(mixing, noisy.size)
     regions = weights.shape[0]
     starts, sizes = _blocks(noisy.size, regions)
+    if sizes.min() < k_min:
+        raise ValueError(
+            f"each region must have {k_min} reports or more, got {sizes.min():g}; ask for fewer "
+            "regions."
+        )
     unmixing = _inverse(weights)
     decoded = randomizer.decode(noisy, epsilon=budgets)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -65,6 +65,33 @@ def test_a_batch_changed_on_its_way_is_sent_again(lived: "Compare") -> None:
     world = lived([ROUND, ("batch", "tamper"), ROUND, ROUND])
     assert sorted(world.estimates()) == [FIRST, FIRST + 1, FIRST + 2]
     assert world.rows(world.closer, "SELECT round, state FROM outbox") == []
+
+
+class Eager(World):
+    """A world whose fusion centre looks for settled rounds after every single batch."""
+
+    def _live(self, step: str, action: str, *, wait_s: float = 1.0) -> Any:
+        answer = super()._live(step, action, wait_s=wait_s)
+        if step == "forward":
+            super()._live("finalise", "tick")
+        return answer
+
+
+def test_batches_that_come_in_the_wrong_order_change_nothing(tmp_path: Path) -> None:
+    """After an outage the last batch comes first; rounds are still followed in their own order."""
+    world = Eager(tmp_path / "world", devices=4).run([ROUND])
+    for _ in range(3):
+        world._unreachable["fusion"] = 0.0
+        world._pass_round()
+    (span,) = world.rows(world.closer, "SELECT count(*), max(round) FROM outbox")
+    assert span == (3, FIRST + 3)
+    with world.closer.database.transaction() as transaction:
+        transaction.execute(
+            "UPDATE outbox SET next_s = ? - 10 * round", (int(world.clock.now_s()) + 10 * span[1],)
+        )
+    world.run([])
+    same_without_faults(world, [ROUND] * 4).close()
+    world.close()
 
 
 def test_versions_that_follow_each_other_quickly(make_world: "MakeWorld") -> None:

@@ -97,8 +97,9 @@ class FilterBank:
         self._state = np.zeros((runs, _COUNT, _SIZE))
         self._state[:, :, 0] = low + width / 2
         self._covariance = np.zeros((_COUNT, _SIZE, _SIZE))
-        # Before any report every place of the range is as likely: variance of the uniform law.
-        self._covariance[:, 0, 0] = width**2 / 12
+        # Before any report a mean is as likely near an end of the range as in its middle: both ends
+        # lie within one deviation. With that of the uniform law the middle would pull for days.
+        self._covariance[:, 0, 0] = width**2 / 3
         self._covariance[:, 1, 1] = self._irregular
         self._waves = np.arange(2, _SIZE)
         amplitudes = (profile[:, None] * width * np.repeat(_RELATIVE_SIZES, 2)) ** 2

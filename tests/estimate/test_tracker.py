@@ -140,6 +140,30 @@ def test_the_spread_within_rounds_tells_how_far_the_mean_moves() -> None:
     assert tracked[25.0].standard_error < tracked[90_000.0].standard_error
 
 
+def test_a_mean_near_an_end_of_the_range_is_followed_more_calmly() -> None:
+    """It cannot move further than the way to that end, so the same noise leaves less doubt."""
+    errors, last = {}, {}
+    for level in (10.0, 500.0, 990.0):
+        rng = np.random.default_rng(2026)
+        done = followed(Tracker(REACH), level + 100 * rng.normal(size=200), 100.0)
+        errors[level] = float(np.mean([one.standard_error for one in done[100:]]))
+        last[level] = done[-1].value
+    assert errors[10.0] < 0.8 * errors[500.0]
+    assert errors[990.0] < 0.8 * errors[500.0]
+    assert abs(last[10.0] - 10) < 5 * errors[10.0]
+
+
+def test_a_belief_outside_the_range_is_cut_to_it() -> None:
+    """The end is told, with what is left of the error inside, however far outside rounds lie."""
+    told = {}
+    for value in (-50.0, -400.0, -40_000.0):
+        tracker = Tracker(REACH)
+        told[value] = followed(tracker, np.full(30, value), 100.0)[-1]
+        assert told[value].value == 0.0
+        assert told[value].standard_error > 0.0
+    assert told[-400.0].standard_error < told[-50.0].standard_error
+
+
 def test_the_spread_is_the_variance_of_the_readings() -> None:
     """Mechanisms whose reports carry squares tell it."""
     readings = np.tile([300.0, 500.0], 4000)

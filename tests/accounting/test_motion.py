@@ -11,6 +11,7 @@ from rase.accounting.foretell import foretell
 from rase.accounting.motion import Motion, foretell_motion, motion_remedies
 
 WATTS = ValueRange(0, 3000)
+HOURS = np.arange(720, dtype=np.float64) * 3600
 
 
 def made(epsilon: float, value_range: ValueRange) -> Mechanism:
@@ -27,8 +28,7 @@ def test_paths_move_as_described() -> None:
     to 5 %, and the bounds are six times that.
     """
     motion = Motion(500.0, 40.0, 80.0)
-    times_s = np.arange(720) * 3600.0
-    paths = motion.paths(times_s, seeds=range(60))
+    paths = motion.paths(HOURS, seeds=range(60))
     assert paths.shape == (60, 720)
     assert abs(paths.mean() - 500) < 10
     assert np.sqrt(np.mean((paths - 500) ** 2)) == pytest.approx(math.hypot(40, 80), rel=0.15)
@@ -41,10 +41,10 @@ def test_it_foretells_what_reports_of_such_a_fleet_give() -> None:
     told = foretell_motion(
         motion, every_s=3600, devices=100, mechanism=made(2.0, WATTS), seeds=range(1, 7)
     )
-    path = motion.paths(np.arange(720) * 3600.0, seeds=(7,))[0]
+    path = motion.paths(HOURS, seeds=(7,))[0]
     real = foretell(
         np.repeat(path[:, None], 100, axis=1),
-        np.arange(720) * 3600.0,
+        HOURS,
         mechanism=made(2.0, WATTS),
         seeds=range(1, 4),
     )

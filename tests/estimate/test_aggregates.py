@@ -127,7 +127,7 @@ def test_a_total_of_a_fleet_holds_the_silent_too(
         told = rng.random(fleet) < chance
         noisy = randomizer.randomize(readings[told], rng=SeededRandom(seed))
         size = {"fleet": fleet} if knows_fleet else {"participation": chance}
-        found = total(noisy, randomizer=randomizer, **size)  # type: ignore[arg-type]
+        found = total(noisy, randomizer=randomizer, **size)
         plain = total(noisy, randomizer=randomizer)
         off = found.value - readings.sum()
         scores.append(off / found.standard_error)
@@ -148,5 +148,5 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         ({"fleet": 3, "participation": 0.5}, "must not both be given"),
     ):
         with pytest.raises(ValueError, match=message):
-            total(noisy, randomizer=randomizer, **more)  # type: ignore[arg-type]
+            total(noisy, randomizer=randomizer, **more)
     assert total(noisy[:1], randomizer=randomizer, fleet=5).standard_error < np.inf

@@ -299,6 +299,7 @@ def test_budgets_that_differ_are_combined_and_followed(tmp_path: Path) -> None:
         assert len(centre.rounds.tick()) == 1
         order = np.lexsort((numbers, places))
         values, sorted_budgets = values_of(classes, places[order], numbers[order])
+        assert sorted_budgets is not None
         mean = combined_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
         spread = spread_of(values, randomizer=randomizer, epsilon=sorted_budgets)
         expected = tracker.update(round_start_s(round, classes.round_s), mean, spread=spread)

@@ -108,7 +108,7 @@ def foretell_motion(
         rounds: How many rounds to try.
     """
     public = mechanism.value_range
-    times_s = np.arange(rounds) * every_s
+    times_s = np.arange(rounds, dtype=np.float64) * every_s
     truth = motion.paths(times_s, seeds=seeds).clip(public.low, public.high)
     # The worst variance of the range is what most rounds have, and it is the same for all trials.
     tried = np.linspace(public.low, public.high, 17)

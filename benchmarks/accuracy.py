@@ -2,7 +2,7 @@
 
 On the five slices of measured data of `rase.lab.accuracy`, 20 drawings of the noise each, at equal
 epsilon; what the planner foretells comes from 16 other drawings. Needs the folder of RASE_DATA;
-takes about three minutes of one core.
+takes about two minutes of one core.
 """
 
 from collections.abc import Iterator

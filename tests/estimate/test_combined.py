@@ -43,7 +43,9 @@ def test_classes_that_agree_are_combined_by_inverse_variance() -> None:
             for budget, count in ((0.5, 300), (2.0, 150), (6.0, 50))
         )
     )
-    assert off < 1.5 * best
+    # Not knowing that classes agree costs something: weights by inverse variance alone reach best,
+    # equal weights are four times worse.
+    assert off < 2.5 * best
 
 
 def test_classes_that_differ_do_not_pull_the_mean() -> None:

@@ -268,10 +268,10 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
     database.close()
 
 
-def test_budgets_that_differ_are_combined_and_followed(tmp_path: Path) -> None:
+def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) -> None:
     """What is followed is the combined mean, also after a restart; windows have the plain one."""
     classes = replace(CAMPAIGN, estimators=("auto",), epsilon=(0.5, 2.0), mechanism="hybrid")
-    database: Database = open_sqlite(tmp_path / "classes.db", migrations="fusion")
+    database: Database = open_database(new_address("classes.db"), migrations="fusion")
     centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     centre.publisher.publish_keyset(keyset(7))
     centre.publisher.publish(classes)

@@ -322,7 +322,7 @@ def _named_auto(
     *,
     randomizer: Decoder,
     epsilon: ArrayLike | None = None,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> Estimate:
     if epsilon is None:
         return unbiased_mean(reports, randomizer=randomizer)

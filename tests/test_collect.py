@@ -96,10 +96,16 @@ def test_backwards(cut: int) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_repeated(cut: int) -> None:
-    """The same time and device twice is refused, even where one of the two is null."""
-    rows: list[Row] = [(7, 3, None), (7, 3, 1.0), (6, 3, 1.0)]
+    """Of rows with one time and device the first reading counts; nulls are none."""
+    rows: list[Row] = [(7, 3, None), (7, 3, 1.0), (7, 3, 5.0), (8, 3, 3.0)]
+    assert collected(rows, interval_ms=10, cuts=[cut]) == {(0, 3): 2.0}
+
+
+def test_repeats_may_be_refused() -> None:
+    """Where it was asked for, a row that repeats a time is refused by its number."""
+    collector = Collector(None, refuses_repeats=True)
     with pytest.raises(DataError, match=r"^row 2 repeats a time of its device; keep one row"):
-        collected(rows, interval_ms=None, cuts=[cut])
+        add(collector, [(7, 3, 1.0), (7, 3, 1.0), (6, 3, 1.0)])
 
 
 def test_first_wrong_row_is_named() -> None:

@@ -1,6 +1,7 @@
 """``rase run``: what it prints, writes and says."""
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,12 @@ def test_out(
     out, err = ran(readings, *RANGE, "--every", "1h", "--seed", 1, "--out", path, capsys=capsys)
     assert out == ""
     assert f"written   {path}" in err
-    assert {entry.name for entry in tmp_path.iterdir()} == {"readings.csv", path.name}
+    manifest = tmp_path / f"{path.name}.manifest.json"
+    assert set(tmp_path.iterdir()) == {readings, path, manifest}
+    told = json.loads(manifest.read_text())
+    assert told["noise"] == "seeded, for study only"
+    assert told["input"]["files"][0]["bytes"] == readings.stat().st_size
+    assert told["results"][0]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     out, _ = ran(readings, *RANGE, "--every", "1h", "--seed", 1, "--json", capsys=capsys)
     expected = json.loads(out)["results"]
     rows: list[dict[str, Any]]

@@ -20,7 +20,6 @@ DATA = {
     "all null": ("time,device,value\n1,a,\n", "is empty in all 1 rows"),
     "NaN": ("time,device,value\n1,a,1\n2,a,NaN\n", "row 2 holds NaN or infinity"),
     "no number": ("time,device,value\n1,a,1\n2,a,12.75W\n", "and row 2 does not"),
-    "duplicate": (GOOD + "2,a,9\n", "row 4 repeats a time of its device; keep one row"),
     "unsorted": (GOOD + "1,a,9\n", "row 4 goes back in time for its device; sort the table by"),
     "no time": ("time,device,value\nyesterday,a,1\n", "holds no time in row 1"),
 }
@@ -114,7 +113,7 @@ def test_bad_arguments(case: str, folder: Path, capsys: pytest.CaptureFixture[st
     ("name", "message"),
     [
         ("none.csv", "there is no file none.csv; check the path."),
-        ("dir.csv", "dir.csv is a directory"),
+        ("dir.csv", "the folder dir.csv holds no tables"),
         ("false.parquet", "false.parquet is not Parquet"),
         ("torn.parquet", "torn.parquet is a damaged Parquet file"),
     ],

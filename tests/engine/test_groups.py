@@ -7,8 +7,10 @@ import pytest
 
 from rase.engine.groups import GraphGroups, read_edges
 from rase.errors import DataError
+from rase.kernels.keyed import public_numbers
 
-CODES = {"a": 0, "b": 1, "c": 2, "d": 3}
+NUMBERS = dict(zip("abcd", public_numbers(["a", "b", "c", "d"]), strict=True))
+DEVICES = np.sort(np.array(list(NUMBERS.values())))
 
 
 def test_edges(tmp_path: Path) -> None:
@@ -49,22 +51,27 @@ def test_no_such_graph(tmp_path: Path) -> None:
 def test_groups_of_those_who_report(header: list[tuple[str, str]]) -> None:
     """A round gets the real groups of its contributors; a header line is no edge."""
     edges = [*header, ("a", "b"), ("c", "d")]
-    groups = GraphGroups(edges, lambda: CODES, alpha=1.0, group_count=2)
-    everybody = groups(np.array([0, 1, 2, 3]))
-    assert everybody.partition is not None
-    assert everybody.partition.groups == ((0, 1), (2, 3))
-    assert groups(np.array([0, 1, 2, 3])) is everybody
-    some = groups(np.array([1, 2, 3]))
-    assert some.partition is not None
-    assert some.partition.groups == ((0,), (1, 2))
-    assert groups(np.array([3])).group_count == 1
+    groups = GraphGroups(edges, DEVICES, alpha=1.0, group_count=2)
+
+    def of(names: str) -> set[frozenset[str]]:
+        """Return the groups, by name, of a round in which these devices report."""
+        numbers = np.sort(np.array([NUMBERS[name] for name in names]))
+        partition = groups(numbers).partition
+        assert partition is not None
+        by_number = {number: name for name, number in NUMBERS.items()}
+        return {
+            frozenset(by_number[numbers[place]] for place in group) for group in partition.groups
+        }
+
+    assert of("abcd") == {frozenset("ab"), frozenset("cd")}
+    assert groups(DEVICES) is groups(DEVICES)
+    assert of("bcd") == {frozenset("b"), frozenset("cd")}
+    assert groups(DEVICES[:1]).group_count == 1
 
 
 def test_graph_that_does_not_fit() -> None:
     """Devices that are not in the table, and too few groups, are refused."""
-    groups = GraphGroups([("a", "x"), ("b", "y")], lambda: CODES, alpha=1.0, group_count=2)
     with pytest.raises(DataError, match="names 2 devices that are not in the table, such as 'x'"):
-        groups(np.array([0]))
-    groups = GraphGroups([("a", "b")], lambda: CODES, alpha=1.0, group_count=2)
+        GraphGroups([("a", "x"), ("b", "y")], DEVICES, alpha=1.0, group_count=2)
     with pytest.raises(DataError, match="the graph does not fit --groups 2: "):
-        groups(np.array([0]))
+        GraphGroups([("a", "b")], DEVICES, alpha=1.0, group_count=2)

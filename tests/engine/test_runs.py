@@ -16,18 +16,19 @@ records = st.lists(st.tuples(st.integers(-5, 9), st.integers(0, 30)), unique=Tru
 
 @given(rows=records, memory_records=st.integers(1, 20), batch=st.integers(1, 30))
 def test_rounds_ascend(rows: list[tuple[int, int]], memory_records: int, batch: int) -> None:
-    """Whatever fits into memory, rounds come ascending and whole, by contributor."""
+    """Whatever fits into memory, rounds come ascending and whole, by key."""
     with ReportRuns(memory_records * RECORD_BYTES, extra=("epsilon",)) as runs:
         for start in range(0, len(rows), batch):
-            rounds, contributors = np.array(rows[start : start + batch], dtype=np.int64).T
-            reports = (100 * rounds + contributors).astype(float)
-            runs.append(rounds, contributors, reports=reports, epsilon=reports / 2)
+            rounds, keys = np.array(rows[start : start + batch], dtype=np.int64).T
+            reports = (100 * rounds + keys).astype(float)
+            runs.append(rounds, keys.astype(np.uint64), reports=reports, epsilon=reports / 2)
         found = []
         for number, part in runs.rounds():
             assert set(part["round"].tolist()) == {number}
-            assert part["report"].tolist() == (100 * number + part["contributor"]).tolist()
+            keys = part["key"].astype(np.int64)
+            assert part["report"].tolist() == (100 * number + keys).tolist()
             assert part["epsilon"].tolist() == (part["report"] / 2).tolist()
-            found += [(number, contributor) for contributor in part["contributor"].tolist()]
+            found += [(number, key) for key in keys.tolist()]
     assert found == sorted(rows)
 
 
@@ -41,7 +42,7 @@ def test_nothing_is_named_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def fail() -> None:
         with ReportRuns(RECORD_BYTES) as runs:
-            runs.append(column, column, reports=column.astype(float))
+            runs.append(column, column.astype(np.uint64), reports=column.astype(float))
             assert runs.spilled > 0
             assert open_files() == before + 1
             assert list(tmp_path.iterdir()) == []
@@ -57,7 +58,7 @@ def test_no_spill_below_the_limit() -> None:
     """What fits into memory never touches the disk."""
     with ReportRuns(4 * RECORD_BYTES) as runs:
         column = np.arange(4)
-        runs.append(column, column, reports=column.astype(float))
+        runs.append(column, column.astype(np.uint64), reports=column.astype(float))
         assert [number for number, _ in runs.rounds()] == [0, 1, 2, 3]
         assert runs.spilled == 0
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rase import BudgetAware, MallowsShuffle, Partition, Pipeline, Precision, Uniform, ValueRange
-from rase.engine.local import run_table
+from rase.engine.stream import run_table
 from rase.lab.fleet import SyntheticFleet
 
 

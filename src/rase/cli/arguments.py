@@ -1,18 +1,17 @@
 """What was typed to what is meant: options of the commands checked and turned into objects."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rase.clock import parse_duration_s
 from rase.engine.budgets import budgets_by_code, read_budgets
-from rase.engine.groups import GraphGroups, read_edges
 from rase.engine.ranging import RangeFeedback
-from rase.engine.table import Table
 from rase.errors import PrivacyRefused
 from rase.pipeline import Pipeline
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
@@ -25,7 +24,12 @@ from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import Shuffler, Uniform
 from rase.stream import Precision, ValueRange
 
-__all__ = ["MECHANISMS", "RunOptions", "usage"]
+if TYPE_CHECKING:
+    from rase.engine.files import Files
+    from rase.engine.job import Job
+    from rase.engine.table import Table
+
+__all__ = ["MECHANISMS", "RunOptions", "parse_size", "usage"]
 
 _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "laplace": Laplace,
@@ -46,6 +50,24 @@ def usage() -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from error
+
+
+def parse_size(text: str) -> int:
+    """Return how many bytes a text such as 512MB, 4GB or 4GiB stands for.
+
+    Raises:
+        ValueError: If it does not look like one.
+
+    Example:
+        >>> parse_size("512MB"), parse_size("2GiB")
+        (512000000, 2147483648)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", text)
+    if found is None:
+        raise ValueError(f"a size must look like 512MB, 4GB or 4GiB, got {text!r}.")
+    number, prefix, binary = found.groups()
+    power = " KMGT".index(prefix.upper() or " ")
+    return int(float(number) * (1024 if binary else 1000) ** power)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +165,7 @@ class RunOptions:
             self._randomizer(self.epsilon if budgets is None else budgets), self._shuffler(), names
         )
 
-    def personal_budgets(self, table: Table) -> tuple[float, ...] | None:
+    def personal_budgets(self, table: "Table") -> tuple[float, ...] | None:
         """Return the budget of each device; None where all have one.
 
         The table is read once more, because devices have to be known before the first report.
@@ -155,15 +177,33 @@ class RunOptions:
             continue
         return budgets_by_code(allowed, table.device_codes, epsilon=self.epsilon)
 
-    def graph_groups(self, table: Table) -> GraphGroups | None:
-        """Read the graph of real groups, if one was given."""
-        if self.graph is None or self.alpha is None or self.groups is None:
-            return None
-        return GraphGroups(
-            read_edges(self.graph),
-            lambda: table.device_codes,
-            alpha=self.alpha,
-            group_count=self.groups,
+    def job(self, source: "Files", *, work: Path | None) -> "Job":
+        """Return the job for a table.
+
+        Args:
+            source: The files of the table.
+            work: Where to keep what an interrupted run needs to go on; None for nowhere.
+
+        Raises:
+            DataError: If the graph cannot be read.
+        """
+        from rase.engine.groups import read_edges
+        from rase.engine.job import GraphSettings, Job
+
+        graph = None
+        if self.graph is not None and self.alpha is not None and self.groups is not None:
+            graph = GraphSettings(tuple(read_edges(self.graph)), self.alpha, self.groups)
+        pipeline = self.pipeline()
+        return Job(
+            source=source,
+            randomizer=pipeline.randomizer,
+            shuffler=pipeline.shuffler,
+            estimators=tuple(pipeline.estimators),
+            every=self.every,
+            window=self.window_rounds,
+            graph=graph,
+            truth=self.truth,
+            work=work,
         )
 
     def range_feedback(self) -> RangeFeedback:

@@ -23,8 +23,9 @@ from rase.cli.demo_words import (
 )
 from rase.cli.output import TextSink, replacing
 from rase.cli.progress import Progress
-from rase.engine.local import RunSummary, run_table
 from rase.engine.score import ErrorTally, WindowResult, Windows
+from rase.engine.stream import run_table
+from rase.engine.tally import RunSummary
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import ESTIMATORS
 from rase.kernels.words import SeededRandom

@@ -8,14 +8,15 @@ import io
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, Any, ClassVar, Protocol, TextIO
 
 import click
 
-__all__ = ["JsonSink", "Row", "Sink", "TextSink", "check_out", "file_sink", "replacing"]
+__all__ = ["JsonSink", "Row", "Sink", "TextSink", "as_json", "check_out", "file_sink", "replacing"]
 
 Row = Mapping[str, Any]
 _ENDINGS = (".csv", ".parquet", ".json")
@@ -32,16 +33,29 @@ class Sink(Protocol):
         """Write what is left; ``tail`` says what became of the whole run."""
 
 
-def check_out(path: Path) -> None:
+def check_out(path: Path, *, is_folder: bool = False) -> None:
     """Refuse a place that cannot be written, before any work is done.
+
+    Args:
+        path: The file to be.
+        is_folder: Whether it will be a folder of files, which must not be there yet.
 
     Raises:
         click.BadParameter: If the ending is unknown or the folder cannot be written to.
     """
+    if is_folder:
+        if path.exists():
+            raise click.BadParameter(f"--out must be a folder that is not there yet, got {path}.")
+        _check_writable(path)
+        return
     if path.suffix not in _ENDINGS:
         raise click.BadParameter(f"--out must end in {', '.join(_ENDINGS)}, got {path.name!r}.")
     if path.is_dir():
         raise click.BadParameter(f"--out must be a file, got the folder {path}.")
+    _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise click.BadParameter(f"--out must lie in a folder that exists, got {path.parent}.")
     if not os.access(path.parent, os.W_OK):
@@ -49,13 +63,25 @@ def check_out(path: Path) -> None:
 
 
 @contextmanager
-def file_sink(path: Path, head: Mapping[str, Any]) -> Iterator[Sink]:
+def file_sink(
+    path: Path, head: Mapping[str, Any], *, partition_by: str | None = None
+) -> Iterator[Sink]:
     """Open a sink by the file's ending, which takes its place only if all went well.
 
     Args:
         path: The file to be.
         head: What describes the run; kept in formats that have a place for it.
+        partition_by: "day", "month" or "year" for a folder with a Parquet file for each of these.
     """
+    if partition_by is not None:
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            beside.mkdir()
+            yield _FolderSink(beside, head, partition_by)
+            beside.replace(path)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return
     with replacing(path) as file:
         if path.suffix == ".parquet":
             yield _ParquetSink(file, head)
@@ -112,16 +138,16 @@ class JsonSink:
 
     def __init__(self, stream: TextIO, head: Mapping[str, Any]) -> None:
         self._stream = stream
-        self._before = f'{_json(head)[:-1]}, "results": [\n'
+        self._before = f'{as_json(head)[:-1]}, "results": [\n'
 
     def add(self, row: Row) -> None:
         """Write a row as an object."""
-        self._stream.write(self._before + _json(row))
+        self._stream.write(self._before + as_json(row))
         self._before = ",\n"
 
     def finish(self, tail: Mapping[str, Any]) -> None:
         """Close the list and add the members of ``tail``."""
-        members = f", {_json(tail)[1:]}" if tail else "}"
+        members = f", {as_json(tail)[1:]}" if tail else "}"
         self._stream.write(f"\n]{members}\n")
         self._stream.flush()
 
@@ -156,7 +182,7 @@ class _ParquetSink:
     def finish(self, tail: Mapping[str, Any]) -> None:
         if self._rows:
             self._write()
-        self._writer.add_key_value_metadata({"rase": _json({**self._head, **tail})})
+        self._writer.add_key_value_metadata({"rase": as_json({**self._head, **tail})})
         self._writer.close()
 
     def _write(self) -> None:
@@ -168,6 +194,32 @@ class _ParquetSink:
         if self._writer is None:
             self._writer = pyarrow.parquet.ParquetWriter(self._file, table.schema)
         self._writer.write_table(table)
+
+
+class _FolderSink:
+    """Write a Hive-partitioned folder of Parquet files."""
+
+    _LENGTHS: ClassVar = {"year": 4, "month": 7, "day": 10}
+
+    def __init__(self, folder: Path, head: Mapping[str, Any], partition_by: str) -> None:
+        self._folder = folder
+        self._head = head
+        self._name = partition_by
+        self._rows: dict[str, list[Row]] = {}
+
+    def add(self, row: Row) -> None:
+        part = str(row["start"])[: self._LENGTHS[self._name]]
+        self._rows.setdefault(part, []).append(row)
+
+    def finish(self, tail: Mapping[str, Any]) -> None:
+        for part, rows in self._rows.items():
+            folder = self._folder / f"{self._name}={part}"
+            folder.mkdir()
+            with (folder / "part-0.parquet").open("wb") as file:
+                sink = _ParquetSink(file, self._head)
+                for row in rows:
+                    sink.add(row)
+                sink.finish(tail)
 
 
 @contextmanager
@@ -183,7 +235,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             beside.unlink()
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Return a value as JSON text; an infinite error is null there."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from rase.cli.arguments import RunOptions
 from rase.cli.output import Row
-from rase.engine.local import RunSummary
 from rase.engine.score import ErrorTally, WindowResult
+from rase.engine.tally import RunSummary
 from rase.estimate.estimate import Estimate
 from rase.estimate.skill import SkillTally
 from rase.pipeline import Pipeline, RoundResult
@@ -214,6 +214,13 @@ class RunReport:
                 "estimates are of clipped readings. A wider --range clips less and adds noise."
             )
         decimals = decimals_for(public)
+        if summary.duplicates:
+            yield (
+                f"repeated  {_count(summary.duplicates, 'row')} held a time of their device again "
+                "and were left out; the first row of a time counts."
+            )
+        if summary.bad_files:
+            yield f"skipped   {_count(summary.bad_files, 'damaged part')} of the table."
         for (rounds, name), tally in self._errors.items():
             over = "per round" if rounds == 1 else f"per window of {rounds}"
             yield (

@@ -1,4 +1,4 @@
-"""``rase run``: a table of readings through the whole pipeline."""
+"""``rase run``: a table of readings through the whole pipeline, on one machine or on many."""
 
 import sys
 from contextlib import ExitStack
@@ -7,24 +7,22 @@ from typing import Any
 
 import click
 
-from rase.cli.arguments import MECHANISMS, RunOptions, usage
+from rase.cli.arguments import MECHANISMS, RunOptions, parse_size, usage
 from rase.cli.output import JsonSink, Sink, TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
-from rase.engine.feedback import FeedbackRun
-from rase.engine.groups import GraphGroups
-from rase.engine.local import RunSummary, TableRun, run_table
-from rase.engine.ranging import RangeFeedback
+from rase.cli.run_engine import EngineOptions, Run
+from rase.cli.run_feedback import Feedback
+from rase.cli.run_manifest import write_manifest
 from rase.engine.score import Windows
-from rase.engine.table import Table, open_table
+from rase.engine.tally import RunSummary
 from rase.kernels.words import Random, SeededRandom
-from rase.pipeline import Pipeline
 
 __all__ = ["command"]
 
 
 @click.command("run", short_help="Estimate the means of a table of readings, round by round.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("table", metavar="FILE")
 @click.option(
     "--range",
     "value_range",
@@ -85,135 +83,145 @@ __all__ = ["command"]
 @click.option("--time-column", default="time", show_default=True, help="Its name in FILE.")
 @click.option("--device-column", default="device", show_default=True, help="Its name in FILE.")
 @click.option("--value-column", default="value", show_default=True, help="Its name in FILE.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where the work is done: this machine, or a Spark cluster.",
+)
+@click.option("--master", help="Address of the cluster, for --engine spark.")
+@click.option("--workers", type=click.IntRange(min=1), help="Threads, or executors of a cluster.")
+@click.option("--memory", help="Memory to use, as 4GB; half of what is free if not given.")
+@click.option("--skip-bad", is_flag=True, help="Leave out what cannot be read, and count it.")
+@click.option(
+    "--partition-by",
+    type=click.Choice(["day", "month", "year"]),
+    help="Write a folder of Parquet files, one for each of these.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write results to a .csv, .parquet or .json file.",
+    help="Write results to a .csv, .parquet or .json file, with a manifest beside it.",
 )
 def command(
-    file: Path,
+    table: str,
     *,
     time_column: str,
     device_column: str,
     value_column: str,
+    engine: str,
+    master: str | None,
+    workers: int | None,
+    memory: str | None,
+    skip_bad: bool,
+    partition_by: str | None,
     as_json: bool,
     out: Path | None,
     **asked: Any,
 ) -> None:
     """Estimate the means of a table of readings, round by round.
 
-    FILE is CSV (also .csv.gz) or Parquet with columns time, device and value, sorted by device and
-    time. Times without a zone are UTC; whole numbers are seconds since 1970 (milliseconds if larger
-    than 1e11). Empty values do not report; several readings of a device in one round are averaged
-    before any noise. Readings outside the range are clipped and counted.
+    FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
+    glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).
+    Text is sorted by device and time, or by time; Parquet may be in any order. Times without a zone
+    are UTC; whole numbers are seconds since 1970 (milliseconds if larger than 1e11). Empty values
+    do not report; several readings of a device in one round are averaged before any noise, and of
+    rows that repeat a time the first counts. Readings outside the range are clipped and counted.
+
+    An interrupted run with --out goes on where it stopped when the same command is given again.
 
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
+    from rase.engine.files import Columns, find_files
+
     with usage():
         options = RunOptions(**asked)
         pipeline = options.pipeline()
         report = RunReport(options, pipeline)
+        engine_options = EngineOptions(
+            engine=engine,
+            master=master,
+            workers=workers,
+            memory_bytes=None if memory is None else parse_size(memory),
+        )
         if out is not None:
-            check_out(out)
-    table = open_table(
-        file, time_column=time_column, device_column=device_column, value_column=value_column
-    )
-    budgets = options.personal_budgets(table)
-    if budgets is not None:
-        with usage():
-            pipeline = options.pipeline(budgets)
-            report = RunReport(options, pipeline)
+            check_out(out, is_folder=partition_by is not None)
+        elif partition_by is not None:
+            raise click.UsageError("--partition-by needs --out: the folder to write.")
+    columns = Columns(time_column, device_column, value_column)
+    source = find_files(table, columns=columns, skips_bad=skip_bad)
+    # Trials are for study: each begins anew, and none is gone on with.
+    work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
+    job = options.job(source, work=work)
+    run = _Runs(options, engine_options, report)
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:
-            sinks.append(stack.enter_context(file_sink(out, report.head)))
+            sinks.append(
+                stack.enter_context(file_sink(out, report.head, partition_by=partition_by))
+            )
         if as_json:
             sinks.append(JsonSink(sys.stdout, report.head))
         elif out is None:
             decimals = decimals_for(pipeline.randomizer.value_range)
             sinks.append(TextSink(sys.stdout, report.widths, decimals=decimals))
-        summary = _run(table, pipeline, options=options, report=report, sinks=sinks)
+        summary = run.into(sinks, job)
         for sink in sinks:
             sink.finish(report.tail(summary))
-    for line in (*table.notes, *report.words(summary)):
+    if out is not None:
+        manifest = write_manifest(out, job, report=report, summary=summary, engine=engine_options)
+    run.finish()
+    for line in (*run.notes, *report.words(summary)):
         click.echo(line, err=True)
     if options.seed is not None:
         click.echo("seeded noise: for study only, protects nobody.", err=True)
     if out is not None:
-        click.echo(f"written   {out}", err=True)
+        click.echo(f"written   {out}, and what was done in {manifest.name}", err=True)
 
 
-def _run(
-    table: Table,
-    pipeline: Pipeline,
-    *,
-    options: RunOptions,
-    report: RunReport,
-    sinks: list[Sink],
-) -> RunSummary:
-    groups = options.graph_groups(table)
-    window_rounds = options.window_rounds
-    with Progress() as progress:
-        for trial in range(1, options.trials + 1):
-            run = _started(table, pipeline, options, trial=trial, groups=groups, progress=progress)
-            windows = None
-            if window_rounds:
-                windows = Windows(window_rounds, is_gapless=options.every is not None)
-            for number, result in enumerate(run, start=1):
-                window = None if windows is None else windows.add(result)
-                for row in report.rows(result, window, trial=trial):
-                    for sink in sinks:
-                        sink.add(row)
-                progress.show(f"round {number} released")
-    if isinstance(run, FeedbackRun):
-        click.echo(_range_in_words(run.feedback), err=True)
-    return run.summary
+class _Runs:
+    """The runs of a job, one for each trial."""
 
+    def __init__(self, options: RunOptions, engine: EngineOptions, report: RunReport) -> None:
+        self.notes: list[str] = []
+        self._options = options
+        self._engine = engine
+        self._report = report
+        self._finish: list[Any] = []
 
-def _started(
-    table: Table,
-    pipeline: Pipeline,
-    options: RunOptions,
-    *,
-    trial: int,
-    groups: GraphGroups | None,
-    progress: Progress,
-) -> TableRun | FeedbackRun:
-    def show() -> None:
-        progress.show(f"reading {table.path.name}", table.share_read)
+    def into(self, sinks: list[Sink], job: Any) -> RunSummary:
+        """Run all trials and give their rows to the sinks; return the last summary."""
+        with Progress() as progress:
+            for trial in range(1, self._options.trials + 1):
 
-    if options.feedback:
-        return FeedbackRun(
-            table,
-            pipeline,
-            feedback=options.range_feedback(),
-            every=options.every,
-            rng=_source(options, trial),
-            truth=options.truth,
-            on_batch=show,
-        )
-    return run_table(
-        table,
-        pipeline,
-        every=options.every,
-        rng=_source(options, trial),
-        truth=options.truth,
-        shuffler_of_round=groups,
-        on_batch=show,
-    )
+                def show(what: str, share: float) -> None:
+                    progress.show(f"{what} {job.source.name}", share)
 
+                rng = _source(self._options, trial)
+                run: Run
+                if self._options.feedback:
+                    run = Feedback(job, self._options, rng=rng, on_progress=show)
+                else:
+                    run = self._engine.run(job, rng=rng, on_progress=show)
+                windows = None
+                if job.window:
+                    windows = Windows(job.window, is_gapless=job.every is not None)
+                for number, result in enumerate(run, start=1):
+                    window = None if windows is None else windows.add(result)
+                    for row in self._report.rows(result, window, trial=trial):
+                        for sink in sinks:
+                            sink.add(row)
+                    progress.show(f"round {number} released")
+                self._finish.append(run.finish)
+                self.notes = run.notes
+        return run.summary
 
-def _range_in_words(feedback: RangeFeedback) -> str:
-    reach = feedback.value_range
-    told = f"range     {reach.low:g} to {reach.high:g} at the end"
-    advice = feedback.advice
-    if advice is None:
-        return f"{told}; too few rounds to choose another."
-    return (
-        f"{told}: clipping adds {advice.clip_bias.value:.3g} ± "
-        f"{advice.clip_bias.standard_error:.2g} with the range recommended last."
-    )
+    def finish(self) -> None:
+        """Take away what an interrupted run would need: the results are in their place."""
+        for finish in self._finish:
+            finish()
 
 
 def _source(options: RunOptions, trial: int) -> Random | None:

@@ -4,7 +4,8 @@ Messages of the reader underneath are not passed on: they quote rows of the tabl
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ import pyarrow.parquet
 
 from rase.errors import DataError
 
-__all__ = ["ArrowFile", "CsvFile", "ParquetFile"]
+__all__ = ["ArrowFile", "CsvFile", "ParquetFile", "matched"]
 
 Columns = tuple[Any, Any, Any]
 
@@ -48,7 +49,7 @@ class ParquetFile:
                 self._rows: int = file.metadata.num_rows
         except (pa.ArrowException, OSError) as error:
             raise self._damaged() from error
-        self._wanted = _matched(names, wanted, path)
+        self._wanted = matched(names, wanted, path)
 
     @property
     def share_read(self) -> float:
@@ -73,21 +74,34 @@ class ParquetFile:
 
 
 class CsvFile:
-    """Read a CSV file, plain or compressed by gzip, by blocks of bytes.
+    """Read a CSV file, plain or compressed, by blocks of bytes.
 
     All columns are read as texts and converted later: guessing types from the first block fails
     when a later one looks different.
     """
 
-    def __init__(self, path: Path, wanted: Sequence[str], *, is_gzip: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        wanted: Sequence[str],
+        *,
+        compression: str | None,
+        opened: Callable[[], AbstractContextManager[Any]] | None = None,
+    ) -> None:
         self.path = path
-        self._is_gzip = is_gzip
-        self._bytes = path.stat().st_size
+        self._compression = compression
+        self._opened = opened or (lambda: pa.OSFile(str(path)))
         self._bytes_read = 0
         self._wrong_row: int | None = None
-        with pa.OSFile(str(path)) as file:
+        with self._opened() as file:
+            self._bytes: int = file.size()
             names = self._reader(file, None).schema.names
-        self._wanted = _matched(names, wanted, path)
+        self._wanted = matched(names, wanted, path)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._bytes
 
     @property
     def share_read(self) -> float:
@@ -96,7 +110,7 @@ class CsvFile:
 
     def batches(self) -> Iterator[Columns]:
         """Yield the wanted columns as texts."""
-        with pa.OSFile(str(self.path)) as file:
+        with self._opened() as file:
             reader = self._reader(file, self._wanted)
             while True:
                 try:
@@ -112,7 +126,7 @@ class CsvFile:
         text = {} if wanted is None else dict.fromkeys(wanted, pa.string())
         try:
             return pyarrow.csv.open_csv(
-                pa.CompressedInputStream(file, "gzip") if self._is_gzip else file,
+                pa.CompressedInputStream(file, self._compression) if self._compression else file,
                 read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
                 parse_options=pyarrow.csv.ParseOptions(
                     newlines_in_values=True, invalid_row_handler=self._note_wrong_row
@@ -146,10 +160,15 @@ class CsvFile:
         )
 
 
-def _matched(names: list[str], wanted: Sequence[str], path: Path) -> list[str]:
-    """Return the names of the wanted columns as the file spells them."""
+def matched(names: list[str], wanted: Sequence[str], path: Path | str) -> list[str]:
+    """Return the names of the wanted columns as the file spells them.
+
+    Raises:
+        DataError: If one is missing or occurs twice.
+    """
     found = []
-    for role, name in zip(("time", "device", "value"), wanted, strict=True):
+    roles = ("time", "device", "value")
+    for role, name in zip(roles[: len(wanted)], wanted, strict=True):
         spelled = [given for given in names if given.strip() == name]
         if len(spelled) > 1:
             raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
@@ -159,7 +178,7 @@ def _matched(names: list[str], wanted: Sequence[str], path: Path) -> list[str]:
     return found
 
 
-def _missing(names: list[str], name: str, *, role: str, path: Path) -> str:
+def _missing(names: list[str], name: str, *, role: str, path: Path | str) -> str:
     # Where the header is missing its place is taken by a row of readings, which must not be shown.
     if any(_is_number(given) for given in names):
         return f"{path} has no header line; write one above the rows: time,device,value."

@@ -33,7 +33,7 @@ class TimeColumn:
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes: list[str] = []
-        self._has_zone: bool | None = None
+        self.has_zone: bool | None = None
 
     def milliseconds(self, column: Any, *, first_row: int) -> NDArray[np.int64]:
         """Return the times of a batch.
@@ -68,14 +68,16 @@ class TimeColumn:
             )
         ticks: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         per_second = _PER_SECOND[kind.unit]
+        if per_second == 1000:
+            return ticks
         return ticks * 1000 if per_second == 1 else ticks // (per_second // 1000)
 
     def _check_zone(self, column: Any, first_row: int) -> None:
         """Hold all batches to one way of writing: a clock without a zone is another clock."""
         has_zone = pc.match_substring_regex(column, _ZONE).to_numpy(zero_copy_only=False)
-        if self._has_zone is None and len(has_zone):
-            self._has_zone = bool(has_zone[0])
-        odd = np.flatnonzero(has_zone != self._has_zone)
+        if self.has_zone is None and len(has_zone):
+            self.has_zone = bool(has_zone[0])
+        odd = np.flatnonzero(has_zone != self.has_zone)
         if len(odd):
             raise DataError(
                 f"column {self.name!r} mixes times with and without a zone, first in row "

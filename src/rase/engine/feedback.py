@@ -1,7 +1,7 @@
 """A whole table of readings with range feedback: each round has the range chosen before it.
 
 Choices follow from released rounds, so rounds must be taken in order; the readings of the table are
-therefore held in memory, which `rase.engine.local` does not need to do.
+therefore held in memory, which the other engines do not need to do.
 """
 
 import copy
@@ -11,8 +11,9 @@ import numpy as np
 
 from rase.clock import parse_duration_s
 from rase.collect import Collector, Contributions
-from rase.engine.local import RunSummary, Source
 from rase.engine.ranging import RangeFeedback
+from rase.engine.stream import Source
+from rase.engine.tally import RunSummary
 from rase.errors import DataError
 from rase.estimate.estimate import Estimate
 from rase.estimate.tracker import Tracker, spread_of
@@ -78,6 +79,7 @@ class FeedbackRun:
         return RunSummary(
             rows=self._collector.rows,
             nulls=self._collector.nulls,
+            duplicates=self._collector.duplicates,
             devices=int(np.count_nonzero(self._reports_of)),
             rounds=self._rounds,
             reports=int(self._reports_of.sum()),

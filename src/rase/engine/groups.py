@@ -1,14 +1,15 @@
 """The real groups of contributors, from a graph of their relationships in a file."""
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rase.errors import DataError
+from rase.kernels.keyed import public_numbers
+from rase.kernels.words import Words
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
 
@@ -49,46 +50,47 @@ def read_edges(path: str | PathLike[str]) -> list[Edge]:
 class GraphGroups:
     """Give each round the robust shuffler for the real groups of those who report in it.
 
+    Devices are known by their public numbers (`rase.kernels.keyed`), which the reports carry.
+
     Args:
         edges: Pairs of devices that belong together; the first may be a header.
-        device_codes: Gives the code of every device, once all rows have been read.
+        devices: The public numbers of all devices of the table, ascending.
         alpha: The loss allowed for the groups used.
         group_count: How many groups.
+
+    Raises:
+        DataError: If the graph names a device that is not in the table, or cannot be cut so.
     """
 
     def __init__(
-        self,
-        edges: list[Edge],
-        device_codes: Callable[[], Mapping[str, int]],
-        *,
-        alpha: float,
-        group_count: int,
+        self, edges: Sequence[Edge], devices: Words, *, alpha: float, group_count: int
     ) -> None:
-        self._edges = edges
-        self._device_codes = device_codes
+        self._devices = devices
         self._alpha = alpha
         self._group_count = group_count
-        self._partition: Partition | None = None
+        self._partition = self._grouped(list(edges))
         self._last: tuple[bytes, Robust] | None = None
 
-    def __call__(self, contributors: NDArray[np.int64]) -> Robust:
-        """Return the shuffler of a round in which these devices report."""
-        if self._partition is None:
-            self._partition = self._grouped()
+    def __call__(self, reporting: Words) -> Robust:
+        """Return the shuffler of a round in which the devices of these numbers report."""
         # Most rounds hold the same devices as the one before.
-        key = contributors.tobytes()
-        if self._last is None or self._last[0] != key:
-            partition = self._partition.restricted(contributors)
+        last, key = self._last, reporting.tobytes()
+        if last is None or last[0] != key:
+            partition = self._partition.restricted(np.searchsorted(self._devices, reporting))
             shuffler = Robust(self._alpha, min(self._group_count, partition.n), partition=partition)
-            self._last = key, shuffler
-        return self._last[1]
+            self._last = last = key, shuffler
+        return last[1]
 
-    def _grouped(self) -> Partition:
-        codes = self._device_codes()
-        edges = self._edges
-        if edges[0][0] not in codes and edges[0][1] not in codes:
+    def _grouped(self, edges: list[Edge]) -> Partition:
+        names = sorted({device for edge in edges for device in edge})
+        numbers = public_numbers(names)
+        places = np.searchsorted(self._devices, numbers)
+        is_known = self._devices.take(places, mode="clip") == numbers
+        codes = dict(zip(names, places.tolist(), strict=True))
+        unknown = {name for name, known in zip(names, is_known.tolist(), strict=True) if not known}
+        if edges[0][0] in unknown and edges[0][1] in unknown:
             edges = edges[1:]
-        unknown = {device for edge in edges for device in edge if device not in codes}
+            unknown &= {device for edge in edges for device in edge}
         if unknown:
             raise DataError(
                 f"the graph names {len(unknown)} devices that are not in the table, such as "
@@ -96,7 +98,7 @@ class GraphGroups:
             )
         pairs = [(codes[first], codes[second]) for first, second in edges]
         try:
-            return Partition.from_graph(len(codes), pairs, self._group_count)
+            return Partition.from_graph(len(self._devices), pairs, self._group_count)
         except ValueError as error:
             raise DataError(
                 f"the graph does not fit --groups {self._group_count}: {error}"

@@ -1,138 +1,103 @@
-"""A whole table of readings through the pipeline on one machine, in bounded memory.
+"""Run a job on this machine: pieces in threads, buckets in memory or spilled, results in order.
 
-Rows → one reading per device and round → noise, once → sorted runs on disk → round by round:
-shuffle, estimate. Only randomized reports are ever written; readings pass through memory once.
+Parquet tables are cut into pieces (rase.engine.pieces), which threads read, randomize and hand to
+the store; a bucket whose pieces are all in is estimated and put into the release log. Text files
+are read as one stream (rase.engine.stream). Results come when all rows have been checked.
 """
 
-import copy
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rase.clock import parse_duration_s
-from rase.collect import Collector, Contributions
-from rase.engine.runs import ReportRuns
-from rase.engine.table import Rows
+from rase import __version__
+from rase.engine.buckets import Progress, run_buckets
+from rase.engine.csv_files import CsvTable
+from rase.engine.job import Job
+from rase.engine.released import ReleaseLog
+from rase.engine.stream import run_table
+from rase.engine.tally import RunSummary, Tally
 from rase.estimate.tracker import Tracker
-from rase.kernels.words import Random, source_of
-from rase.pipeline import Pipeline, RoundResult
-from rase.shuffle.shufflers import Shuffler
+from rase.kernels.keyed import RunKey
+from rase.kernels.words import Random, SeededRandom
+from rase.pipeline import RoundResult
 
-__all__ = ["RunSummary", "Source", "TableRun", "run_table"]
-
-ShufflerOfRound = Callable[[NDArray[np.int64]], Shuffler]
+__all__ = ["LocalRun", "free_memory", "run_local"]
 
 
-class Source(Protocol):
-    """Whatever yields batches of rows: a `Table`, a synthetic fleet."""
-
-    def batches(self) -> Iterator[Rows]:
-        """Yield the rows from the start."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """Hold what a run read, changed and spent.
-
-    Args:
-        rows: How many rows the table has.
-        nulls: How many of them held no reading.
-        devices: How many devices reported.
-        rounds: How many rounds were released.
-        reports: How many reports were drawn.
-        clipped: How many readings lay outside the range and were clipped to it.
-        most_reports: The most reports of one device.
-        most_epsilon: The most any device spent: the sum of the epsilon of its reports.
-    """
-
-    rows: int
-    nulls: int
-    devices: int
-    rounds: int
-    reports: int
-    clipped: int
-    most_reports: int
-    most_epsilon: float
-
-
-def run_table(
-    source: Source,
-    pipeline: Pipeline,
+def run_local(
+    job: Job,
     *,
-    every: str | None = None,
     rng: Random | None = None,
-    truth: bool = False,
-    shuffler_of_round: ShufflerOfRound | None = None,
-    memory_bytes: int = 64 << 20,
-    on_batch: Callable[[], None] | None = None,
-) -> "TableRun":
-    """Run a table of readings, round by round.
+    workers: int | None = None,
+    memory_bytes: int | None = None,
+    on_progress: Progress | None = None,
+) -> "LocalRun":
+    """Run a job on this machine.
 
     Args:
-        source: The rows; each device's time goes forward.
-        pipeline: What is done with them.
-        every: The length of a round, such as ``15min``; None makes each time a round.
+        job: What to do.
         rng: None for secure randomness; a `SeededRandom` for study.
-        truth: Whether results shall hold the mean of the readings as measured. Only for the study
-            of data one holds anyway; takes memory for each round.
-        shuffler_of_round: Gives the shuffler of a round from the codes of those who report in it;
-            the pipeline's own if None.
-        memory_bytes: How many bytes of reports to hold before they are spilled to disk.
-        on_batch: Called after each batch of rows, to show progress.
+        workers: How many threads; as many as processors if None.
+        memory_bytes: About how much memory to use; half of what is free if None.
+        on_progress: Called with what is done and the share of it.
 
     Returns:
-        The results, to be iterated once: the first asks for the whole table. Nothing is released
-        before every row has been checked.
+        The results, to be iterated once. Nothing comes before every row has been checked.
 
     Raises:
-        ValueError: If ``every`` is not a duration.
+        ValueError: If ``workers`` or ``memory_bytes`` is below 1.
     """
-    return TableRun(
-        source,
-        pipeline,
-        interval_ms=None if every is None else 1000 * parse_duration_s(every),
-        rng=source_of(rng),
-        truth=truth,
-        shuffler_of_round=shuffler_of_round,
-        memory_bytes=memory_bytes,
-        on_batch=on_batch,
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}.")
+    if memory_bytes is not None and memory_bytes < 1:
+        raise ValueError(f"memory_bytes must be at least 1, got {memory_bytes}.")
+    return LocalRun(
+        job,
+        rng=rng,
+        workers=workers or os.cpu_count() or 1,
+        memory_bytes=memory_bytes or free_memory() // 2,
+        on_progress=on_progress or (lambda _what, _share: None),
     )
 
 
-class TableRun:
-    """One pass over a table; made by `run_table`.
+def free_memory() -> int:
+    """Return how many bytes of memory could be used without swapping; 2 GiB if nobody can tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kib = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, IndexError):
+        return 2 << 30
+    return 1024 * int(kib)
 
-    Iterate it once: a second pass would draw noise a second time for the same readings.
+
+class LocalRun:
+    """One run of a job; made by `run_local`. Iterate it once.
+
+    Attributes:
+        notes: How the columns were understood; complete when all rounds have been taken.
+        spilled_bytes: How many bytes of reports were written to disk.
+        resumed: How many buckets were taken from an interrupted run.
     """
 
     def __init__(
         self,
-        source: Source,
-        pipeline: Pipeline,
+        job: Job,
         *,
-        interval_ms: int | None,
-        rng: Random,
-        truth: bool,
-        shuffler_of_round: ShufflerOfRound | None,
+        rng: Random | None,
+        workers: int,
         memory_bytes: int,
-        on_batch: Callable[[], None] | None,
+        on_progress: Progress,
     ) -> None:
-        self._source = source
-        self._pipeline = pipeline
-        self._interval_ms = interval_ms
+        self.notes: list[str] = []
+        self.spilled_bytes = 0
+        self.resumed = 0
+        self._job = job
         self._rng = rng
-        self._truth = _TrueMeans() if truth else None
-        self._shuffler_of_round = shuffler_of_round
+        self._workers = workers
         self._memory_bytes = memory_bytes
-        self._on_batch = on_batch
-        self._collector = Collector(interval_ms)
-        self._tracker = Tracker(pipeline.randomizer.value_range)
-        self._clipped = 0
-        self._rounds = 0
-        self._reports_of = np.zeros(0, dtype=np.int64)
+        self._on_progress = on_progress
+        self._summary: Callable[[], RunSummary] = lambda: Tally().summary(rounds=0, epsilon=0.0)
         self._results = self._run()
 
     def __iter__(self) -> Iterator[RoundResult]:
@@ -141,101 +106,51 @@ class TableRun:
 
     @property
     def summary(self) -> RunSummary:
-        """What the run read, changed and spent so far; complete when all rounds have been taken."""
-        epsilon = np.asarray(self._pipeline.randomizer.epsilon, dtype=np.float64)
-        budgets = epsilon[: len(self._reports_of)] if epsilon.ndim else epsilon
-        return RunSummary(
-            rows=self._collector.rows,
-            nulls=self._collector.nulls,
-            devices=int(np.count_nonzero(self._reports_of)),
-            rounds=self._rounds,
-            reports=int(self._reports_of.sum()),
-            clipped=self._clipped,
-            most_reports=int(self._reports_of.max(initial=0)),
-            most_epsilon=float((self._reports_of * budgets).max(initial=0.0)),
-        )
+        """What the run read, changed and spent; complete when all rounds have been taken."""
+        return self._summary()
+
+    def finish(self) -> None:
+        """Take the release log away: call it when the results are where they shall be."""
+        if self._job.work is not None:
+            ReleaseLog(self._job.work, "").remove()
 
     def _run(self) -> Iterator[RoundResult]:
-        with ReportRuns(self._memory_bytes) as runs:
-            for rows in self._source.batches():
-                self._take(
-                    self._collector.add(
-                        rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid
-                    ),
-                    runs,
-                )
-                if self._on_batch is not None:
-                    self._on_batch()
-            self._take(self._collector.finish(), runs)
-            for number, records in runs.rounds():
-                self._rounds += 1
-                yield self._release(number, records["contributor"], records["report"])
-
-    def _take(self, some: Contributions, runs: ReportRuns) -> None:
-        if not len(some):
+        if self._job.source.kind == "csv":
+            yield from self._stream()
             return
-        public = self._pipeline.randomizer.value_range
-        outside = (some.reading < public.low) | (some.reading > public.high)
-        self._clipped += int(np.count_nonzero(outside))
-        reports_of = np.bincount(some.contributor, minlength=len(self._reports_of))
-        reports_of[: len(self._reports_of)] += self._reports_of
-        self._reports_of = reports_of
-        if self._truth is not None:
-            self._truth.add(some.round, some.reading)
-        reports = self._pipeline.randomize(
-            some.reading, contributors=some.contributor, rng=self._rng
-        )
-        runs.append(some.round, some.contributor, reports=reports)
+        seed = repr(self._rng) if isinstance(self._rng, SeededRandom) else None
+        fingerprint = self._job.fingerprint(seed=seed, version=__version__)
+        with ReleaseLog(self._job.work, fingerprint) as log:
+            done = run_buckets(
+                self._job,
+                key=RunKey.drawn(self._rng),
+                log=log,
+                workers=self._workers,
+                memory_bytes=self._memory_bytes,
+                on_progress=self._on_progress,
+            )
+            self.notes, self.spilled_bytes = done.notes, done.spilled_bytes
+            self.resumed = done.resumed
+            self._summary = lambda: done.tally.summary(
+                rounds=len(done.results), epsilon=self._job.epsilon, bad_files=done.bad
+            )
+            tracker = Tracker(self._job.randomizer.value_range)
+            for result in done.results:
+                yield result.tracked(tracker)
 
-    def _release(
-        self, number: int, contributors: NDArray[np.int64], reports: NDArray[np.float64]
-    ) -> RoundResult:
-        pipeline = self._pipeline
-        if self._shuffler_of_round is not None:
-            pipeline = copy.copy(pipeline)
-            pipeline.shuffler = self._shuffler_of_round(contributors)
-        return pipeline.release(
-            np.ascontiguousarray(reports),
-            contributors=contributors,
-            round=number,
-            start_ms=number * (self._interval_ms or 1),
-            truth=None if self._truth is None else self._truth.mean(number),
-            tracker=self._tracker,
+    def _stream(self) -> Iterator[RoundResult]:
+        table = CsvTable(self._job.source)
+        graph = self._job.graph
+        run = run_table(
+            table,
+            self._job.pipeline,
+            every=self._job.every,
             rng=self._rng,
+            truth=self._job.truth,
+            groups_of=None if graph is None else graph.groups,
+            memory_bytes=max(self._memory_bytes // 4, 1),
+            on_batch=lambda: self._on_progress("read", table.share_read),
         )
-
-
-class _TrueMeans:
-    """Add readings up by round. They are not randomized, so they stay in memory."""
-
-    _PENDING = 1 << 18
-
-    def __init__(self) -> None:
-        self._rounds = np.zeros(0, dtype=np.int64)
-        self._sums: NDArray[np.float64] = np.zeros(0)
-        self._counts: NDArray[np.float64] = np.zeros(0)
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-        self._waiting_count = 0
-
-    def add(self, rounds: NDArray[np.int64], readings: NDArray[np.float64]) -> None:
-        self._waiting.append((rounds, readings))
-        self._waiting_count += len(rounds)
-        # Merging costs the length of both lists, so the new one may grow as long as the old.
-        if self._waiting_count > max(self._PENDING, len(self._rounds)):
-            self._merge()
-
-    def mean(self, number: int) -> float:
-        if self._waiting:
-            self._merge()
-        place = int(np.searchsorted(self._rounds, number))
-        return float(self._sums[place] / self._counts[place])
-
-    def _merge(self) -> None:
-        new = np.concatenate([self._rounds, *(rounds for rounds, _ in self._waiting)])
-        ones = np.ones(self._waiting_count)
-        sums = np.concatenate([self._sums, *(readings for _, readings in self._waiting)])
-        counts = np.concatenate([self._counts, ones])
-        self._rounds, place = np.unique(new, return_inverse=True)
-        self._sums = np.bincount(place, weights=sums).astype(np.float64)
-        self._counts = np.bincount(place, weights=counts).astype(np.float64)
-        self._waiting, self._waiting_count = [], 0
+        self.notes = table.notes
+        self._summary = lambda: replace(run.summary, bad_files=table.bad)
+        yield from run

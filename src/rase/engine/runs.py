@@ -52,7 +52,7 @@ class ReportRuns:
         self._dtype = np.dtype(
             [
                 ("round", np.int64),
-                ("contributor", np.int64),
+                ("key", np.uint64),
                 ("report", np.float64),
                 *((name, np.float64) for name in extra),
             ]
@@ -78,7 +78,7 @@ class ReportRuns:
     def append(
         self,
         rounds: NDArray[np.int64],
-        contributors: NDArray[np.int64],
+        keys: NDArray[np.uint64],
         *,
         reports: NDArray[np.float64],
         **extra: NDArray[np.float64],
@@ -87,7 +87,7 @@ class ReportRuns:
 
         Args:
             rounds: The round of each report.
-            contributors: The code of the contributor.
+            keys: What each is sorted by in its round.
             reports: The randomized reports.
             **extra: The further columns named when the runs were made.
         """
@@ -100,7 +100,7 @@ class ReportRuns:
             count = len(rounds[taken])
             place = self._held[self._held_count : self._held_count + count]
             place["round"] = rounds[taken]
-            place["contributor"] = contributors[taken]
+            place["key"] = keys[taken]
             place["report"] = reports[taken]
             for name in self._extra:
                 place[name] = extra[name][taken]
@@ -111,7 +111,7 @@ class ReportRuns:
         """Give the reports back, once.
 
         Yields:
-            The round number, ascending, and its reports by contributor.
+            The round number, ascending, and its reports by key.
         """
         if not self._runs:
             yield from _by_round(self._sorted())
@@ -131,7 +131,7 @@ class ReportRuns:
 
     def _sorted(self) -> Records:
         records, self._held_count = self._held[: self._held_count], 0
-        return records[np.lexsort((records["contributor"], records["round"]))]
+        return records[np.lexsort((records["key"], records["round"]))]
 
     def _spill(self) -> None:
         records = self._sorted()
@@ -202,7 +202,7 @@ class _Head:
 
 def _merge(parts: list[Records]) -> Records:
     records = np.concatenate(parts)
-    return records[np.lexsort((records["contributor"], records["round"]))]
+    return records[np.lexsort((records["key"], records["round"]))]
 
 
 def _by_round(records: Records) -> Iterator[tuple[int, Records]]:

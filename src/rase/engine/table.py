@@ -86,7 +86,7 @@ def open_table(
         case "parquet":
             file = ParquetFile(place, wanted, batch_rows)
         case kind:
-            file = CsvFile(place, wanted, is_gzip=kind == "gzip")
+            file = CsvFile(place, wanted, compression="gzip" if kind == "gzip" else None)
     return Table(
         file, time=TimeColumn(time_column), codes=DeviceCodes(device_column), value=value_column
     )

@@ -1,11 +1,13 @@
 """Sources of random 64-bit words: one for production, one for study, different by type.
 
 Every random choice in RASE is a function of such words. Both sources are AES-256-CTR keystreams;
-they differ in where the key comes from.
+they differ in where the key comes from. Batch runs take their words by place in the data instead
+(rase.kernels.keyed).
 """
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from typing import final
 
 import numpy as np
@@ -13,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 __all__ = [
+    "KeyedRandom",
     "Keystream",
     "Random",
     "Resampling",
@@ -51,6 +54,10 @@ class SecureRandom:
         """Return a keystream under a fresh key, for one batch of work. Never keep it."""
         return Keystream(os.urandom(32))
 
+    def part(self, chosen: NDArray[np.bool_]) -> "SecureRandom":
+        """Return the source for some of the rows: itself, for it knows no rows."""
+        return self
+
 
 class SeededRandom:
     """Draw reproducible words for study. Never for production: who knows the seed knows the noise.
@@ -80,6 +87,10 @@ class SeededRandom:
 
     def stream(self) -> "SeededRandom":
         """Return the source itself: its words are one stream already."""
+        return self
+
+    def part(self, chosen: NDArray[np.bool_]) -> "SeededRandom":
+        """Return the source for some of the rows: itself, for it knows no rows."""
         return self
 
     def child(self, label: int | str) -> "SeededRandom":
@@ -114,7 +125,25 @@ class Resampling:
         return self._stream.words(count)
 
 
-Random = SecureRandom | SeededRandom
+class KeyedRandom(ABC):
+    """The face of sources whose words follow from a run's key and a place in its data."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def words(self, count: int) -> Words:
+        """Return the next ``count`` words."""
+
+    @abstractmethod
+    def stream(self) -> "KeyedRandom":
+        """Return the source for a sweep that takes its words in pieces."""
+
+    @abstractmethod
+    def part(self, chosen: NDArray[np.bool_]) -> "KeyedRandom":
+        """Return the source for some of the rows."""
+
+
+Random = SecureRandom | SeededRandom | KeyedRandom
 
 
 def resampling_source_of(rng: Random | Resampling | None) -> Random | Resampling:
@@ -151,7 +180,7 @@ def source_of(rng: Random | None) -> Random:
     """
     if rng is None:
         return SecureRandom()
-    if not isinstance(rng, SecureRandom | SeededRandom):
+    if not isinstance(rng, SecureRandom | SeededRandom | KeyedRandom):
         raise TypeError(
             "rng must be None (secure), a SecureRandom or a SeededRandom, "
             f"got {type(rng).__name__}."

@@ -245,7 +245,9 @@ def _table(path: Path, wanted: Wanted) -> Table:
     if head == b"PAR1":
         file = ParquetFile(path, (time, device, value), _BATCH_ROWS)
     else:
-        file = CsvFile(path, (time, device, value), is_gzip=head[:2] == b"\x1f\x8b")
+        file = CsvFile(
+            path, (time, device, value), compression="gzip" if head[:2] == b"\x1f\x8b" else None
+        )
     return Table(file, time=TimeColumn(time), codes=DeviceCodes(device), value=value)
 
 
@@ -254,7 +256,7 @@ def _forward(table: Table) -> Iterator[Rows]:
 
     A repeated row would count twice in a mean, and cannot be found without that order.
     """
-    collector = Collector(None)
+    collector = Collector(None, refuses_repeats=True)
     for rows in table.batches():
         collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid)
         yield rows

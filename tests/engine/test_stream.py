@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +10,11 @@ import pytest
 
 from rase import BudgetAware, Laplace, Pipeline, Precision, SeededRandom, Uniform, ValueRange
 from rase.collect import Collector
-from rase.engine.local import run_table
+from rase.engine.stream import ShufflerOfRound, run_table
 from rase.engine.table import Rows, open_table
 from rase.errors import DataError
+from rase.kernels.keyed import public_numbers
+from rase.kernels.words import Words
 from rase.pipeline import RoundResult
 
 PUBLIC = ValueRange(0, 100)
@@ -83,8 +84,9 @@ def test_equals_the_pipeline_in_memory(tmp_path: Path) -> None:
             run_table(table, pipeline, every="5min", rng=SeededRandom(3), memory_bytes=memory_bytes)
         )
 
-    assert len(ran(64 << 20)) == 60
-    assert ran(1000) == ran(64 << 20)
+    in_memory = pipeline.run(columns, every="5min", rng=SeededRandom(3))
+    assert len(in_memory) == 60
+    assert ran(1000) == ran(64 << 20) == in_memory
 
 
 def test_contributors_with_their_own_budget() -> None:
@@ -97,19 +99,25 @@ def test_contributors_with_their_own_budget() -> None:
     assert run.summary.most_reports == 3
 
 
-def test_shuffler_of_round() -> None:
+def test_groups_of_a_round() -> None:
     """A round's shuffler may depend on who reports in it; the pipeline's own stays as it was."""
-    seen = []
+    seen: list[list[list[int]]] = []
+    numbers = public_numbers([str(code) for code in range(5)])
 
-    def shuffler(contributors: np.ndarray) -> Uniform:
-        seen.append(contributors.tolist())
-        return Uniform()
+    def groups_of(devices: Words) -> ShufflerOfRound:
+        assert devices.tolist() == sorted(numbers[[2, 4]].tolist())
+
+        def shuffler(reporting: Words) -> Uniform:
+            seen.append([reporting.tolist()])
+            return Uniform()
+
+        return shuffler
 
     pipeline = Pipeline(Laplace(1.0, PUBLIC))
     own = pipeline.shuffler
     source = Batches(([1, 1, 2], [4, 2, 2], [1.0, 2.0, 3.0]))
-    list(run_table(source, pipeline, shuffler_of_round=shuffler))
-    assert seen == [[2, 4], [2]]
+    list(run_table(source, pipeline, groups_of=groups_of))
+    assert seen == [[sorted(numbers[[2, 4]].tolist())], [[int(numbers[2])]]]
     assert pipeline.shuffler is own
 
 
@@ -120,9 +128,8 @@ def test_nothing_is_released_before_all_is_checked() -> None:
         next(iter(run_table(source, Pipeline(Laplace(1.0, PUBLIC)))))
 
 
-def test_truth_of_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truth_of_many_rounds() -> None:
     """True means are added up over batches, however many rounds there are."""
-    monkeypatch.setattr("rase.engine.local._TrueMeans._PENDING", 1000)
     rng = np.random.default_rng(7)
     times = np.arange(0, 3000)
     values = rng.uniform(0, 100, (2, len(times)))
@@ -135,13 +142,8 @@ def test_truth_of_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
                     part = slice(start, start + 100)
                     yield Rows(times[part], np.full(100, device), values[device][part], valid)
 
-    class Cheap(Pipeline):
-        def release(self, reports: Any, **known: Any) -> Any:
-            return known["truth"]
-
-    run = run_table(Long(), Cheap(Laplace(1.0, PUBLIC)), truth=True)
-    found: list[Any] = list(run)
-    assert np.allclose(found, values.mean(axis=0))
+    run = run_table(Long(), Pipeline(Laplace(1.0, PUBLIC), estimator="unbiased_mean"), truth=True)
+    assert np.allclose([result.truth or 0.0 for result in run], values.mean(axis=0))
 
 
 def test_interval_must_be_a_duration() -> None:

@@ -1,64 +1,32 @@
-"""Algorithm 3 in one process, without a network: randomize, shuffle, estimate.
+"""The pipeline: readings, rounds of readings, or a table of them, to estimates."""
 
-The quickstart, the lab and the batch engine call this. In the live system the three steps run on
-the device, at the shuffler and at the fusion centre; here they only take the same path.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rase.clock import parse_duration_s
-from rase.collect import Collector, Contributions
-from rase.errors import DataError
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import Estimator, estimator_named
 from rase.estimate.rounds import RoundMeans, unbiased_means
 from rase.estimate.tracker import Tracker, spread_of
+from rase.kernels.keyed import RunKey
 from rase.kernels.words import Random, source_of
+from rase.pipeline.keyed import DeviceTags, drawn_reports, round_result, rounds_of
+from rase.pipeline.result import RoundResult
+from rase.pipeline.table import contributions_of, is_table
 from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.protocol import Floats, Randomizer
 from rase.shuffle.release import RoundShuffler
 from rase.shuffle.shufflers import Manifest, Shuffler, Uniform
 from rase.stream import Precision, ValueRange
 
-__all__ = ["Pipeline", "RoundResult", "aggregate"]
+__all__ = ["Pipeline", "aggregate"]
 
 # Readings that go through all steps together; their reports stay in the processor's cache.
 _READINGS_AT_ONCE = 1 << 18
 PAPER_PRECISION = Precision(beta=0.5, rho=0.9)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundResult:
-    """Hold what the fusion centre knows of a round: estimates, and what the shuffler did.
-
-    Args:
-        n: How many contributors reported.
-        estimates: By the name of the estimator.
-        manifest: What the shuffler did, and what it promises.
-        round: The round's number; None for readings without a time.
-        start_ms: When it began, in milliseconds since 1970; None likewise.
-        truth: The mean of the readings themselves; only in studies of data one holds anyway.
-        alone: The unbiased mean of this round by itself, where it or ``auto`` was asked: windows of
-            ``auto`` average it, because the errors of tracked rounds go together. None otherwise.
-    """
-
-    n: int
-    estimates: Mapping[str, Estimate]
-    manifest: Manifest
-    round: int | None = None
-    start_ms: int | None = None
-    truth: float | None = None
-    alone: Estimate | None = None
-
-    @property
-    def estimate(self) -> Estimate:
-        """The first estimator's answer."""
-        return next(iter(self.estimates.values()))
 
 
 class Pipeline:
@@ -110,13 +78,14 @@ class Pipeline:
         """
         if contributors is None or not isinstance(self.randomizer.epsilon, tuple):
             return self.randomizer.randomize(readings, rng=rng)
-        budgets = self._budgets(contributors)
+        budgets = self.budgets_of(contributors)
         values = np.asarray(readings, dtype=np.float64)
+        source = source_of(rng)
         reports = np.empty(values.shape)
         for budget in np.unique(budgets):
             chosen = budgets == budget
             some = cast(Any, self.randomizer).for_contributors(contributors[chosen])
-            reports[chosen] = some.randomize(values[chosen], rng=rng)
+            reports[chosen] = some.randomize(values[chosen], rng=source.part(chosen))
         return reports
 
     def release(
@@ -142,7 +111,7 @@ class Pipeline:
         if isinstance(self.randomizer.epsilon, tuple):
             places = np.arange(len(values)) if contributors is None else contributors
             release = self.shuffler.shuffle(
-                np.column_stack([values, self._budgets(places)]), rng=source
+                np.column_stack([values, self.budgets_of(places)]), rng=source
             )
             shuffled, budgets = release.values[:, 0], release.values[:, 1]
         else:
@@ -152,19 +121,20 @@ class Pipeline:
             name: estimator(shuffled, randomizer=self.randomizer, epsilon=budgets, rng=source)
             for name, estimator in self.estimators.items()
         }
-        alone = estimates.get("auto", estimates.get("unbiased_mean"))
-        if "auto" in estimates and alone and tracker is not None and start_ms is not None:
+        spread = None
+        if "auto" in estimates and tracker is not None and start_ms is not None:
             spread = spread_of(shuffled, randomizer=self.randomizer, epsilon=budgets)
-            estimates["auto"] = tracker.update(start_ms / 1000, alone, spread=spread)
-        return RoundResult(
+        result = RoundResult(
             n=len(values),
             estimates=estimates,
             manifest=release.manifest,
             round=round,
             start_ms=start_ms,
             truth=truth,
-            alone=alone,
+            alone=estimates.get("auto", estimates.get("unbiased_mean")),
+            spread=spread,
         )
+        return result if tracker is None else result.tracked(tracker)
 
     def run_round(self, readings: ArrayLike, *, rng: Random | None = None) -> RoundResult:
         """Run one round of readings, one for each contributor.
@@ -238,6 +208,11 @@ class Pipeline:
     ) -> list[RoundResult]:
         """Run a table of readings, round by round.
 
+        Several readings of a device in one round are averaged before any noise; of rows with the
+        same time and device the first counts. Noise and order follow from a run key, the round and
+        the device (`rase.kernels.keyed`), as on every engine: with the same seed ``rase run`` gives
+        the same numbers, however it is run.
+
         Args:
             table: Columns ``time``, ``device`` and ``value``: a mapping of sequences, a pandas or
                 Polars frame, an Arrow table. Times are datetimes or whole seconds since 1970. A
@@ -249,29 +224,36 @@ class Pipeline:
             One result per round that has a report, in the order of time.
 
         Raises:
-            DataError: If a column is missing, there is no reading, or rows repeat or go back in
-                time.
+            DataError: If a column is missing, or there is no reading.
         """
-        source = source_of(rng)
+        key = RunKey.drawn(rng)
         interval_ms = None if every is None else 1000 * parse_duration_s(every)
-        rows = _contributions(table, interval_ms)
-        reports = self.randomize(rows.reading, contributors=rows.contributor, rng=source)
-        order = np.lexsort((rows.contributor, rows.round))
-        rounds, starts = np.unique(rows.round[order], return_index=True)
+        some, names = contributions_of(table, interval_ms, value_range=self.randomizer.value_range)
+        reports = drawn_reports(self, some, key=key, devices=DeviceTags.of_names(key, names))
+        order = reports.order()
+        reports = reports.chosen(order)
+        budgets = None
+        if isinstance(self.randomizer.epsilon, tuple):
+            budgets = self.budgets_of(some.contributor)[order]
         tracker = Tracker(self.randomizer.value_range)
         return [
-            self.release(
-                reports[part],
-                contributors=rows.contributor[part],
-                round=int(number),
-                start_ms=int(number) * (interval_ms or 1),
-                tracker=tracker,
-                rng=source,
-            )
-            for number, part in zip(rounds, np.split(order, starts[1:]), strict=True)
+            round_result(
+                self,
+                number,
+                reports=reports.report[part],
+                key=key,
+                start_ms=number * (interval_ms or 1),
+                budgets=None if budgets is None else budgets[part],
+            ).tracked(tracker)
+            for number, part in rounds_of(reports)
         ]
 
-    def _budgets(self, contributors: NDArray[np.int64]) -> Floats:
+    def budgets_of(self, contributors: NDArray[np.int64]) -> Floats:
+        """Return the budget of each of some contributors, where they differ in it.
+
+        Raises:
+            ValueError: If there are fewer budgets than contributors.
+        """
         budgets = np.asarray(self.randomizer.epsilon, dtype=np.float64)
         if contributors.size and int(contributors.max()) >= len(budgets):
             raise ValueError(
@@ -339,7 +321,7 @@ def aggregate(
     public = value_range if isinstance(value_range, ValueRange) else ValueRange(*value_range)
     budget = cast("float | tuple[float, ...]", epsilon)
     pipeline = Pipeline(BudgetAware(budget, public, PAPER_PRECISION), shuffler, estimator)
-    if _is_table(data):
+    if is_table(data):
         return pipeline.run(data, every=every, rng=rng)
     return pipeline.run_round(data, rng=rng).estimate
 
@@ -356,47 +338,3 @@ def _named_estimators(
         )
         for item in listed
     }
-
-
-def _is_table(data: Any) -> bool:
-    return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
-
-
-def _contributions(table: Any, interval_ms: int | None) -> Contributions:
-    time, device, value = (_column(table, name) for name in ("time", "device", "value"))
-    if not len(time) == len(device) == len(value):
-        raise DataError("the columns time, device and value must have one length.")
-    numbers = np.array([np.nan if item is None else item for item in value], dtype=np.float64)
-    if np.isinf(numbers).any():
-        raise DataError("value must hold finite numbers, got infinity among them.")
-    collector = Collector(interval_ms)
-    codes = np.unique(device.astype(str), return_inverse=True)[1]
-    parts = (
-        collector.add(_time_ms(time), codes, value=numbers, is_valid=~np.isnan(numbers)),
-        collector.finish(),
-    )
-    joined = Contributions(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("round", "contributor", "reading")
-        )
-    )
-    if not len(joined):
-        raise DataError("the table must hold at least one reading, got none.")
-    return joined
-
-
-def _column(table: Any, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(table[name])
-    except (KeyError, IndexError, ValueError) as error:
-        raise DataError(f"the table must have a column {name!r}.") from error
-
-
-def _time_ms(time: NDArray[Any]) -> NDArray[np.int64]:
-    if time.dtype.kind in "iuf":
-        return (time * 1000).astype(np.int64)
-    try:
-        return time.astype("datetime64[ms]").astype(np.int64)
-    except (ValueError, TypeError) as error:
-        raise DataError("time must hold datetimes or whole seconds since 1970.") from error

@@ -1,0 +1,249 @@
+"""Which files make up a table: one, a folder, a glob; here or in an object store.
+
+Local paths and the addresses that pyarrow knows (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``,
+``file://``) are listed alike. Files are told by their first bytes; a name can lie.
+"""
+
+import fnmatch
+import glob
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+
+from rase.errors import DataError
+
+__all__ = ["Columns", "Files", "TableFile", "find_files"]
+
+_SNIFFED_BYTES = 4096
+# What a compressed text begins with, and what pyarrow calls the way it was compressed.
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Name the three columns of a table of readings.
+
+    Args:
+        time: The column of times.
+        device: The column of device identities.
+        value: The column of readings.
+    """
+
+    time: str = "time"
+    device: str = "device"
+    value: str = "value"
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The three names."""
+        return self.time, self.device, self.value
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """Describe one file of a table.
+
+    Args:
+        path: Its path in its file system.
+        size: Its length in bytes.
+        modified_ns: When it was last changed; 0 where the store does not tell.
+        kind: "parquet" or "csv".
+        compression: How a text was compressed; None if it was not.
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    kind: str
+    compression: str | None = None
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """The columns that Hive keeps in the path, as in ``region=north/day=2024-01-01``."""
+        parts = (part.partition("=") for part in PurePosixPath(self.path).parent.parts)
+        return {name: value for name, mark, value in parts if mark and name}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Hold the files of a table, in the order in which their rows count.
+
+    Args:
+        place: What was asked for, as it was typed.
+        files: The files by path, all of one kind.
+        columns: How the columns are called.
+        skips_bad: Whether what cannot be read is left out and counted, instead of refused.
+        bad: What was left out already, because it is no table at all.
+    """
+
+    place: str
+    files: tuple[TableFile, ...]
+    columns: Columns = field(default_factory=Columns)
+    skips_bad: bool = False
+    bad: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse files of several kinds."""
+        if not self.files:
+            raise DataError(f"{self.place} holds no tables; give CSV or Parquet files.")
+        kinds = {file.kind: file.path for file in self.files}
+        if len(kinds) > 1:
+            raise DataError(
+                f"{self.place} mixes Parquet ({kinds['parquet']}) and CSV ({kinds['csv']}); give "
+                "files of one kind, such as by a glob in quotes."
+            )
+
+    @property
+    def kind(self) -> str:
+        """What all files are: "parquet" or "csv"."""
+        return self.files[0].kind
+
+    @property
+    def name(self) -> str:
+        """What to call the table in a line."""
+        return PurePosixPath(self.place).name or self.place
+
+    @property
+    def listing(self) -> list[dict[str, Any]]:
+        """Every file with its size and time of change, for a manifest."""
+        return [
+            {"path": file.path, "bytes": file.size, "modified_ns": file.modified_ns}
+            for file in self.files
+        ]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the listing: another one where a file was added, taken away or changed."""
+        return hashlib.sha256(json.dumps(self.listing).encode()).hexdigest()
+
+    @contextmanager
+    def opened(self, file: TableFile) -> Iterator[Any]:
+        """Open a file for reading at any place in it.
+
+        Raises:
+            DataError: If it cannot be opened.
+        """
+        try:
+            handle = _file_system(self.place)[0].open_input_file(file.path)
+        except OSError as error:
+            raise DataError(f"{file.path} cannot be opened: {_reason(error)}.") from error
+        with handle:
+            yield handle
+
+
+def find_files(place: str, *, columns: Columns | None = None, skips_bad: bool = False) -> Files:
+    """List the files of a table.
+
+    Args:
+        place: A file, a folder (all below it counts, but names that begin with ``.`` or ``_``) or a
+            glob; a local path or an address of an object store.
+        columns: How the columns are called.
+        skips_bad: Whether files that are no tables are left out and counted.
+
+    Raises:
+        DataError: If there is nothing, or something that is no table.
+    """
+    system, base = _file_system(place)
+    found, bad = [], []
+    for info in _listed(system, base, place):
+        try:
+            found.append(_sniffed(system, info))
+        except DataError:
+            if not skips_bad:
+                raise
+            bad.append(info.path)
+    return Files(place, tuple(found), columns or Columns(), skips_bad, tuple(bad))
+
+
+def _file_system(place: str) -> tuple[Any, str]:
+    if "://" not in place:
+        return pyarrow.fs.LocalFileSystem(), place
+    try:
+        system, path = pyarrow.fs.FileSystem.from_uri(place)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{place} cannot be reached: {_reason(error)}.") from error
+    return system, path
+
+
+def _listed(system: Any, base: str, place: str) -> list[Any]:
+    is_local = isinstance(system, pyarrow.fs.LocalFileSystem)
+    try:
+        if any(mark in base for mark in "*?[") and not (is_local and Path(base).exists()):
+            infos = _globbed(system, base, is_local=is_local)
+        else:
+            infos = _below(system, base, place)
+    except OSError as error:
+        raise DataError(f"{place} cannot be listed: {_reason(error)}.") from error
+    if not infos:
+        raise DataError(f"there is no file {place}; check the path.")
+    return sorted(infos, key=lambda info: info.path)
+
+
+def _globbed(system: Any, pattern: str, *, is_local: bool) -> list[Any]:
+    if is_local:
+        # Absolute patterns are no business of Path.glob.
+        found = glob.glob(pattern, recursive=True)  # noqa: PTH207
+        paths = [path for path in found if Path(path).is_file()]
+        return list(system.get_file_info(paths)) if paths else []
+    fixed = PurePosixPath(pattern)
+    while any(mark in str(fixed) for mark in "*?["):
+        fixed = fixed.parent
+    infos = system.get_file_info(pyarrow.fs.FileSelector(str(fixed), recursive=True))
+    return [info for info in infos if info.is_file and fnmatch.fnmatch(info.path, pattern)]
+
+
+def _below(system: Any, base: str, place: str) -> list[Any]:
+    info = system.get_file_info(base)
+    if info.type == pyarrow.fs.FileType.NotFound:
+        return []
+    if info.is_file:
+        return [info]
+    infos = system.get_file_info(pyarrow.fs.FileSelector(base, recursive=True))
+    root = PurePosixPath(base)
+    shown = [info for info in infos if info.is_file and not _is_hidden(info.path, root)]
+    if not shown:
+        raise DataError(f"the folder {place} holds no tables; give CSV or Parquet files.")
+    return shown
+
+
+def _is_hidden(path: str, root: PurePosixPath) -> bool:
+    parts = PurePosixPath(path).parts[len(root.parts) :]
+    return any(part.startswith((".", "_")) for part in parts)
+
+
+def _sniffed(system: Any, info: Any) -> TableFile:
+    path = info.path
+    try:
+        with system.open_input_file(path) as file:
+            head = file.read(_SNIFFED_BYTES)
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened: {_reason(error)}.") from error
+    if not head:
+        raise DataError(f"{path} is empty; give a table with at least one reading.")
+    modified = 0 if info.mtime_ns is None else int(info.mtime_ns)
+    if head.startswith(b"PAR1"):
+        return TableFile(path, info.size, modified, "parquet")
+    if PurePosixPath(path).suffix in {".parquet", ".pq"}:
+        raise DataError(f"{path} is not Parquet, whatever its name says; write the file again.")
+    for magic, compression in _COMPRESSED.items():
+        if head.startswith(magic):
+            return TableFile(path, info.size, modified, "csv", compression)
+    if b"\0" in head:
+        raise DataError(
+            f"{path} is neither text nor Parquet; save the table as CSV (UTF-8) or Parquet."
+        )
+    return TableFile(path, info.size, modified, "csv")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file system refuses, in one line and without a full stop."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,283 @@
+"""Random words as a keyed function of the place in the data, for batch runs on any engine.
+
+Engines recompute tasks and run them in any order. Here noise and order are AES-256 of the run's
+key, the round and the device, so a task that is run again draws the same words again, nothing is
+drawn twice, and every engine gives the same results. Whoever holds the key can take the noise off:
+it is made for data one already holds, lives as long as the run and is never stored.
+"""
+
+import hashlib
+from functools import cached_property
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from rase.kernels.words import KeyedRandom, Keystream, Random, Words, source_of
+
+__all__ = ["RoundRandom", "RowRandom", "RunKey", "Tags", "public_numbers", "text_buffers"]
+
+# Two words a row: 128 bits that stand for a device.
+Tags = NDArray[np.uint64]
+
+_BLOCK = 16
+_LANE_SHIFT = np.uint64(56)
+
+
+class RunKey:
+    """Hold the key of one batch run and derive from it all that is random in the run.
+
+    Args:
+        key: 32 bytes.
+
+    Raises:
+        ValueError: If the key has another length.
+
+    Example:
+        >>> from rase.kernels.words import SeededRandom
+        >>> key = RunKey.drawn(SeededRandom(1))
+        >>> tags, public = key.tags(*text_buffers(["kettle", "fridge", "kettle"]))
+        >>> bool((tags[0] == tags[2]).all()), bool((tags[0] == tags[1]).any())
+        (True, False)
+    """
+
+    def __init__(self, key: bytes) -> None:
+        """Keep the key; what is derived from it is made when it is first used."""
+        if len(key) != 32:
+            raise ValueError(f"key must have 32 bytes, got {len(key)}.")
+        self._key = key
+
+    @classmethod
+    def drawn(cls, rng: Random | None) -> "RunKey":
+        """Return a fresh key; with a `SeededRandom`, the one that follows from its next words."""
+        return cls(source_of(rng).words(4).astype("<u8").tobytes())
+
+    def __repr__(self) -> str:
+        """Never show the key."""
+        return "RunKey(...)"
+
+    def tags(
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> tuple[Tags, NDArray[np.uint64]]:
+        """Return for each device 128 bits under this key, and a public number.
+
+        Both are AES-CBC-MACs of the name with its length first, which makes it a PRF over texts of
+        any length (Bellare, Kilian, Rogaway, "The security of the cipher block chaining message
+        authentication code", 2000): two devices share a tag with probability 2^-128. The public
+        number has a key that is no secret, so that devices stand in one sequence in every round
+        and every run, where the order of arrival matters (a Mallows law, groups).
+
+        Args:
+            data: The bytes of all names.
+            offsets: Where each begins, and where the last ends.
+        """
+        own, public = _text_tags([self._derived["device"], _PUBLIC_KEY], data, offsets)
+        return own, np.ascontiguousarray(public[:, 0])
+
+    def rows(
+        self, rounds: NDArray[np.int64], tags: Tags, *, readings: NDArray[np.float64]
+    ) -> "RowRandom":
+        """Return the source of the noise of some readings, row by row.
+
+        The reading itself is part of the place: should a table change under a run, two values of
+        one device and round still never share their noise.
+
+        Args:
+            rounds: The round of each reading, below 2^55 in size.
+            tags: The tag of each device.
+            readings: The readings.
+        """
+        blocks = np.empty((len(rounds), 2), dtype=np.uint64)
+        np.bitwise_xor(tags[:, 0], rounds.view(np.uint64), out=blocks[:, 0])
+        np.bitwise_xor(
+            tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1]
+        )  # + 0.0 makes -0 the 0 it is
+        return RowRandom(self._derived["noise"], blocks)
+
+    def order(self, rounds: NDArray[np.int64], tags: Tags) -> Words:
+        """Return for each report the word by which it is sorted: a uniform shuffle of its round.
+
+        Two of n words are equal with probability below n^2 / 2^65.
+
+        Validation: chi-square over the orders of 4 reports in tests/kernels/test_keyed.py.
+        """
+        blocks = tags.copy()
+        blocks[:, 0] ^= rounds.view(np.uint64)
+        return np.ascontiguousarray(_encrypted(self._derived["order"], blocks)[:, 0])
+
+    def round(self, number: int) -> "RoundRandom":
+        """Return the source of what one round draws as a whole: a Mallows order, resamples."""
+        place = number.to_bytes(16, "big", signed=True)
+        return RoundRandom(hashlib.sha256(self._derived["round"] + place).digest())
+
+    @cached_property
+    def _derived(self) -> dict[str, bytes]:
+        """One key for each use, so that no word serves twice."""
+        return {
+            use: hashlib.sha256(b"rase run key, " + use.encode() + self._key).digest()
+            for use in ("device", "noise", "order", "round")
+        }
+
+
+class RowRandom(KeyedRandom):
+    """Give words row by row: asked for as many words as there are rows, one for each row.
+
+    The law of a mechanism draws in columns: a word for each reading to round it, a word for each to
+    add noise. Every column is another word of the same rows. A sweep through `stream` takes the
+    first two words of each row, one row after the other: the same words.
+
+    Args:
+        key: 32 bytes.
+        blocks: The place of each row, 16 bytes; no two places of different readings are equal.
+    """
+
+    __slots__ = ("_blocks", "_key", "_lane", "_others", "_second")
+
+    def __init__(self, key: bytes, blocks: Tags, lane: int = 0) -> None:
+        """Start with the first block of each row."""
+        self._key = key
+        self._blocks = blocks
+        self._lane = lane
+        self._second: Words | None = None
+        self._others = 0
+
+    def words(self, count: int) -> Words:
+        """Return the next word of each row; any other count from words of their own.
+
+        Samplers ask for other counts only to replace refused words, once in 2^40 draws or less.
+        """
+        if count != len(self._blocks):
+            return self._more(count)
+        if self._second is not None:
+            second, self._second = self._second, None
+            return second
+        pairs = self.pairs()
+        self._second = np.ascontiguousarray(pairs[:, 1])
+        return np.ascontiguousarray(pairs[:, 0])
+
+    def pairs(self) -> Tags:
+        """Return the next two words of each row."""
+        blocks = self._blocks
+        if self._lane:
+            blocks = blocks.copy()
+            blocks[:, 0] ^= np.uint64(self._lane) << _LANE_SHIFT
+        self._lane += 1
+        return _encrypted(self._key, blocks)
+
+    def stream(self) -> KeyedRandom:
+        """Return the first two words of each row as one stream, row after row."""
+        return _Sweep(self)
+
+    def part(self, chosen: NDArray[np.bool_]) -> "RowRandom":
+        """Return the source of some rows, which goes on where this one is."""
+        part = RowRandom(self._key, self._blocks[chosen], self._lane)
+        part._second = None if self._second is None else self._second[chosen]
+        return part
+
+    def _more(self, count: int) -> Words:
+        self._others += 1
+        place = hashlib.sha256(self._key + self._blocks.tobytes())
+        place.update(b"%d %d" % (self._lane, self._others))
+        return Keystream(place.digest()).words(count)
+
+
+class RoundRandom(KeyedRandom):
+    """Give the words of one round as one stream, however many are asked for at a time.
+
+    Args:
+        key: 32 bytes.
+    """
+
+    __slots__ = ("_key", "_position")
+
+    def __init__(self, key: bytes) -> None:
+        """Start with the first word."""
+        self._key = key
+        self._position = 0
+
+    def words(self, count: int) -> Words:
+        """Return the next ``count`` words of the stream."""
+        block, used = divmod(self._position, 2)
+        self._position += count
+        return Keystream(self._key, block).words(used + count)[used:]
+
+    def stream(self) -> "RoundRandom":
+        """Return the source itself: its words are one stream already."""
+        return self
+
+    def part(self, chosen: NDArray[np.bool_]) -> "RoundRandom":
+        """Return the source itself: it knows no rows."""
+        return self
+
+
+def public_numbers(names: list[str]) -> Words:
+    """Return the public number of each device, as `RunKey.tags` does."""
+    return np.ascontiguousarray(_text_tags([_PUBLIC_KEY], *text_buffers(names))[0][:, 0])
+
+
+def text_buffers(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return texts as their bytes in one row and the places between them."""
+    encoded = [name.encode() for name in names]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(name) for name in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+
+
+class _Sweep(KeyedRandom):
+    """The words of rows in the sequence of the rows, two each."""
+
+    __slots__ = ("_position", "_words")
+
+    def __init__(self, rows: RowRandom) -> None:
+        self._words = rows.pairs().reshape(-1)
+        self._position = 0
+
+    def words(self, count: int) -> Words:
+        self._position += count
+        if self._position > len(self._words):
+            raise ValueError("a sweep must take two words for each row, got more.")
+        return self._words[self._position - count : self._position]
+
+    def stream(self) -> "_Sweep":
+        return self
+
+    def part(self, chosen: NDArray[np.bool_]) -> "_Sweep":
+        return self
+
+
+_PUBLIC_KEY = hashlib.sha256(b"rase: the order of devices, no secret").digest()
+
+
+def _text_tags(
+    keys: list[bytes], data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> list[Tags]:
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    begin = np.zeros((len(lengths), 2), dtype=np.uint64)
+    begin[:, 0] = lengths
+    states = [_encrypted(key, begin) for key in keys]
+    inside = np.arange(_BLOCK)
+    for first in range(0, int(lengths.max(initial=0)), _BLOCK):
+        active = np.flatnonzero(lengths > first)
+        places = (starts[active] + first)[:, np.newaxis] + inside
+        is_text = inside < (lengths[active] - first)[:, np.newaxis]
+        texts = _as_words(np.where(is_text, data.take(places, mode="clip"), np.uint8(0)))
+        for key, state in zip(keys, states, strict=True):
+            state[active] = _encrypted(key, state[active] ^ texts)
+    return states
+
+
+def _encrypted(key: bytes, blocks: Tags) -> Tags:
+    """Return AES-256 of each block on its own (ECB): a keyed function, nothing is hidden by it."""
+    plain = np.ascontiguousarray(blocks).astype("<u8", copy=False)
+    # The library asks for room for one more block, which it does not use.
+    out = np.empty(plain.nbytes + _BLOCK, dtype=np.uint8)
+    if len(plain):
+        mode = modes.ECB()  # noqa: S305 - the blocks are distinct places, and AES is the PRF
+        encryptor = Cipher(algorithms.AES256(key), mode).encryptor()
+        encryptor.update_into(plain.view(np.uint8).reshape(-1).data, out.data)
+    return _as_words(out[: plain.nbytes].reshape(-1, _BLOCK))
+
+
+def _as_words(block_bytes: NDArray[np.uint8]) -> Tags:
+    words: Tags = np.ascontiguousarray(block_bytes).view("<u8").astype(np.uint64, copy=False)
+    return words

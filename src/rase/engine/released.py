@@ -54,7 +54,11 @@ class ReleaseLog:
             DataError: If it belongs to another job, or another process works in it.
         """
         if self._folder is not None:
-            self._open(self._folder)
+            try:
+                self._open(self._folder)
+            except BaseException:
+                self._unlock()
+                raise
         return self
 
     def __exit__(
@@ -66,9 +70,7 @@ class ReleaseLog:
         # What was wrong with the table is wrong with all of it: none of it was shown to anybody.
         if isinstance(error, DataError):
             self.remove()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._unlock()
 
     def add(self, bucket: int, results: list[RoundResult], tally: Tally) -> None:
         """Write a bucket; when this returns, it is on disk."""
@@ -94,7 +96,7 @@ class ReleaseLog:
             raise ValueError("a log without a folder must not be read.")
         path = self._folder / f"bucket{bucket}.npz"
         try:
-            with np.load(path) as kept:
+            with path.open("rb") as file, np.load(file) as kept:
                 told = json.loads(kept["told"].tobytes())
                 arrays = {name: kept[name] for name in _ARRAYS}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
@@ -109,6 +111,11 @@ class ReleaseLog:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self.buckets = frozenset()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _open(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)

@@ -203,7 +203,7 @@ def _below(system: Any, base: str, place: str) -> list[Any]:
     info = system.get_file_info(base)
     if info.type == pyarrow.fs.FileType.NotFound:
         return []
-    if info.is_file:
+    if info.type != pyarrow.fs.FileType.Directory:
         return [info]
     infos = system.get_file_info(pyarrow.fs.FileSelector(base, recursive=True))
     root = PurePosixPath(base)
@@ -220,8 +220,10 @@ def _is_hidden(path: str, root: PurePosixPath) -> bool:
 
 def _sniffed(system: Any, info: Any) -> TableFile:
     path = info.path
+    is_local = isinstance(system, pyarrow.fs.LocalFileSystem)
     try:
-        with system.open_input_file(path) as file:
+        # By Python where possible: what waits for a pipe can then be interrupted.
+        with Path(path).open("rb") if is_local else system.open_input_file(path) as file:
             head = file.read(_SNIFFED_BYTES)
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {_reason(error)}.") from error

@@ -231,14 +231,17 @@ class Collector:
             return _contributions([])
         self._grow(int(codes.max()) + 1)
         self._is_seen[codes] = True
-        places = np.flatnonzero(valid)
+        # Where repeats are refused, a null repeats a time as well.
+        places = np.arange(len(valid)) if self.refuses_repeats else np.flatnonzero(valid)
         # A stable sort keeps each device's rows in the order in which they came.
         places = places[np.argsort(codes[places], kind="stable")]
         codes, times, values = codes[places], times[places], values[places]
         is_new = self._is_forward(codes, times, places)
+        if self.refuses_repeats:
+            is_new &= valid[places]
         self.rows += len(valid)
-        self.nulls += len(valid) - len(places)
-        self.duplicates += int(np.count_nonzero(~is_new))
+        self.nulls += int(np.count_nonzero(~valid))
+        self.duplicates += 0 if self.refuses_repeats else int(np.count_nonzero(~is_new))
         codes, times, values = codes[is_new], times[is_new], values[is_new]
         rounds = times if self.interval_ms is None else times // self.interval_ms
         return self._close(codes, rounds, values)

@@ -33,6 +33,17 @@ def test_in_order(span: int) -> None:
     assert (found.round == rounds[expected]).all()
 
 
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_large_rounds_in_order(is_sorted: bool) -> None:
+    """A few large rounds are sorted one by one, to the same order."""
+    rng = np.random.default_rng(1)
+    rounds = rng.integers(-1, 2, 20_000)
+    rounds = np.sort(rounds) if is_sorted else rounds
+    keys = rng.integers(0, 1 << 63, 20_000, dtype=np.uint64)
+    found = Reports(rounds, keys, keys.astype(float)).order()
+    assert (found == np.lexsort((keys, rounds))).all()
+
+
 def test_near_keys_are_told_apart() -> None:
     """Keys that agree in their leading bits are sorted by all of them."""
     keys = np.array([3, 1, 2, 0], dtype=np.uint64)
@@ -55,7 +66,7 @@ def test_rounds_do_not_depend_on_the_order_of_reports(shuffler: Robust | None) -
                 round_result(
                     pipeline, number, reports=ordered.report[part], key=KEY, start_ms=number
                 )
-                for number, part in rounds_of(ordered)
+                for number, part in rounds_of(some.round)
             ]
         )
     assert ran[0] == ran[1]

@@ -39,6 +39,7 @@ COMMANDS = {
         "rase.cli.budget", "Show what a device has spent, what is left, and when it refreshes."
     ),
     "lab": _Place("rase.cli.lab", "Reproduce the paper's evaluation, and see what it hides."),
+    "fleet": _Place("rase.cli.fleet", "Write synthetic tables of any size."),
     "shuffler": _Place("rase.cli.shuffler", "Run the server that hides senders."),
     "campaign": _Place("rase.cli.campaign", "Publish, change and show what a fleet agrees to."),
     "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),

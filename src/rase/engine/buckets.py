@@ -186,15 +186,15 @@ class _Work:
         rows = read_piece(self.job.source, piece, interval_ms=self.job.interval_ms)
         drawn = self.kernel.randomize(rows, self.key, without=self.log.buckets)
         for bucket, tally in drawn.tallies.items():
-            self.store.add(bucket, drawn.packed.get(bucket, b""), tally=tally)
+            self.store.add(bucket, drawn.reports.get(bucket), tally=tally)
         return rows.without_rows()
 
     def _estimate(self, bucket: int) -> "_Bucket":
-        blobs, tally = self.store.take(bucket)
+        parts, tally = self.store.take(bucket)
         truths = None
         if self.kernel.truth:
             truths = tally.truths(self.job.randomizer.value_range)
-        results = self.kernel.estimate(blobs, self.key, truths=truths, groups=self.groups)
+        results = self.kernel.estimate(parts, self.key, truths=truths, groups=self.groups)
         self.log.add(bucket, results, tally)
         return results, tally
 

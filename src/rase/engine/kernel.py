@@ -1,11 +1,12 @@
 """The two steps of a batch job as pure functions, for threads here and executors elsewhere.
 
-`randomize` turns the rows of a piece into packed reports by bucket; only these are held, spilled or
-sent. `estimate` turns all packed reports of a bucket into results of rounds: it sorts for itself
-and trusts no order. Both take plain values that can be pickled, and the run key.
+`randomize` turns the rows of a piece into reports by bucket; only these are held, spilled or sent,
+packed into bytes where they leave the process (rase.engine.packed). `estimate` turns all reports of
+a bucket into results of rounds: it sorts for itself and trusts no order. Both take plain values
+that can be pickled, and the run key.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,7 @@ from rase.kernels.keyed import RunKey
 from rase.pipeline import Pipeline, RoundResult
 from rase.pipeline.keyed import DeviceTags, Reports, drawn_reports, round_result, rounds_of
 
-__all__ = ["Drawn", "Kernel", "pack", "unpack"]
+__all__ = ["Drawn", "Kernel"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,11 +28,11 @@ class Drawn:
     """Hold what became of a piece.
 
     Args:
-        packed: The reports by bucket, packed by `pack`.
+        reports: The reports by bucket.
         tallies: What was read and changed, by bucket.
     """
 
-    packed: dict[int, bytes] = field(repr=False)
+    reports: dict[int, Reports] = field(repr=False)
     tallies: dict[int, Tally]
 
 
@@ -67,19 +68,14 @@ class Kernel:
             without: Buckets that were released before: nothing is drawn for them.
         """
         buckets, places, kept = self._kept(rows, without)
-        rows_in = np.bincount(places, minlength=len(buckets)).tolist()
-        nulls = places[~rows.is_valid[kept]]
-        nulls_in = np.bincount(nulls, minlength=len(buckets)).tolist()
-        tallies = {
-            bucket: Tally(rows=rows_in[place], nulls=nulls_in[place])
-            for place, bucket in enumerate(buckets)
-        }
-        is_valid = kept & rows.is_valid
+        is_valid = rows.is_valid if kept is None else kept & rows.is_valid
+        tallies = self._counted(rows, buckets, places, kept)
+        chosen = slice(None) if is_valid.all() else np.flatnonzero(is_valid)
         quanta = Quanta(self.pipeline.randomizer.value_range)
         some, counts = combined(
-            rows.time_ms[is_valid],
-            rows.device[is_valid],
-            value=quanta.counts(rows.value[is_valid]),
+            rows.time_ms[chosen],
+            rows.device[chosen],
+            value=quanta.counts(rows.value[chosen]),
             interval_ms=self.interval_ms,
         )
         if not len(some):
@@ -90,27 +86,20 @@ class Kernel:
         reports = drawn_reports(
             self.pipeline, readings, key=key, devices=devices, in_arrival_order=self.has_groups
         )
-        order = reports.order()
-        reports, of = reports.chosen(order), some.round[order] // self.bucket_rounds
-        edges = np.searchsorted(of, buckets), np.searchsorted(of, buckets, side="right")
-        packed = {}
-        for bucket, start, end in zip(buckets, *edges, strict=True):
-            part = order[start:end]
-            tallies[bucket] += self._tally(readings, part, devices)
-            tallies[bucket] += Tally(
-                duplicates=tallies[bucket].rows
-                - tallies[bucket].nulls
-                - (len(part) if counts is None else int(counts[part].sum()))
-            )
+        drawn = {}
+        for bucket, part in self._parts(some.round, buckets):
+            tally = self._tally(readings, part, devices)
+            kept_rows = tally.reports if counts is None else int(counts[part].sum())
+            read = tallies[bucket]
+            tallies[bucket] = read + tally + Tally(duplicates=read.rows - read.nulls - kept_rows)
             if self.truth:
                 tallies[bucket] += Tally.of_truth(some.round[part], some.reading[part])
-            if end > start:
-                packed[bucket] = pack(reports.chosen(slice(start, end)))
-        return Drawn(packed, tallies)
+            drawn[bucket] = reports.chosen(part)
+        return Drawn(drawn, tallies)
 
     def estimate(
         self,
-        blobs: Iterable[bytes],
+        parts: Sequence[Reports],
         key: RunKey,
         *,
         truths: Mapping[int, float] | None = None,
@@ -119,7 +108,7 @@ class Kernel:
         """Shuffle and estimate the rounds of a bucket.
 
         Args:
-            blobs: All packed reports of the bucket, in any order.
+            parts: All reports of the bucket, in any order.
             key: The key of the run.
             truths: The true mean of each round, in studies.
             groups: Gives the shuffler of a round from the public numbers of who reports in it.
@@ -128,65 +117,96 @@ class Kernel:
             The rounds in the order of time, each by itself; `RoundResult.tracked` follows ``auto``
             through them.
         """
-        parts = [unpack(blob) for blob in blobs]
         if not parts:
             return []
-        reports = Reports.joined(parts).in_order()
+        reports = Reports.joined(parts)
+        order = reports.order()
+        in_order = reports.report[order]
+        keys = None if groups is None else reports.key[order]
         return [
             round_result(
                 self.pipeline,
                 number,
-                reports=reports.report[part],
+                reports=in_order[part],
                 key=key,
                 start_ms=number * (self.interval_ms or 1),
                 truth=None if truths is None else truths[number],
-                shuffler=None if groups is None else groups(reports.key[part]),
+                shuffler=None if groups is None or keys is None else groups(keys[part]),
             )
-            for number, part in rounds_of(reports)
+            for number, part in rounds_of(reports.round)
         ]
 
     def _kept(
         self, rows: PieceRows, without: frozenset[int]
-    ) -> tuple[list[int], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the buckets of the rows, the place of each kept row among them, and which stay."""
-        rounds = rows.time_ms if self.interval_ms is None else rows.time_ms // self.interval_ms
-        found, places = _distinct(rounds // self.bucket_rounds)
+    ) -> tuple[list[int], NDArray[np.int64] | None, NDArray[np.bool_] | None]:
+        """Return the buckets of the rows, the place of each row among them, and which are drawn.
+
+        Places are None if there is one bucket, and what is drawn is None if all is.
+        """
+        if not len(rows):
+            return [], None, None
+        size = (self.interval_ms or 1) * self.bucket_rounds
+        first, last = (int(time_ms) // size for time_ms in (rows.time_ms.min(), rows.time_ms.max()))
+        if first == last and first not in without:
+            return [first], None, None
+        of = rows.time_ms // size
+        found, places = _distinct(of)
         if without.isdisjoint(found):
-            return found, places, np.ones(len(rows), np.bool_)
+            return found, places, None
         is_wanted = np.array([bucket not in without for bucket in found], dtype=np.bool_)
-        kept = is_wanted[places]
         buckets = [bucket for bucket in found if bucket not in without]
-        return buckets, (np.cumsum(is_wanted) - 1)[places[kept]], kept
+        return buckets, np.cumsum(is_wanted)[places] - 1, is_wanted[places]
+
+    @staticmethod
+    def _counted(
+        rows: PieceRows,
+        buckets: list[int],
+        places: NDArray[np.int64] | None,
+        kept: NDArray[np.bool_] | None,
+    ) -> dict[int, Tally]:
+        """Count rows and nulls by bucket."""
+        if not buckets:
+            return {}
+        nulls = np.flatnonzero(~rows.is_valid)
+        if places is None:
+            return {buckets[0]: Tally(rows=len(rows), nulls=len(nulls))}
+        if kept is not None:
+            nulls = nulls[kept[nulls]]
+            rows_in = np.bincount(places[kept], minlength=len(buckets))
+        else:
+            rows_in = np.bincount(places, minlength=len(buckets))
+        nulls_in = np.bincount(places[nulls], minlength=len(buckets))
+        return {
+            bucket: Tally(rows=int(rows_in[place]), nulls=int(nulls_in[place]))
+            for place, bucket in enumerate(buckets)
+        }
+
+    def _parts(
+        self, rounds: NDArray[np.int64], buckets: list[int]
+    ) -> Iterator[tuple[int, NDArray[np.int64] | slice]]:
+        """Yield the buckets that hold reports, and where these are."""
+        if len(buckets) == 1:
+            yield buckets[0], slice(None)
+            return
+        found, places = _distinct(rounds // self.bucket_rounds)
+        # Small whole numbers are sorted by counting, in a pass or two.
+        narrow = places.astype(np.uint16) if len(found) <= 1 << 16 else places
+        order = np.argsort(narrow, kind="stable")
+        ends = np.cumsum(np.bincount(places))
+        for bucket, start, end in zip(found, [0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            yield bucket, order[start:end]
 
     def _tally(
-        self, readings: Contributions, part: NDArray[np.int64], devices: DeviceTags
+        self, readings: Contributions, part: NDArray[np.int64] | slice, devices: DeviceTags
     ) -> Tally:
         public = self.pipeline.randomizer.value_range
         values = readings.reading[part]
         reports_of = np.bincount(readings.contributor[part], minlength=len(devices.public))
         reporting = np.flatnonzero(reports_of)
         return Tally(
-            reports=len(part),
+            reports=len(values),
             clipped=int(np.count_nonzero((values < public.low) | (values > public.high))),
         ).with_devices(devices.public[reporting], reports_of[reporting])
-
-
-def pack(reports: Reports) -> bytes:
-    """Return reports as bytes: rounds, keys and reports, 8 bytes each, one column after another."""
-    columns = (reports.round.view(np.uint64), reports.key, reports.report.view(np.uint64))
-    return np.concatenate(columns).astype("<u8", copy=False).tobytes()
-
-
-def unpack(blob: bytes | memoryview) -> Reports:
-    """Return what `pack` packed.
-
-    Raises:
-        ValueError: If the bytes are cut off.
-    """
-    if len(blob) % 24:
-        raise ValueError(f"packed reports must have 24 bytes each, got {len(blob)} bytes.")
-    rounds, keys, reports = np.frombuffer(blob, dtype="<u8").reshape(3, -1)
-    return Reports(rounds.view(np.int64), keys, reports.view(np.float64))
 
 
 def _distinct(column: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:

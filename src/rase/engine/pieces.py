@@ -96,11 +96,16 @@ def plan_pieces(
     while True:
         by_time = _by_time(groups, spans, bucket, rows_wanted=target)
         by_device = _by_device(groups, buckets, target)
-        best = min((by_time, by_device), key=lambda pieces: sum(piece.rows for piece in pieces))
-        read = sum(piece.rows for piece in best)
-        if read <= _MOST_REREAD * rows or 2 * target > most_rows or len(best) == 1:
+        best = min(by_time, by_device, key=lambda pieces: _cost(pieces, rows, target))
+        is_cheap = _cost(best, rows, target) <= (False, _MOST_REREAD * rows)
+        if is_cheap or 2 * target > most_rows or len(best) == 1:
             return Plan(bucket, best)
         target *= 2
+
+
+def _cost(pieces: Sequence[Piece], rows: int, rows_wanted: int) -> tuple[bool, int]:
+    """Return whether pieces are far too large, and how many rows are read in all."""
+    return 2 * len(pieces) * rows_wanted < rows, sum(piece.rows for piece in pieces)
 
 
 def _rounds(time_ms: tuple[int, int], interval_ms: int | None) -> tuple[float, float]:
@@ -169,9 +174,9 @@ def _by_device(
     pieces: list[Piece] = []
     for low, high in pairwise([*edges, None]):
         inside = tuple(group for group in groups if _overlaps(group, low, high))
-        pieces.append(
-            Piece(len(pieces), inside, None, (low, high) if len(edges) > 1 else None, buckets)
-        )
+        if inside:
+            bounds = (low, high) if len(edges) > 1 else None
+            pieces.append(Piece(len(pieces), inside, None, bounds, buckets))
     return tuple(pieces)
 
 

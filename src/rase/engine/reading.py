@@ -91,7 +91,7 @@ class _Parts:
             time_ms, value, is_valid = time_ms[inside], value[inside], is_valid[inside]
             device = device.filter(pa.array(inside))
         self.time_ms.append(time_ms)
-        self.device.append(_as_text(device))
+        self.device.append(device)
         self.value.append(value)
         self.is_valid.append(is_valid)
 
@@ -120,16 +120,13 @@ def read_piece(files: Files, piece: Piece, *, interval_ms: int | None) -> PieceR
                     parts.take(group, table)
                 except DataError as error:
                     raise DataError(f"{file.path}: {error}") from error
-    empty = pa.array([], pa.string()).dictionary_encode()
-    device = pa.chunked_array(parts.device or [empty]).unify_dictionaries().combine_chunks()
-    if isinstance(device, pa.ChunkedArray):
-        device = device.chunk(0) if device.num_chunks else empty
+    device, names = _joined(parts.device)
     return PieceRows(
         np.concatenate(parts.time_ms or [np.zeros(0, np.int64)]),
-        device.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+        device,
         np.concatenate(parts.value or [np.zeros(0)]),
         np.concatenate(parts.is_valid or [np.zeros(0, np.bool_)]),
-        device.dictionary,
+        names,
         tuple(times.notes),
         times.has_zone,
         tuple(parts.skipped),
@@ -181,7 +178,7 @@ def _whole(column: Any) -> Any:
 
 
 def _devices(column: Any, name: str, first_row: int) -> Any:
-    """Return the devices as a dictionary, and refuse what is no device."""
+    """Return the devices as whole numbers or a dictionary of texts; refuse what is no device."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (
         pa.types.is_string(kind)
@@ -193,12 +190,30 @@ def _devices(column: Any, name: str, first_row: int) -> Any:
     if column.null_count:
         row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise DataError(f"column {name!r} is empty in row {row}; give every row its device.")
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if pa.types.is_integer(column.type):
+        return column
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    names = column.dictionary.cast(pa.string())
+    return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), names)
 
 
-def _as_text(device: Any) -> Any:
-    names = device.dictionary.cast(pa.string())
-    return pa.DictionaryArray.from_arrays(device.indices.cast(pa.int32()), names)
+def _joined(parts: list[Any]) -> tuple[NDArray[np.int64], Any]:
+    """Return one code for each row and the names by code."""
+    if not parts:
+        return np.zeros(0, np.int64), pa.array([], pa.string())
+    if pa.types.is_uint64(parts[0].type):
+        parts = [_devices(part.cast(pa.string()), "", 0) for part in parts]
+    if pa.types.is_integer(parts[0].type):
+        numbers = _whole(pa.chunked_array(parts).cast(pa.int64())).to_numpy(zero_copy_only=False)
+        first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
+        if last - first < 4 * len(numbers):
+            # Numbers near each other are codes themselves, but for where they begin.
+            names = pa.array(np.arange(first, last + 1, dtype=numbers.dtype)).cast(pa.string())
+            return numbers.astype(np.int64) - first, names
+        parts = [_devices(pa.array(numbers).cast(pa.string()), "", 0)]
+    device = _whole(pa.chunked_array(parts).unify_dictionaries())
+    return device.indices.to_numpy(zero_copy_only=False).astype(np.int64), device.dictionary
 
 
 def _inside(
@@ -216,6 +231,8 @@ def _inside(
         return (time_ms >= first) & (time_ms < behind)
     if piece.devices is None:
         return None
+    if pa.types.is_integer(device.type):
+        return _between(device, *piece.devices)
     is_inside = _between(device.dictionary, *piece.devices)
     inside: NDArray[np.bool_] = is_inside[device.indices.to_numpy(zero_copy_only=False)]
     return inside

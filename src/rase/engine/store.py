@@ -1,4 +1,4 @@
-"""Packed reports by bucket, in memory up to a limit and on disk beyond it.
+"""Reports by bucket, in memory up to a limit and on disk beyond it.
 
 Only randomized reports come here, so nothing that is spilled needs more protection than what leaves
 a device. The file has no name: it vanishes with the process, however that ends.
@@ -12,8 +12,10 @@ from threading import Lock
 from types import TracebackType
 from typing import IO, Self
 
+from rase.engine.packed import pack, unpack
 from rase.engine.tally import Tally
 from rase.errors import StorageBusy
+from rase.pipeline.keyed import Reports
 
 __all__ = ["BucketStore"]
 
@@ -22,7 +24,7 @@ _AT_ONCE = 64 << 20
 
 
 class BucketStore:
-    """Collect packed reports in any order and give them back bucket by bucket.
+    """Collect reports in any order and give them back bucket by bucket.
 
     Use it as a context manager, which frees the disk. Several threads may use it together.
 
@@ -37,12 +39,13 @@ class BucketStore:
         ValueError: If ``memory_bytes`` is not positive.
 
     Example:
-        >>> with BucketStore(1 << 20) as store:
-        ...     store.add(7, b"some", tally=Tally(reports=1))
-        ...     store.add(7, b" reports", tally=Tally(reports=2))
-        ...     blobs, tally = store.take(7)
-        >>> b"".join(blobs), tally.reports
-        (b'some reports', 3)
+        >>> import numpy as np
+        >>> some = Reports(np.array([7, 7]), np.zeros(2, np.uint64), np.array([1.5, 2.5]))
+        >>> with BucketStore(memory_bytes=1) as store:
+        ...     store.add(0, some, tally=Tally(reports=2))
+        ...     parts, tally = store.take(0)
+        >>> parts[0].report.tolist(), tally.reports, store.spilled_bytes
+        ([1.5, 2.5], 2, 48)
     """
 
     def __init__(self, memory_bytes: int, *, folder: Path | None = None) -> None:
@@ -51,7 +54,7 @@ class BucketStore:
         self.memory_bytes = memory_bytes
         self.spilled_bytes = 0
         self._folder = folder
-        self._held: dict[int, list[bytes]] = {}
+        self._held: dict[int, list[Reports]] = {}
         self._held_bytes = 0
         self._spilled: dict[int, list[tuple[int, int]]] = {}
         self._tallies: dict[int, Tally] = {}
@@ -69,28 +72,28 @@ class BucketStore:
     ) -> None:
         self.close()
 
-    def add(self, bucket: int, packed: bytes, *, tally: Tally) -> None:
-        """Add packed reports of a bucket, and what was counted for it.
+    def add(self, bucket: int, reports: Reports | None, *, tally: Tally) -> None:
+        """Add reports of a bucket, and what was counted for it.
 
         Raises:
             StorageBusy: If the disk is full.
         """
         with self._lock:
             self._tallies[bucket] = self._tallies.get(bucket, Tally()) + tally
-            if packed:
-                self._held.setdefault(bucket, []).append(packed)
-                self._held_bytes += len(packed)
+            if reports is not None:
+                self._held.setdefault(bucket, []).append(reports)
+                self._held_bytes += reports.nbytes
             while self._held_bytes > self.memory_bytes:
                 self._spill()
 
-    def take(self, bucket: int) -> tuple[list[bytes], Tally]:
+    def take(self, bucket: int) -> tuple[list[Reports], Tally]:
         """Return all of a bucket, once."""
         with self._lock:
             held = self._held.pop(bucket, [])
-            self._held_bytes -= sum(map(len, held))
+            self._held_bytes -= _size(held)
             places = self._spilled.pop(bucket, [])
             tally = self._tallies.pop(bucket, Tally())
-        return [*(self._read(*place) for place in places), *held], tally
+        return [*(unpack(self._read(*place)) for place in places), *held], tally
 
     def tally(self) -> Tally:
         """Return what was counted for all buckets that are still here."""
@@ -110,14 +113,14 @@ class BucketStore:
     def _spill(self) -> None:
         """Write the largest buckets to disk, until a good part of the limit is free."""
         wanted = min(_AT_ONCE, max(self.memory_bytes // 2, 1))
-        by_size = sorted(self._held, key=lambda bucket: -sum(map(len, self._held[bucket])))
+        by_size = sorted(self._held, key=lambda bucket: -_size(self._held[bucket]))
         freed = 0
         for bucket in by_size:
-            blobs = self._held.pop(bucket)
-            for blob in blobs:
-                self._spilled.setdefault(bucket, []).append((self._write(blob), len(blob)))
-                freed += len(blob)
-                self._held_bytes -= len(blob)
+            for reports in self._held.pop(bucket):
+                packed = pack(reports)
+                self._spilled.setdefault(bucket, []).append((self._write(packed), len(packed)))
+                freed += len(packed)
+                self._held_bytes -= len(packed)
             if freed >= wanted:
                 return
 
@@ -155,3 +158,7 @@ class BucketStore:
             parts.append(part)
             start, size = start + len(part), size - len(part)
         return b"".join(parts)
+
+
+def _size(parts: list[Reports]) -> int:
+    return sum(part.nbytes for part in parts)

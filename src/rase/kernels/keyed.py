@@ -8,6 +8,7 @@ it is made for data one already holds, lives as long as the run and is never sto
 
 import hashlib
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -46,11 +47,16 @@ class RunKey:
         if len(key) != 32:
             raise ValueError(f"key must have 32 bytes, got {len(key)}.")
         self._key = key
+        self._last: tuple[NDArray[np.uint8], NDArray[np.int64], Tags, Words] | None = None
 
     @classmethod
     def drawn(cls, rng: Random | None) -> "RunKey":
         """Return a fresh key; with a `SeededRandom`, the one that follows from its next words."""
         return cls(source_of(rng).words(4).astype("<u8").tobytes())
+
+    def __reduce__(self) -> tuple[type["RunKey"], tuple[bytes]]:
+        """Pickle the key alone."""
+        return RunKey, (self._key,)
 
     def __repr__(self) -> str:
         """Never show the key."""
@@ -71,8 +77,12 @@ class RunKey:
             data: The bytes of all names.
             offsets: Where each begins, and where the last ends.
         """
-        own, public = _text_tags([self._derived["device"], _PUBLIC_KEY], data, offsets)
-        return own, np.ascontiguousarray(public[:, 0])
+        last = self._last
+        # Most parts of a table hold the same devices as the one before.
+        if last is None or not (_equal(last[0], data) and _equal(last[1], offsets)):
+            own, public = _text_tags([self._derived["device"], _PUBLIC_KEY], data, offsets)
+            self._last = last = data, offsets, own, np.ascontiguousarray(public[:, 0])
+        return last[2], last[3]
 
     def rows(
         self, rounds: NDArray[np.int64], tags: Tags, *, readings: NDArray[np.float64]
@@ -264,6 +274,10 @@ def _text_tags(
         for key, state in zip(keys, states, strict=True):
             state[active] = _encrypted(key, state[active] ^ texts)
     return states
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one is other or (one.shape == other.shape and bool((one == other).all()))
 
 
 def _encrypted(key: bytes, blocks: Tags) -> Tags:

@@ -5,9 +5,8 @@ The pipeline in memory, the local engine and a cluster all call these; what they
 (hold, spill, send) cannot change a bit of the results.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,12 +76,17 @@ class Reports:
         """Return how many reports there are."""
         return len(self.round)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the columns take."""
+        return 24 * len(self)
+
     def chosen(self, places: NDArray[np.int64] | slice) -> "Reports":
         """Return the reports at some places."""
         return Reports(self.round[places], self.key[places], self.report[places])
 
     @classmethod
-    def joined(cls, parts: list["Reports"]) -> "Reports":
+    def joined(cls, parts: Sequence["Reports"]) -> "Reports":
         """Return several as one."""
         if len(parts) == 1:
             return parts[0]
@@ -94,14 +98,16 @@ class Reports:
 
     def in_order(self) -> "Reports":
         """Return the reports sorted by round and key: the order of release."""
-        return self.chosen(self.order())
+        return self if not len(self) else self.chosen(self.order())
 
     def order(self) -> NDArray[np.int64]:
         """Return the places of the reports in the order of release."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
-        first = int(self.round.min())
-        bits = (int(self.round.max()) - first).bit_length()
+        first, last = int(self.round.min()), int(self.round.max())
+        if last - first < len(self) // _LARGE_ROUND:
+            return self._order_by_rounds(first)
+        bits = (last - first).bit_length()
         if bits > _MOST_ROUND_BITS:
             return np.lexsort((self.key, self.round))
         # Round and leading bits of the key in one word: one sort instead of two. Equal words are
@@ -115,8 +121,22 @@ class Reports:
             return np.lexsort((self.key, self.round))
         return order
 
+    def _order_by_rounds(self, first: int) -> NDArray[np.int64]:
+        """Sort each of a few large rounds for itself, while it is in the processor's cache."""
+        order = np.arange(len(self))
+        if (self.round[1:] < self.round[:-1]).any():
+            # Small whole numbers are sorted by counting, in a pass or two.
+            order = np.argsort((self.round - first).astype(np.uint16), kind="stable")
+        for _, part in rounds_of(self.round):
+            some = order[part]
+            order[part] = some[np.argsort(self.key[some])]
+        return order
+
 
 _MOST_ROUND_BITS = 24
+_LARGE_ROUND = 1 << 12
+# Readings drawn at once: what is made of them stays in the processor's cache until it is used.
+_AT_ONCE = 1 << 15
 
 
 def drawn_reports(
@@ -140,12 +160,17 @@ def drawn_reports(
         in_arrival_order: Whether rounds have shufflers of their own, which start from the order of
             arrival.
     """
-    tags = devices.tags.take(some.contributor, axis=0)
-    rows = key.rows(some.round, tags, readings=some.reading)
-    reports = pipeline.randomize(some.reading, contributors=some.contributor, rng=rows)
-    if is_sorted_shuffle(pipeline.shuffler) and not in_arrival_order:
-        return Reports(some.round, key.order(some.round, tags), reports)
-    return Reports(some.round, devices.public.take(some.contributor), reports)
+    is_sorted = is_sorted_shuffle(pipeline.shuffler) and not in_arrival_order
+    reports, keys = np.empty(len(some)), np.empty(len(some), dtype=np.uint64)
+    for start in range(0, len(some), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        rounds, contributors = some.round[part], some.contributor[part]
+        readings = some.reading[part]
+        tags = devices.tags.take(contributors, axis=0)
+        rows = key.rows(rounds, tags, readings=readings)
+        reports[part] = pipeline.randomize(readings, contributors=contributors, rng=rows)
+        keys[part] = key.order(rounds, tags) if is_sorted else devices.public.take(contributors)
+    return Reports(some.round, keys, reports)
 
 
 def is_sorted_shuffle(shuffler: Shuffler) -> bool:
@@ -153,13 +178,24 @@ def is_sorted_shuffle(shuffler: Shuffler) -> bool:
     return isinstance(shuffler, Uniform)
 
 
-def rounds_of(reports: Reports) -> Iterator[tuple[int, slice]]:
-    """Yield each round of reports that are in order, and where its reports stand."""
-    rounds = reports.round
-    changes = np.flatnonzero(rounds[1:] != rounds[:-1]) + 1
-    edges = [0, *changes.tolist(), len(rounds)] if len(rounds) else []
-    for start, end in pairwise(edges):
-        yield int(rounds[start]), slice(start, end)
+def rounds_of(rounds: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+    """Yield each round that occurs, ascending, and where its reports stand once they are sorted.
+
+    Args:
+        rounds: The rounds of the reports, in any order.
+    """
+    if not len(rounds):
+        return
+    first, last = int(rounds.min()), int(rounds.max())
+    if last - first <= len(rounds):
+        counts = np.bincount(rounds - first)
+        numbers = np.flatnonzero(counts)
+        counts, numbers = counts[numbers], numbers + first
+    else:
+        numbers, counts = np.unique(rounds, return_counts=True)
+    ends = np.cumsum(counts)
+    for number, end, count in zip(numbers.tolist(), ends.tolist(), counts.tolist(), strict=True):
+        yield number, slice(end - count, end)
 
 
 def round_result(
@@ -200,7 +236,7 @@ def round_result(
         budgets = None if budgets is None else release.values[:, 1]
     counted = None
     if budgets is None and len(reports) >= COUNTED_FROM and _FROM_COUNTS & set(pipeline.estimators):
-        counted = CountedReports.of(reports)
+        counted = CountedReports.of(reports, value_range=pipeline.randomizer.value_range)
     estimates = {
         name: counted_mean(counted, randomizer=pipeline.randomizer)
         if counted is not None and name in _FROM_COUNTS

@@ -245,7 +245,7 @@ class Pipeline:
                 start_ms=number * (interval_ms or 1),
                 budgets=None if budgets is None else budgets[part],
             ).tracked(tracker)
-            for number, part in rounds_of(reports)
+            for number, part in rounds_of(reports.round)
         ]
 
     def budgets_of(self, contributors: NDArray[np.int64]) -> Floats:

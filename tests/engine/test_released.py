@@ -30,7 +30,7 @@ from rase import SeededRandom
 from rase.engine import buckets, pieces, released
 from rase.engine.local import run_local
 from tests.engine.test_released import job_of
-pieces._PIECE_ROWS, pieces.BUCKET_ROWS, buckets._FEWEST_ROWS = 500, 700, 300
+pieces._PIECE_ROWS, pieces.BUCKET_ROWS, buckets._FEWEST_ROWS = 300, 150, 300
 place, work, seed, death = sys.argv[1:]
 left, moment = death.split()
 counts = {"written": int(left), "renamed": int(left)}
@@ -83,17 +83,17 @@ def place(tmp_path: Path) -> Path:
 
 
 def killed_and_resumed(
-    place: Path, work: Path, seed: str
+    place: Path, work: Path, seed: str, *, most_kills: int
 ) -> tuple[int, list[str], dict[str, bytes]]:
-    """Kill a run again and again, each time a little later, until one comes to its end.
+    """Kill a run again and again, each time at another moment, until one comes to its end.
 
     Returns how often it was killed, the lines of the last run, and what each file of the log held
     when it was first seen.
     """
     kills, first_seen = 0, dict[str, bytes]()
     while True:
-        moment = ("written", "renamed")[kills % 2]
-        code, lines = ran(place, work, seed, f"{1 + kills % 4} {moment}")
+        moment = ("written", "renamed")[kills % 2] if kills < most_kills else "never"
+        code, lines = ran(place, work, seed, f"{kills % 3 if kills else 5} {moment}")
         for path in work.glob("bucket*.npz"):
             first_seen.setdefault(path.name, path.read_bytes())
             assert path.read_bytes() == first_seen[path.name]
@@ -102,19 +102,21 @@ def killed_and_resumed(
         kills += 1
 
 
-def test_killed_and_resumed_with_a_seed(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_and_resumed_with_a_seed(kills: int, place: Path, tmp_path: Path) -> None:
     """A seeded run that was killed again and again ends with the lines of an undisturbed one."""
-    _, expected = ran(place, tmp_path / "whole", "3", "1000000 never")
-    kills, lines, _ = killed_and_resumed(place, tmp_path / "torn", "3")
-    assert kills >= 3
+    _, expected = ran(place, tmp_path / "whole", "3", "0 never")
+    killed, lines, _ = killed_and_resumed(place, tmp_path / "torn", "3", most_kills=kills)
+    assert killed == kills
     assert lines[:-1] == expected[:-1]
     assert lines[-1].split(" ", 2)[2] == expected[-1].split(" ", 2)[2]
     assert int(lines[-1].split()[1]) > 0
 
 
-def test_killed_and_resumed_in_production(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_and_resumed_in_production(kills: int, place: Path, tmp_path: Path) -> None:
     """Without a seed, what was in the log after a kill is in the results, bit by bit."""
-    _, lines, first_seen = killed_and_resumed(place, tmp_path / "torn", "")
+    _, lines, first_seen = killed_and_resumed(place, tmp_path / "torn", "", most_kills=kills)
     log = ReleaseLog(tmp_path / "torn", "")
     kept = [int(name.removeprefix("bucket").removesuffix(".npz")) for name in first_seen]
     alone = [repr(result.alone) for number in kept for result in log.read(number)[0]]

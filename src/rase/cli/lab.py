@@ -13,8 +13,10 @@ from rase.cli.lab_audit import audit_command
 from rase.cli.lab_data import data_command, fleet_command
 from rase.cli.output import TextSink
 from rase.cli.progress import Progress
+from rase.cli.run_engine import EngineOptions
 
 if TYPE_CHECKING:
+    from rase.lab.experiments.conduct import CellEngine
     from rase.lab.experiments.study import Setup, Study
 
 __all__ = ["command"]
@@ -87,6 +89,14 @@ def list_experiments(*, as_json: bool) -> None:
     default=min(2, os.cpu_count() or 1),
     help="Processes that measure; two, or one where there is one core.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where cells are measured: processes here, or a Spark cluster.",
+)
+@click.option("--master", help="Address of the cluster, for --engine spark.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def run_experiments(
     *,
@@ -98,6 +108,8 @@ def run_experiments(
     fast: bool,
     out: Path,
     jobs: int,
+    engine: str,
+    master: str | None,
     as_json: bool,
 ) -> None:
     """Run experiments and write their report.
@@ -115,10 +127,11 @@ def run_experiments(
         ) from error
     with usage():
         chosen = experiments_named(names)
+        cell_engine = EngineOptions(engine=engine, master=master).cell_engine()
         _check_folder(out)
         setup = _setup(data, every, trials=trials, seed=seed, is_fast=fast)
     out.mkdir(exist_ok=True)
-    studies = _conducted(chosen, setup, data=data, out=out, jobs=jobs)
+    studies = _conducted(chosen, setup, data=data, out=out, jobs=jobs, engine=cell_engine)
     for study in studies:
         keep_study(study, out)
     report = write_report(out)
@@ -161,7 +174,13 @@ def _setup(data: str, every: str, *, trials: int | None, seed: int, is_fast: boo
 
 
 def _conducted(
-    chosen: list[Any], setup: "Setup", *, data: str, out: Path, jobs: int
+    chosen: list[Any],
+    setup: "Setup",
+    *,
+    data: str,
+    out: Path,
+    jobs: int,
+    engine: "CellEngine | None",
 ) -> "list[Study]":
     from rase.lab.cache import CellCache
     from rase.lab.experiments.conduct import conducted
@@ -177,7 +196,14 @@ def _conducted(
 
         try:
             return conducted(
-                chosen, setup, cache=cache, checksum=checksum, data=data, jobs=jobs, tell=tell
+                chosen,
+                setup,
+                cache=cache,
+                checksum=checksum,
+                data=data,
+                jobs=jobs,
+                engine=engine,
+                tell=tell,
             )
         except KeyboardInterrupt:
             progress.clear()

@@ -1,4 +1,4 @@
-"""Where the work of ``rase run`` is done, as it was typed."""
+"""Where the work of ``rase run`` and ``rase lab run`` is done, as it was typed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from rase.pipeline import RoundResult
 
 if TYPE_CHECKING:
     from rase.engine.job import Job
+    from rase.lab.experiments.conduct import CellEngine
 
 __all__ = ["EngineOptions", "Run"]
 
@@ -70,8 +71,7 @@ class EngineOptions:
         """Begin a run of a job on the chosen engine."""
         from rase.engine.local import run_local
 
-        if self.engine == "spark":
-            raise click.UsageError("--engine spark is not part of this installation.")
+        self._refuse_spark()
         return run_local(
             job,
             rng=rng,
@@ -79,3 +79,12 @@ class EngineOptions:
             memory_bytes=self.memory_bytes,
             on_progress=on_progress,
         )
+
+    def cell_engine(self) -> "CellEngine | None":
+        """Return where the lab measures its cells; None for processes on this machine."""
+        self._refuse_spark()
+        return None
+
+    def _refuse_spark(self) -> None:
+        if self.engine == "spark":
+            raise click.UsageError("--engine spark is not part of this installation.")

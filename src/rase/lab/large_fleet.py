@@ -131,11 +131,11 @@ class LargeFleet:
         drawn = rng.random(len(rows))
         places = np.flatnonzero(drawn >= self.gaps / 2)
         is_valid = (drawn >= self.gaps)[places]
-        again = np.flatnonzero(rng.random(len(places)) < self.duplicates)
-        places = np.append(places, places[again])
+        # A repeated row comes behind the first, so that no time goes back.
+        times = 1 + (rng.random(len(places)) < self.duplicates)
+        places, is_valid = np.repeat(places, times), np.repeat(is_valid, times)
         value = rows.value[places]
-        value[len(places) - len(again) :] += 1
-        is_valid = np.append(is_valid, is_valid[again])
+        value[1:] += places[1:] == places[:-1]
         return Rows(rows.time_ms[places], rows.device[places], value, is_valid)
 
     def _crowd(self, time_ms: int, rng: np.random.Generator) -> Rows:

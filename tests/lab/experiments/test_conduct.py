@@ -1,6 +1,6 @@
 """Running experiments: cells are shared, kept, resumed, and measured by several processes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from rase.lab.cache import CellCache
 from rase.lab.datasets import open_panel
 from rase.lab.experiments import conduct
 from rase.lab.experiments.conduct import conducted, outcomes_of
+from rase.lab.experiments.measure import measured
 from rase.lab.experiments.registry import EXPERIMENTS, experiments_named
 from rase.lab.experiments.study import Cell, Setup, Steps
 from rase.lab.panel import Panel
@@ -152,3 +153,21 @@ def test_experiments_ask_once(cache: CellCache) -> None:
     wrong = replace(EXPERIMENTS["table1"], steps=asks_twice)
     with pytest.raises(RuntimeError, match="once"):
         conducted([wrong], Setup(PANEL), cache=cache, checksum="", data="")
+
+
+def test_cells_may_be_measured_elsewhere(tmp_path: Path) -> None:
+    """An engine gets the cells that are not kept yet, and its outcomes are kept like others."""
+    cache = CellCache(tmp_path / "cache", checksum="panel")
+    asked: list[list[str]] = []
+
+    def engine(cells: Sequence[Cell], panel: Panel) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        asked.append([cell.key for cell in cells])
+        for cell in reversed(cells):
+            yield cell, measured(panel, cell.measure, cell.settings)
+
+    found = outcomes_of(CELLS, PANEL, cache=cache, engine=engine)
+    assert asked == [list(CELLS)]
+    other = CellCache(tmp_path / "other", checksum="panel")
+    assert outcomes_of(CELLS, PANEL, cache=other) == found
+    assert outcomes_of(CELLS, PANEL, cache=cache, engine=engine) == found
+    assert asked[1:] == [[]]

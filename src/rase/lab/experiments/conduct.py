@@ -7,17 +7,30 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from rase.lab.cache import CellCache
 from rase.lab.experiments.measure import measured
 from rase.lab.experiments.study import Cell, Experiment, Findings, Outcome, Setup, Steps, Study
 from rase.lab.panel import Panel
 
-__all__ = ["Tell", "conducted", "outcomes_of"]
+__all__ = ["CellEngine", "Tell", "conducted", "outcomes_of"]
 
 Tell = Callable[[int, int, float | None], None]
 """Told: how many cells are done, of how many, and the seconds that are probably left."""
+
+
+class CellEngine(Protocol):
+    """Measure cells somewhere: they are independent, and a cell is its name and plain settings.
+
+    `rase.lab.experiments.measure.measured` is what runs there, once for each cell.
+    """
+
+    def __call__(
+        self, cells: Sequence[Cell], panel: Panel, /
+    ) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        """Yield each cell with its outcome, as they are done."""
 
 
 def conducted(
@@ -28,6 +41,7 @@ def conducted(
     checksum: str,
     data: str,
     jobs: int = 1,
+    engine: CellEngine | None = None,
     tell: Tell | None = None,
 ) -> list[Study]:
     """Run experiments and return their studies, in the order given.
@@ -41,6 +55,7 @@ def conducted(
         checksum: Of the readings.
         data: What was typed as their source.
         jobs: How many processes measure; 1 measures in this one.
+        engine: Where cells are measured instead, such as on a cluster.
         tell: Called whenever a cell is done.
 
     Raises:
@@ -52,7 +67,7 @@ def conducted(
         steps = experiment.steps(setup)
         begun.append((experiment, steps, next(steps)))
     asked = {cell.key: cell for _, _, cells in begun for cell in cells}
-    found = outcomes_of(asked, setup.panel, cache=cache, jobs=jobs, tell=tell)
+    found = outcomes_of(asked, setup.panel, cache=cache, jobs=jobs, engine=engine, tell=tell)
     return [
         _study(
             experiment,
@@ -72,6 +87,7 @@ def outcomes_of(
     *,
     cache: CellCache,
     jobs: int = 1,
+    engine: CellEngine | None = None,
     tell: Tell | None = None,
 ) -> dict[str, Outcome]:
     """Return the outcomes of cells by their keys, measuring only what is not kept yet."""
@@ -84,7 +100,8 @@ def outcomes_of(
         else:
             found[key] = kept
     watch = _Watch(len(asked), len(found), tell)
-    for cell, outcome in _measured_by(missing, panel, jobs):
+    measured_by = engine or partial(_measured_by, jobs=jobs)
+    for cell, outcome in measured_by(missing, panel):
         cache.keep(cell.key, outcome)
         found[cell.key] = outcome
         watch.one_more()
@@ -109,7 +126,7 @@ class _Watch:
 
 
 def _measured_by(
-    cells: Sequence[Cell], panel: Panel, jobs: int
+    cells: Sequence[Cell], panel: Panel, *, jobs: int
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     if jobs == 1 or len(cells) < 2:
         for cell in cells:

@@ -1,5 +1,6 @@
 """The local engine: the same bits as the pipeline in memory, whatever the table and the machine."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from tests.engine.tables import BR, PUBLIC, columns_of, skewed, sorted_by, write
 
 from rase import Hybrid, MallowsShuffle, Pipeline, Robust, SeededRandom, Uniform
 from rase.engine.files import Columns, find_files
+from rase.engine.footers import row_groups
 from rase.engine.job import GraphSettings, Job
 from rase.engine.local import free_memory, run_local
+from rase.engine.pieces import plan_pieces
 from rase.errors import DataError
 from rase.pipeline import RoundResult
 
@@ -61,6 +64,24 @@ def test_equals_the_pipeline_in_memory(
     assert summary.most_reports == 40
     assert summary.most_epsilon == 40.0
     assert summary.rounds == 40
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 30, 1])
+def test_huge_rounds_are_cut_by_the_shuffle_key(
+    memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round too large to be held is counted in shards, to the same bits."""
+    table = skewed(rounds=9, crowd=20_000)
+    place = write_parts(sorted_by(table, "time"), tmp_path / "table", parts=2)
+    job = job_of(place, estimators=("auto", "unbiased_mean"), truth=True)
+    assert plan_pieces(row_groups(job.source)[0], job.interval_ms).shards > 1
+    run = list(run_local(job, rng=SeededRandom(3), workers=2, memory_bytes=memory_bytes))
+    monkeypatch.setattr("rase.engine.pieces._MOST_BUCKETS", 1 << 20)
+    whole = list(run_local(job, rng=SeededRandom(3), workers=2))
+    assert run == whole
+    expected = in_memory(table, estimator=["auto", "unbiased_mean"])
+    assert [replace(result, truth=None) for result in run] == expected
+    assert max(result.n for result in run) > 15_000
 
 
 @pytest.mark.parametrize(

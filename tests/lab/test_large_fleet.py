@@ -52,7 +52,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"devices": 0}, "devices must be at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            LargeFleet(**({"devices": 5, "days": 1} | settings))  # type: ignore[arg-type]
+            LargeFleet(**({"devices": 5, "days": 1} | settings))
     with pytest.raises(ValueError, match="kind must be"):
         write_large_fleet(LargeFleet(5, 1), tmp_path / "x", kind="xls")
     out = tmp_path / "fleet"

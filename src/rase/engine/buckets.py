@@ -18,6 +18,7 @@ from rase.engine.tally import Tally
 from rase.errors import DataError
 from rase.kernels.keyed import RunKey
 from rase.pipeline import RoundResult
+from rase.pipeline.keyed import is_counted
 
 __all__ = ["Outcome", "Progress", "run_buckets"]
 
@@ -86,6 +87,8 @@ def run_buckets(
         plan.bucket_rounds,
         truth=job.truth,
         has_groups=job.graph is not None,
+        # Shufflers that start from the order of arrival need a round at once.
+        shards=plan.shards if is_counted(job.pipeline) and job.graph is None else 1,
     )
     outcome = Outcome(resumed=len(log.buckets))
     for bucket in sorted(log.buckets):
@@ -186,15 +189,25 @@ class _Work:
         rows = read_piece(self.job.source, piece, interval_ms=self.job.interval_ms)
         drawn = self.kernel.randomize(rows, self.key, without=self.log.buckets)
         for bucket, tally in drawn.tallies.items():
-            self.store.add(bucket, drawn.reports.get(bucket), tally=tally)
+            self.store.count(bucket, tally)
+        for (bucket, shard), reports in drawn.reports.items():
+            self.store.add(bucket, reports, shard=shard)
         return rows.without_rows()
 
     def _estimate(self, bucket: int) -> "_Bucket":
-        parts, tally = self.store.take(bucket)
+        tally = self.store.take_tally(bucket)
         truths = None
         if self.kernel.truth:
             truths = tally.truths(self.job.randomizer.value_range)
-        results = self.kernel.estimate(parts, self.key, truths=truths, groups=self.groups)
+        if self.kernel.shards == 1:
+            parts = self.store.take(bucket)
+            results = self.kernel.estimate(parts, self.key, truths=truths, groups=self.groups)
+        else:
+            shards = [
+                self.kernel.gather(self.store.take(bucket, shard=shard))
+                for shard in range(self.kernel.shards)
+            ]
+            results = self.kernel.conclude(shards, self.key, truths=truths)
         self.log.add(bucket, results, tally)
         return results, tally
 

@@ -16,9 +16,19 @@ from rase.collect import Contributions, Quanta, combined
 from rase.engine.groups import GraphGroups
 from rase.engine.reading import PieceRows, text_columns
 from rase.engine.tally import Tally
+from rase.estimate.counted import COUNTED_FROM, CountedReports
 from rase.kernels.keyed import RunKey
 from rase.pipeline import Pipeline, RoundResult
-from rase.pipeline.keyed import DeviceTags, Reports, drawn_reports, round_result, rounds_of
+from rase.pipeline.keyed import (
+    DeviceTags,
+    Reports,
+    RoundPart,
+    counted_result,
+    drawn_reports,
+    is_counted,
+    round_result,
+    rounds_of,
+)
 
 __all__ = ["Drawn", "Kernel"]
 
@@ -28,11 +38,11 @@ class Drawn:
     """Hold what became of a piece.
 
     Args:
-        reports: The reports by bucket.
+        reports: The reports by bucket and shard.
         tallies: What was read and changed, by bucket.
     """
 
-    reports: dict[int, Reports] = field(repr=False)
+    reports: dict[tuple[int, int], Reports] = field(repr=False)
     tallies: dict[int, Tally]
 
 
@@ -46,6 +56,8 @@ class Kernel:
         bucket_rounds: How many rounds a bucket has.
         truth: Whether to add up the readings of each round, for study.
         has_groups: Whether rounds get shufflers of their own, from who reports in them.
+        shards: Into how many parts by leading bits of the shuffle key a bucket is cut, a power of
+            two; 1 where a bucket can be held at once.
     """
 
     pipeline: Pipeline
@@ -53,6 +65,7 @@ class Kernel:
     bucket_rounds: int
     truth: bool = False
     has_groups: bool = False
+    shards: int = 1
 
     def randomize(
         self, rows: PieceRows, key: RunKey, *, without: frozenset[int] = frozenset()
@@ -94,7 +107,8 @@ class Kernel:
             tallies[bucket] = read + tally + Tally(duplicates=read.rows - read.nulls - kept_rows)
             if self.truth:
                 tallies[bucket] += Tally.of_truth(some.round[part], some.reading[part])
-            drawn[bucket] = reports.chosen(part)
+            for shard, some_of_it in self._sharded(reports.chosen(part)):
+                drawn[bucket, shard] = some_of_it
         return Drawn(drawn, tallies)
 
     def estimate(
@@ -135,6 +149,84 @@ class Kernel:
             )
             for number, part in rounds_of(reports.round)
         ]
+
+    def gather(self, parts: Sequence[Reports]) -> dict[int, RoundPart]:
+        """Put one shard of a bucket in order: what `conclude` needs of each round.
+
+        Args:
+            parts: All reports of the shard, in any order.
+        """
+        if not parts:
+            return {}
+        reports = Reports.joined(parts)
+        in_order = reports.report[reports.order()]
+        public = self.pipeline.randomizer.value_range
+        counts = is_counted(self.pipeline)
+        return {
+            number: CountedReports.of(in_order[part], value_range=public)
+            if counts and part.stop - part.start >= COUNTED_FROM
+            else in_order[part]
+            for number, part in rounds_of(reports.round)
+        }
+
+    def conclude(
+        self,
+        shards: Sequence[Mapping[int, RoundPart]],
+        key: RunKey,
+        *,
+        truths: Mapping[int, float] | None = None,
+    ) -> list[RoundResult]:
+        """Estimate the rounds of a bucket from its shards: as `estimate` does, to the last bit.
+
+        Args:
+            shards: What `gather` made of each shard, in the order of the shards.
+            key: The key of the run.
+            truths: The true mean of each round, in studies.
+        """
+        public = self.pipeline.randomizer.value_range
+        results = []
+        for number in sorted({number for shard in shards for number in shard}):
+            parts = [shard[number] for shard in shards if number in shard]
+            start_ms = number * (self.interval_ms or 1)
+            truth = None if truths is None else truths[number]
+            if any(isinstance(part, CountedReports) for part in parts):
+                counted = CountedReports.joined(
+                    [
+                        part
+                        if isinstance(part, CountedReports)
+                        else CountedReports.of(part, value_range=public)
+                        for part in parts
+                    ]
+                )
+                results.append(
+                    counted_result(
+                        self.pipeline, number, counted=counted, start_ms=start_ms, truth=truth
+                    )
+                )
+                continue
+            whole = [part for part in parts if not isinstance(part, CountedReports)]
+            results.append(
+                round_result(
+                    self.pipeline,
+                    number,
+                    reports=np.concatenate(whole),
+                    key=key,
+                    start_ms=start_ms,
+                    truth=truth,
+                )
+            )
+        return results
+
+    def _sharded(self, reports: Reports) -> Iterator[tuple[int, Reports]]:
+        if self.shards == 1:
+            yield 0, reports
+            return
+        bits = self.shards.bit_length() - 1
+        found, places = _distinct((reports.key >> np.uint64(64 - bits)).view(np.int64))
+        order = np.argsort(places.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(places)).tolist()
+        for shard, start, end in zip(found, [0, *ends[:-1]], ends, strict=True):
+            yield shard, reports.chosen(order[start:end])
 
     def _kept(
         self, rows: PieceRows, without: frozenset[int]

@@ -18,6 +18,8 @@ __all__ = ["Piece", "Plan", "plan_pieces"]
 
 BUCKET_ROWS = 1 << 20
 _PIECE_ROWS = 1 << 20
+# A bucket of so many times the usual rows is cut by the shuffle key.
+_MOST_BUCKETS = 4
 # Reading more than this share of rows twice costs more than larger pieces do.
 _MOST_REREAD = 1.5
 
@@ -53,10 +55,12 @@ class Plan:
     Args:
         bucket_rounds: How many rounds a bucket has; bucket b holds rounds b K to (b + 1) K - 1.
         pieces: The pieces; together they hold every row once.
+        shards: Into how many parts a bucket is cut, because one has too many rows to be held.
     """
 
     bucket_rounds: int
     pieces: tuple[Piece, ...]
+    shards: int = 1
 
     @property
     def buckets(self) -> range:
@@ -91,6 +95,8 @@ def plan_pieces(
     first, last = int(min(span[0] for span in spans)), int(max(span[1] for span in spans))
     bucket = max(math.ceil((last - first + 1) * BUCKET_ROWS / max(rows, 1)), 1)
     buckets = first // bucket, last // bucket
+    crowd = max(_rows_in(groups, spans, bucket).values())
+    shards = 1 << max(math.ceil(math.log2(crowd / (_MOST_BUCKETS * BUCKET_ROWS))), 0)
     target = max(_PIECE_ROWS, 4 * max(group.rows for group in groups) // 2)
     target = min(target, most_rows)
     while True:
@@ -99,7 +105,7 @@ def plan_pieces(
         best = min(by_time, by_device, key=lambda pieces: _cost(pieces, rows, target))
         is_cheap = _cost(best, rows, target) <= (False, _MOST_REREAD * rows)
         if is_cheap or 2 * target > most_rows or len(best) == 1:
-            return Plan(bucket, best)
+            return Plan(bucket, best, shards)
         target *= 2
 
 
@@ -142,12 +148,7 @@ def _time_edges(
     rows_wanted: int,
 ) -> Iterator[int]:
     """Yield the buckets at which pieces begin, and the one behind the last."""
-    # Rows are taken as spread evenly over the rounds of their row group.
-    rows_in: dict[int, float] = {}
-    for group, (low, high) in zip(groups, spans, strict=True):
-        touched = range(int(low) // bucket, int(high) // bucket + 1)
-        for number in touched:
-            rows_in[number] = rows_in.get(number, 0.0) + group.rows / len(touched)
+    rows_in = _rows_in(groups, spans, bucket)
     waiting = math.inf
     for number in sorted(rows_in):
         if waiting + rows_in[number] > rows_wanted:
@@ -155,6 +156,18 @@ def _time_edges(
             waiting = 0.0
         waiting += rows_in[number]
     yield max(rows_in) + 1
+
+
+def _rows_in(
+    groups: Sequence[RowGroup], spans: Sequence[tuple[float, float]], bucket: int
+) -> dict[int, float]:
+    """Guess the rows of each bucket, as if those of a row group were spread over its rounds."""
+    rows_in: dict[int, float] = {}
+    for group, (low, high) in zip(groups, spans, strict=True):
+        touched = range(int(low) // bucket, int(high) // bucket + 1)
+        for number in touched:
+            rows_in[number] = rows_in.get(number, 0.0) + group.rows / len(touched)
+    return rows_in
 
 
 def _by_device(

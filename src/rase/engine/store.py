@@ -42,10 +42,10 @@ class BucketStore:
         >>> import numpy as np
         >>> some = Reports(np.array([7, 7]), np.zeros(2, np.uint64), np.array([1.5, 2.5]))
         >>> with BucketStore(memory_bytes=1) as store:
-        ...     store.add(0, some, tally=Tally(reports=2))
-        ...     parts, tally = store.take(0)
-        >>> parts[0].report.tolist(), tally.reports, store.spilled_bytes
-        ([1.5, 2.5], 2, 48)
+        ...     store.add(0, some)
+        ...     parts = store.take(0)
+        >>> parts[0].report.tolist(), store.spilled_bytes
+        ([1.5, 2.5], 48)
     """
 
     def __init__(self, memory_bytes: int, *, folder: Path | None = None) -> None:
@@ -54,9 +54,9 @@ class BucketStore:
         self.memory_bytes = memory_bytes
         self.spilled_bytes = 0
         self._folder = folder
-        self._held: dict[int, list[Reports]] = {}
+        self._held: dict[tuple[int, int], list[Reports]] = {}
         self._held_bytes = 0
-        self._spilled: dict[int, list[tuple[int, int]]] = {}
+        self._spilled: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._tallies: dict[int, Tally] = {}
         self._file: IO[bytes] | None = None
         self._lock = Lock()
@@ -72,28 +72,35 @@ class BucketStore:
     ) -> None:
         self.close()
 
-    def add(self, bucket: int, reports: Reports | None, *, tally: Tally) -> None:
-        """Add reports of a bucket, and what was counted for it.
+    def count(self, bucket: int, tally: Tally) -> None:
+        """Add what was counted for a bucket."""
+        with self._lock:
+            self._tallies[bucket] = self._tallies.get(bucket, Tally()) + tally
+
+    def add(self, bucket: int, reports: Reports, *, shard: int = 0) -> None:
+        """Add reports of a bucket.
 
         Raises:
             StorageBusy: If the disk is full.
         """
         with self._lock:
-            self._tallies[bucket] = self._tallies.get(bucket, Tally()) + tally
-            if reports is not None:
-                self._held.setdefault(bucket, []).append(reports)
-                self._held_bytes += reports.nbytes
+            self._held.setdefault((bucket, shard), []).append(reports)
+            self._held_bytes += reports.nbytes
             while self._held_bytes > self.memory_bytes:
                 self._spill()
 
-    def take(self, bucket: int) -> tuple[list[Reports], Tally]:
-        """Return all of a bucket, once."""
+    def take(self, bucket: int, *, shard: int = 0) -> list[Reports]:
+        """Return all reports of a bucket, or of a shard of it, once."""
         with self._lock:
-            held = self._held.pop(bucket, [])
+            held = self._held.pop((bucket, shard), [])
             self._held_bytes -= _size(held)
-            places = self._spilled.pop(bucket, [])
-            tally = self._tallies.pop(bucket, Tally())
-        return [*(unpack(self._read(*place)) for place in places), *held], tally
+            places = self._spilled.pop((bucket, shard), [])
+        return [*(unpack(self._read(*place)) for place in places), *held]
+
+    def take_tally(self, bucket: int) -> Tally:
+        """Return what was counted for a bucket, once."""
+        with self._lock:
+            return self._tallies.pop(bucket, Tally())
 
     def tally(self) -> Tally:
         """Return what was counted for all buckets that are still here."""
@@ -113,12 +120,12 @@ class BucketStore:
     def _spill(self) -> None:
         """Write the largest buckets to disk, until a good part of the limit is free."""
         wanted = min(_AT_ONCE, max(self.memory_bytes // 2, 1))
-        by_size = sorted(self._held, key=lambda bucket: -_size(self._held[bucket]))
+        by_size = sorted(self._held, key=lambda place: -_size(self._held[place]))
         freed = 0
-        for bucket in by_size:
-            for reports in self._held.pop(bucket):
+        for place in by_size:
+            for reports in self._held.pop(place):
                 packed = pack(reports)
-                self._spilled.setdefault(bucket, []).append((self._write(packed), len(packed)))
+                self._spilled.setdefault(place, []).append((self._write(packed), len(packed)))
                 freed += len(packed)
                 self._held_bytes -= len(packed)
             if freed >= wanted:

@@ -24,7 +24,19 @@ from rase.shuffle.shufflers import Shuffler, Uniform
 if TYPE_CHECKING:
     from rase.pipeline.process import Pipeline
 
-__all__ = ["DeviceTags", "Reports", "drawn_reports", "round_result", "rounds_of"]
+__all__ = [
+    "DeviceTags",
+    "Reports",
+    "RoundPart",
+    "counted_result",
+    "drawn_reports",
+    "is_counted",
+    "round_result",
+    "rounds_of",
+]
+
+# A part of a round: its reports in order, or how often each occurs.
+RoundPart = NDArray[np.float64] | CountedReports
 
 _UNIFORM = "Reports were sorted by keyed words: Uniform was asked for."
 # What a counted round can answer; other estimators look at the reports themselves.
@@ -234,22 +246,21 @@ def round_result(
         manifest = release.manifest
         reports = release.values if budgets is None else release.values[:, 0]
         budgets = None if budgets is None else release.values[:, 1]
+    randomizer = pipeline.randomizer
     counted = None
     if budgets is None and len(reports) >= COUNTED_FROM and _FROM_COUNTS & set(pipeline.estimators):
-        counted = CountedReports.of(reports, value_range=pipeline.randomizer.value_range)
+        counted = CountedReports.of(reports, value_range=randomizer.value_range)
     estimates = {
-        name: counted_mean(counted, randomizer=pipeline.randomizer)
+        name: counted_mean(counted, randomizer=randomizer)
         if counted is not None and name in _FROM_COUNTS
-        else estimator(reports, randomizer=pipeline.randomizer, epsilon=budgets, rng=source)
+        else estimator(reports, randomizer=randomizer, epsilon=budgets, rng=source)
         for name, estimator in pipeline.estimators.items()
     }
     spread = None
-    if "auto" in estimates:
-        spread = (
-            spread_of(reports, randomizer=pipeline.randomizer, epsilon=budgets)
-            if counted is None
-            else counted_spread(counted, randomizer=pipeline.randomizer)
-        )
+    if "auto" in estimates and counted is not None:
+        spread = counted_spread(counted, randomizer=randomizer)
+    elif "auto" in estimates:
+        spread = spread_of(reports, randomizer=randomizer, epsilon=budgets)
     return RoundResult(
         n=len(reports),
         estimates=estimates,
@@ -259,4 +270,43 @@ def round_result(
         truth=truth,
         alone=estimates.get("auto", estimates.get("unbiased_mean")),
         spread=spread,
+    )
+
+
+def is_counted(pipeline: "Pipeline") -> bool:
+    """Tell whether counts are all that a large round needs: no order, no single report."""
+    return is_sorted_shuffle(pipeline.shuffler) and _FROM_COUNTS.issuperset(pipeline.estimators)
+
+
+def counted_result(
+    pipeline: "Pipeline",
+    number: int,
+    *,
+    counted: CountedReports,
+    start_ms: int | None,
+    truth: float | None = None,
+) -> RoundResult:
+    """Estimate a round that was counted in parts, because it is too large to be held.
+
+    The result is that of `round_result` for all its reports together, to the last bit.
+
+    Args:
+        pipeline: What the readings go through; `is_counted` holds for it.
+        number: The round.
+        counted: Its reports, at least `COUNTED_FROM` of them.
+        start_ms: When the round began.
+        truth: The mean of the readings themselves, in studies.
+    """
+    randomizer = pipeline.randomizer
+    mean = counted_mean(counted, randomizer=randomizer)
+    has_auto = "auto" in pipeline.estimators
+    return RoundResult(
+        n=counted.n,
+        estimates=dict.fromkeys(pipeline.estimators, mean),
+        manifest=uniform_manifest(counted.n, _UNIFORM),
+        round=number,
+        start_ms=start_ms,
+        truth=truth,
+        alone=mean,
+        spread=counted_spread(counted, randomizer=randomizer) if has_auto else None,
     )

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
-from rase.kernels.keyed import RoundRandom, RowRandom, RunKey, public_numbers, text_buffers
+from rase.kernels.keyed import (
+    ROWS_AT_ONCE,
+    RoundRandom,
+    RowRandom,
+    RunKey,
+    public_numbers,
+    text_buffers,
+)
 from rase.kernels.words import SecureRandom, SeededRandom, source_of
 from rase.randomize.grid import GridRandomizer
 
@@ -88,24 +95,20 @@ def test_words_depend_on_round_device_and_reading() -> None:
     assert zeros[0].words(1) == zeros[1].words(1)
 
 
-def test_columns_sweeps_and_parts_are_the_same_words() -> None:
-    """A sweep gives the first two columns row by row; a part goes on where the whole was."""
+def test_columns_and_parts_are_the_same_words() -> None:
+    """Every column has words of its own; a part of the rows goes on where the whole was."""
     source = rows(10)
-    columns = [source.words(10) for _ in range(4)]
+    columns = [source.stream().words(10) for _ in range(4)]
     assert len({word for column in columns for word in column.tolist()}) == 40
-    sweep = rows(10).stream()
-    swept = np.concatenate([sweep.words(6), sweep.stream().words(14)]).reshape(10, 2)
-    assert (swept == np.column_stack(columns[:2])).all()
-    with pytest.raises(ValueError, match="two words for each row"):
-        sweep.words(1)
     chosen = np.arange(10) % 3 == 0
-    assert sweep.part(chosen) is sweep
     for taken in range(3):
         source = rows(10)
         for _ in range(taken):
             source.words(10)
         part = source.part(chosen)
         assert (part.words(4) == columns[taken][chosen]).all()
+    with pytest.raises(ValueError, match="rows must be at most 8192 at once, got 8193"):
+        rows(ROWS_AT_ONCE + 1)
 
 
 def test_other_counts_have_words_of_their_own() -> None:
@@ -156,8 +159,16 @@ def test_keyed_reports_follow_the_law(randomizer: GridRandomizer) -> None:
     count = 40_000
     tags = tags_of([str(device) for device in range(count)])
     readings = np.full(count, 37.3)
-    source = KEY.rows(np.zeros(count, np.int64), tags, readings=readings)
-    reports = randomizer.randomize(readings, rng=source)
+    zeros = np.zeros(count, np.int64)
+    pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
+    reports = np.concatenate(
+        [
+            randomizer.randomize(
+                readings[some], rng=KEY.rows(zeros[some], tags[some], readings=readings[some])
+            )
+            for some in pieces
+        ]
+    )
 
     def distance(law: GridRandomizer) -> float:
         low, high = float(reports.min()), float(reports.max())

@@ -16,10 +16,21 @@ from numpy.typing import NDArray
 
 from rase.kernels.words import KeyedRandom, Keystream, Random, Words, source_of
 
-__all__ = ["RoundRandom", "RowRandom", "RunKey", "Tags", "public_numbers", "text_buffers"]
+__all__ = [
+    "ROWS_AT_ONCE",
+    "RoundRandom",
+    "RowRandom",
+    "RunKey",
+    "Tags",
+    "public_numbers",
+    "text_buffers",
+]
 
 # Two words a row: 128 bits that stand for a device.
 Tags = NDArray[np.uint64]
+
+# No law of rase.randomize takes fewer readings in one piece than this.
+ROWS_AT_ONCE = 1 << 13
 
 _BLOCK = 16
 _LANE_SHIFT = np.uint64(56)
@@ -132,19 +143,24 @@ class RunKey:
 class RowRandom(KeyedRandom):
     """Give words row by row: asked for as many words as there are rows, one for each row.
 
-    The law of a mechanism draws in columns: a word for each reading to round it, a word for each to
-    add noise. Every column is another word of the same rows. A sweep through `stream` takes the
-    first two words of each row, one row after the other: the same words.
+    The law of a mechanism draws in columns: a word for each reading, where that is not enough one
+    more for each. Every column is another word of the same rows. Laws take many readings in pieces,
+    so `ROWS_AT_ONCE` is the most rows that are drawn together.
 
     Args:
         key: 32 bytes.
         blocks: The place of each row, 16 bytes; no two places of different readings are equal.
+
+    Raises:
+        ValueError: If there are more than `ROWS_AT_ONCE` rows.
     """
 
     __slots__ = ("_blocks", "_key", "_lane", "_others", "_second")
 
     def __init__(self, key: bytes, blocks: Tags, lane: int = 0) -> None:
         """Start with the first block of each row."""
+        if len(blocks) > ROWS_AT_ONCE:
+            raise ValueError(f"rows must be at most {ROWS_AT_ONCE} at once, got {len(blocks)}.")
         self._key = key
         self._blocks = blocks
         self._lane = lane
@@ -161,12 +177,11 @@ class RowRandom(KeyedRandom):
         if self._second is not None:
             second, self._second = self._second, None
             return second
-        pairs = self.pairs()
+        pairs = self._pairs()
         self._second = np.ascontiguousarray(pairs[:, 1])
         return np.ascontiguousarray(pairs[:, 0])
 
-    def pairs(self) -> Tags:
-        """Return the next two words of each row."""
+    def _pairs(self) -> Tags:
         blocks = self._blocks
         if self._lane:
             blocks = blocks.copy()
@@ -174,9 +189,9 @@ class RowRandom(KeyedRandom):
         self._lane += 1
         return _encrypted(self._key, blocks)
 
-    def stream(self) -> KeyedRandom:
-        """Return the first two words of each row as one stream, row after row."""
-        return _Sweep(self)
+    def stream(self) -> "RowRandom":
+        """Return the source itself: so few rows are one piece of every sweep."""
+        return self
 
     def part(self, chosen: NDArray[np.bool_]) -> "RowRandom":
         """Return the source of some rows, which goes on where this one is."""
@@ -231,28 +246,6 @@ def text_buffers(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
-
-
-class _Sweep(KeyedRandom):
-    """The words of rows in the sequence of the rows, two each."""
-
-    __slots__ = ("_position", "_words")
-
-    def __init__(self, rows: RowRandom) -> None:
-        self._words = rows.pairs().reshape(-1)
-        self._position = 0
-
-    def words(self, count: int) -> Words:
-        self._position += count
-        if self._position > len(self._words):
-            raise ValueError("a sweep must take two words for each row, got more.")
-        return self._words[self._position - count : self._position]
-
-    def stream(self) -> "_Sweep":
-        return self
-
-    def part(self, chosen: NDArray[np.bool_]) -> "_Sweep":
-        return self
 
 
 _PUBLIC_KEY = hashlib.sha256(b"rase: the order of devices, no secret").digest()

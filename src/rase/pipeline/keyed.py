@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rase.collect import Contributions
 from rase.estimate.counted import COUNTED_FROM, CountedReports, counted_mean, counted_spread
 from rase.estimate.tracker import spread_of
-from rase.kernels.keyed import RunKey, Tags, text_buffers
+from rase.kernels.keyed import ROWS_AT_ONCE, RunKey, Tags, text_buffers
 from rase.kernels.words import Words
 from rase.pipeline.result import RoundResult
 from rase.shuffle.release import uniform_manifest
@@ -147,8 +147,6 @@ class Reports:
 
 _MOST_ROUND_BITS = 24
 _LARGE_ROUND = 1 << 12
-# Readings drawn at once: what is made of them stays in the processor's cache until it is used.
-_AT_ONCE = 1 << 15
 
 
 def drawn_reports(
@@ -174,8 +172,8 @@ def drawn_reports(
     """
     is_sorted = is_sorted_shuffle(pipeline.shuffler) and not in_arrival_order
     reports, keys = np.empty(len(some)), np.empty(len(some), dtype=np.uint64)
-    for start in range(0, len(some), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
+    for start in range(0, len(some), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
         rounds, contributors = some.round[part], some.contributor[part]
         readings = some.reading[part]
         tags = devices.tags.take(contributors, axis=0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rase.collect import Collector, Contributions
+from rase.collect import Collector, Contributions, combined
 from rase.errors import DataError
 
 Row = tuple[int, int, float | None]
@@ -147,3 +147,28 @@ def test_columns_of_one_length() -> None:
     """Columns that differ in length are refused."""
     with pytest.raises(ValueError, match="one length, got 1, 2, 1 and 1"):
         Collector(1).add([1], [0, 1], value=[1.0])
+
+
+@given(rows=tables, interval_ms=intervals, seed=st.integers(0, 1000))
+def test_combined_at_once(rows: list[Row], interval_ms: int | None, seed: int) -> None:
+    """Rows in any order give the plain averages; how many rows each is of is told."""
+    there = [row for row in rows if row[2] is not None]
+    mixed = [there[place] for place in np.random.default_rng(seed).permutation(len(there))]
+    columns = (np.array([row[place] for row in mixed], dtype=np.int64) for place in (0, 1))
+    values = np.array([row[2] for row in mixed], dtype=np.float64)
+    some, counts = combined(*columns, value=values, interval_ms=interval_ms)
+    keys = zip(some.round.tolist(), some.contributor.tolist(), strict=True)
+    found = dict(zip(keys, some.reading.tolist(), strict=True))
+    assert found == pytest.approx(expected(there, interval_ms=interval_ms), rel=1e-12)
+    assert (len(some) if counts is None else counts.sum()) == len(there)
+
+
+def test_combined_far_apart() -> None:
+    """Rounds and devices far apart are told apart as well; of equal times the first row counts."""
+    times = np.array([10**12 + 7, 3, 3])
+    some, counts = combined(
+        times, np.array([10**6, 5, 5]), value=np.array([1.0, 2.0, 9.0]), interval_ms=None
+    )
+    assert sorted(some.reading.tolist()) == [1.0, 2.0]
+    assert counts is not None
+    assert counts.tolist() == [1, 1]

@@ -57,3 +57,13 @@ def test_parts_of_a_round_add_up() -> None:
     assert (joined.values == whole.values).all()
     assert (joined.counts == whole.counts).all()
     assert joined.n == 5000
+
+
+def test_reports_off_the_grid_are_counted_as_they_are() -> None:
+    """Counting by places of a grid is for its points alone; far points are sorted, too."""
+    off = np.array([1000.0, 1000.003, 1000.003])
+    assert CountedReports.of(off, value_range=PUBLIC).values.tolist() == [1000.0, 1000.003]
+    far = np.array([1000.0, 1000.0 + 100 * 2**20])
+    assert CountedReports.of(far, value_range=PUBLIC).counts.tolist() == [1, 1]
+    near = np.array([1100.0, 1000.0, 1100.0])
+    assert CountedReports.of(near, value_range=PUBLIC).values.tolist() == [1000.0, 1100.0]

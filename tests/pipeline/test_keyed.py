@@ -46,10 +46,12 @@ def test_large_rounds_in_order(is_sorted: bool) -> None:
 
 def test_near_keys_are_told_apart() -> None:
     """Keys that agree in their leading bits are sorted by all of them."""
-    keys = np.array([3, 1, 2, 0], dtype=np.uint64)
+    keys = np.array([3, 2, 1, 0], dtype=np.uint64)
     found = Reports(np.array([1, 1, 0, 0]), keys, np.zeros(4)).in_order()
-    assert found.key.tolist() == [0, 2, 1, 3]
-    assert len(Reports(np.zeros(0, np.int64), keys[:0], np.zeros(0)).in_order()) == 0
+    assert found.key.tolist() == [0, 1, 2, 3]
+    nothing = Reports(np.zeros(0, np.int64), keys[:0], np.zeros(0))
+    assert len(nothing.in_order()) == len(nothing.order()) == 0
+    assert list(rounds_of(nothing.round)) == []
 
 
 @pytest.mark.parametrize("shuffler", [None, Robust(alpha=0.3, group_count=16)])

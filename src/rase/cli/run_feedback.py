@@ -1,4 +1,4 @@
-"""``rase run --feedback``: a table whose range is learnt from probing rounds, one after the other."""
+"""``rase run --feedback``: a table whose range is learnt from probing rounds, one by one."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING

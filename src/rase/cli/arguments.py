@@ -25,6 +25,7 @@ from rase.shuffle.shufflers import Shuffler, Uniform
 from rase.stream import Precision, ValueRange
 
 if TYPE_CHECKING:
+    from rase.engine.csv_files import CsvTable
     from rase.engine.files import Files
     from rase.engine.job import Job
     from rase.engine.table import Table
@@ -165,7 +166,7 @@ class RunOptions:
             self._randomizer(self.epsilon if budgets is None else budgets), self._shuffler(), names
         )
 
-    def personal_budgets(self, table: "Table") -> tuple[float, ...] | None:
+    def personal_budgets(self, table: "Table | CsvTable") -> tuple[float, ...] | None:
         """Return the budget of each device; None where all have one.
 
         The table is read once more, because devices have to be known before the first report.

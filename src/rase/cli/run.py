@@ -11,12 +11,14 @@ from rase.cli.arguments import MECHANISMS, RunOptions, parse_size, usage
 from rase.cli.output import JsonSink, Sink, TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
+from rase.cli.run_budgets import Budgeted, one_table
 from rase.cli.run_engine import EngineOptions, Run
 from rase.cli.run_feedback import Feedback
 from rase.cli.run_manifest import write_manifest
 from rase.engine.score import Windows
 from rase.engine.tally import RunSummary
 from rase.kernels.words import Random, SeededRandom
+from rase.pipeline import Pipeline
 
 __all__ = ["command"]
 
@@ -146,6 +148,8 @@ def command(
             workers=workers,
             memory_bytes=None if memory is None else parse_size(memory),
         )
+        if engine == "spark" and (options.feedback or options.epsilons is not None):
+            raise click.UsageError("--feedback and --epsilons need --engine local.")
         if out is not None:
             check_out(out, is_folder=partition_by is not None)
         elif partition_by is not None:
@@ -155,7 +159,12 @@ def command(
     # Trials are for study: each begins anew, and none is gone on with.
     work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
     job = options.job(source, work=work)
-    run = _Runs(options, engine_options, report)
+    if options.epsilons is not None:
+        with usage():
+            budgets = options.personal_budgets(one_table(job, asked="--epsilons"))
+            pipeline = options.pipeline(budgets)
+            report = RunReport(options, pipeline)
+    run = _Runs(options, engine_options, report, pipeline)
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:
@@ -184,8 +193,11 @@ def command(
 class _Runs:
     """The runs of a job, one for each trial."""
 
-    def __init__(self, options: RunOptions, engine: EngineOptions, report: RunReport) -> None:
+    def __init__(
+        self, options: RunOptions, engine: EngineOptions, report: RunReport, pipeline: Pipeline
+    ) -> None:
         self.notes: list[str] = []
+        self._pipeline = pipeline
         self._options = options
         self._engine = engine
         self._report = report
@@ -203,6 +215,8 @@ class _Runs:
                 run: Run
                 if self._options.feedback:
                     run = Feedback(job, self._options, rng=rng, on_progress=show)
+                elif self._options.epsilons is not None:
+                    run = Budgeted(job, self._pipeline, rng=rng, on_progress=show)
                 else:
                     run = self._engine.run(job, rng=rng, on_progress=show)
                 windows = None

@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rase.cli.arguments import RunOptions
+from rase.cli.run_budgets import one_table
 from rase.engine.feedback import FeedbackRun
 from rase.engine.ranging import RangeFeedback
-from rase.engine.table import Table, open_table
 from rase.engine.tally import RunSummary
-from rase.errors import DataError
 from rase.kernels.words import Random
 from rase.pipeline import RoundResult
 
 if TYPE_CHECKING:
-    from rase.engine.csv_files import CsvTable
     from rase.engine.job import Job
 
 __all__ = ["Feedback"]
@@ -40,7 +38,7 @@ class Feedback:
         rng: Random | None,
         on_progress: Callable[[str, float], None],
     ) -> None:
-        self._table = table = _opened(job)
+        self._table = table = one_table(job, asked="--feedback")
         self._run = FeedbackRun(
             table,
             job.pipeline,
@@ -67,20 +65,6 @@ class Feedback:
 
     def finish(self) -> None:
         """Do nothing: such a run keeps nothing to go on from."""
-
-
-def _opened(job: "Job") -> "Table | CsvTable":
-    from rase.engine.csv_files import CsvTable
-
-    source = job.source
-    if source.kind == "csv":
-        return CsvTable(source)
-    if len(source.files) > 1:
-        raise DataError(f"--feedback takes one Parquet file or text files, got {source.place}.")
-    time, device, value = source.columns.names
-    return open_table(
-        source.files[0].path, time_column=time, device_column=device, value_column=value
-    )
 
 
 def _range_in_words(feedback: RangeFeedback) -> str:

@@ -226,7 +226,8 @@ def test_refused_csv(tmp_path: Path, text: str) -> None:
     path = csv_file(tmp_path, text)
     with pytest.raises(DataError, match=REFUSED_TEXTS[text]) as refusal:
         read(path)
-    message = str(refusal.value)
+    # The folder's name has numbers of its own.
+    message = str(refusal.value).replace(str(path), "")
     assert "\n" not in message
     assert "75" not in message
     assert "kettle" not in message

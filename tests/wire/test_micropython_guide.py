@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -43,7 +42,7 @@ def chip(
     monkeypatch: pytest.MonkeyPatch,
     signers: dict[Role, SigningKey],
     vectors: ModuleType,
-) -> Iterator[Path]:
+) -> Path:
     """An enrolled device's folder whose agent has the keys, and no campaign yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SystemClock, "now_s", lambda self: 1_790_000_000.0)

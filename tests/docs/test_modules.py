@@ -1,0 +1,33 @@
+"""Modules introduce themselves: the first sentence of each says its duty."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "scripts", "examples", "benchmarks")
+MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_every_module_says_its_duty_in_one_sentence() -> None:
+    """A docstring begins with a line of its own that is a whole sentence, or a question."""
+    wrong = []
+    for path in MODULES:
+        first, *rest = told_by(path)
+        # A command may begin the sentence, as it is typed.
+        is_sentence = first[:1].isupper() or first.startswith("``rase ")
+        is_sentence = is_sentence and first.endswith((".", "?"))
+        if not is_sentence or (rest and rest[0]):
+            wrong.append(f"{path.relative_to(ROOT)}: {first}")
+    assert len(MODULES) > 300
+    assert wrong == []
+
+
+def test_no_two_modules_have_one_duty() -> None:
+    """Two modules that say the same would be one module; packages have their own."""
+    said = [told_by(path)[0] for path in MODULES if path.name != "__init__.py"]
+    assert sorted(said) == sorted(set(said))
+
+
+def told_by(path: Path) -> list[str]:
+    """Return the lines of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")

@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 import rase
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import (
+    BudgetAware,
+    Duchi,
+    Hybrid,
+    Laplace,
+    LocalDP,
+    Optimal,
+    Piecewise,
+    Precision,
+    ValueRange,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -202,3 +212,43 @@ def poisoning_rows(study: dict[str, Any]) -> list[str]:
 def plain(number: float) -> str:
     """Return a number to two digits, without an exponent."""
     return f"{number:.0f}" if abs(number) >= 99.5 else f"{number:.2g}"
+
+
+def test_the_readme_repeats_the_rows_of_the_reproduction() -> None:
+    """Each figure of the paper has a row in the README, word for word that of its page."""
+    page = (ROOT / "docs/explain/reproduction.md").read_text(encoding="utf-8").splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in readme if re.match(r"\| (Table|Fig\.)", line)]
+    assert [row for row in rows if row not in page] == []
+    for figure in ("Table I ", "Fig. 5", "Fig. 6a", "Fig. 6b", "Fig. 6c", "Fig. 6d", "Fig. 7"):
+        assert any(row.startswith(f"| {figure}") for row in rows), figure
+    assert any(row.startswith("| Fig. 8") for row in rows)
+    assert any(row.startswith("| Fig. 9") for row in rows)
+
+
+def test_the_readme_states_the_odds_the_code_computes() -> None:
+    """How sure an observer can become stands below each epsilon."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    epsilons = (0.5, 1, 2, 4, 8)
+    sure = [100 * LocalDP(epsilon).posterior() for epsilon in epsilons]
+    assert f"| ε | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |" in text
+    shown = [f"{value:.4g} %" if value > 99 else f"{value:.0f} %" for value in sure]
+    assert f"| at most | {' | '.join(shown)} |" in text
+
+
+def test_the_readme_says_how_much_more_exact_a_trusted_server_is() -> None:
+    """The ratio beside the advice to use something else is that of the page that compares."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    ours = rase.plan(ValueRange(0, 1), 1.0, devices=1000).error("unbiased_mean").round.noise
+    assert f"({ours * 1000 / np.sqrt(2):.0f} times at n = 1,000, ε = 1)" in text
+
+
+def test_the_ten_questions_are_two_clicks_away() -> None:
+    """The README leads to the questions, and each answer to a page that exists."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](docs/index.md#ten-questions-people-ask-first)" in readme
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    table = index.split("## Ten questions people ask first")[1].split("\n## ")[0]
+    questions = [line for line in table.splitlines() if line.endswith("|") and "?" in line]
+    assert len(questions) == 10
+    assert all("](" in line for line in questions)

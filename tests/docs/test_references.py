@@ -90,6 +90,16 @@ def test_the_rooms_are_those_of_the_package() -> None:
     assert rooms == there
 
 
+def test_the_picture_names_places_that_exist() -> None:
+    """Every room and module in the picture of a reading's way is one of the package."""
+    picture = (ROOT / "docs/images/way-of-a-reading.svg").read_text(encoding="utf-8")
+    named = re.findall(r'class="room"[^>]*>([^<]+)<', picture)
+    assert len(named) == 15
+    for name in named:
+        path = ROOT / "src/rase" / name
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
+
+
 def campaign_topics() -> set[str]:
     """Return all topics of a campaign, with the names of arguments for what varies."""
     topics = Topics("<campaign>")

@@ -36,6 +36,7 @@ NAMES = [
     "Release",
     "Robust",
     "RoundResult",
+    "Rounds",
     "SecureRandom",
     "SeededRandom",
     "Shuffler",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         winsorized_mean,
     )
     from rase.estimate.regional import regional_means
+    from rase.estimate.series import Rounds
     from rase.estimate.window import window
     from rase.kernels.words import SecureRandom, SeededRandom
     from rase.pipeline import Pipeline, RoundResult, aggregate
@@ -89,6 +90,7 @@ __all__ = [
     "Release",
     "Robust",
     "RoundResult",
+    "Rounds",
     "SecureRandom",
     "SeededRandom",
     "Shuffler",
@@ -141,6 +143,7 @@ _HOME = {
         "winsorized_mean",
     ),
     "rase.estimate.regional": ("regional_means",),
+    "rase.estimate.series": ("Rounds",),
     "rase.estimate.window": ("window",),
     "rase.kernels.words": ("SecureRandom", "SeededRandom"),
     "rase.pipeline": ("Pipeline", "RoundResult", "aggregate"),

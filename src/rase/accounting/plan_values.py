@@ -1,5 +1,6 @@
 """What a plan says, as frozen values, and its JSON form ``rase.plan/1``."""
 
+import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,7 @@ from rase.accounting.amplification import Amplification
 from rase.accounting.error_model import Error
 from rase.accounting.inverse import Answer
 from rase.accounting.plan_schedule import ReportSchedule
+from rase.estimate.notebook import axes_for, frame_of, table_html
 from rase.privacy import LocalDP
 from rase.randomize.certificate import Certificate
 from rase.shuffle.release import Manifest
@@ -325,6 +327,80 @@ class Plan:
         }
         cleaned: dict[str, Any] = _finite(document)
         return cleaned
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame: the curve by epsilon if there is one, else the errors.
+
+        Raises:
+            DataError: If pandas is not installed.
+        """
+        points: list[tuple[Any, ...]]
+        if self.curve:
+            points = [(point.epsilon, point.mechanism, point.estimator) for point in self.curve]
+            names, told = ("epsilon", "mechanism", "estimator"), [p.error for p in self.curve]
+        else:
+            points = [(row.estimator, row.readings, "round") for row in self.errors]
+            points += [(row.estimator, row.readings, "window") for row in self.errors]
+            names = ("estimator", "readings", "over")
+            told = [row.round for row in self.errors] + [row.window for row in self.errors]
+        columns: dict[str, list[Any]] = {
+            name: [point[place] for point in points] for place, name in enumerate(names)
+        }
+        for part in ("bias", "noise", "total"):
+            columns[part] = [getattr(error, part) for error in told]
+        return frame_of(columns)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the error of each estimator against epsilon, of the window's mean.
+
+        Args:
+            ax: Where to draw; None makes a figure.
+
+        Returns:
+            The axes, both logarithmic.
+
+        Raises:
+            DataError: If a figure is wanted and matplotlib is not installed.
+            ValueError: If the plan has no curve.
+        """
+        if not self.curve:
+            raise ValueError("plan must have a curve; give candidate epsilons: plan(…, curve=…).")
+        axes = axes_for(ax)
+        for name in dict.fromkeys(point.estimator for point in self.curve):
+            points = [point for point in self.curve if point.estimator == name]
+            totals = [point.error.total for point in points]
+            axes.loglog([point.epsilon for point in points], totals, label=name)
+        axes.axvline(self.request.epsilon, color="black", linewidth=1, label="epsilon chosen")
+        if self.request.error is not None:
+            axes.axhline(self.request.error, linestyle=":", color="black", label="error wished for")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("")
+        axes.set_xlabel("epsilon of one report")
+        axes.set_ylabel("root mean square error")
+        axes.legend()
+        return axes
+
+    def _repr_html_(self) -> str:
+        request = self.request
+        rows = [
+            [row.estimator, row.readings, *(f"{part:.3g}" for part in _parts(row.window))]
+            for row in self.errors
+        ]
+        over = "one round" if request.window == 1 else f"{request.window} rounds"
+        caption = (
+            f"error of the mean of {over}: {request.devices:,} devices, epsilon "
+            f"{request.epsilon:g}, {self.mechanism}"
+        )
+        told = table_html(
+            ["estimator", "readings", "bias", "noise", "error"], rows, caption=caption
+        )
+        sentences = [*(str(period) for period in self.periods), *self.recommendation.warnings]
+        return told + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+
+
+def _parts(error: Error) -> tuple[float, float, float]:
+    return error.bias, error.noise, error.total
 
 
 def _split(error: Error) -> dict[str, float]:

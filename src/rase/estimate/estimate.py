@@ -1,6 +1,7 @@
 """An estimate as a frozen value: a number, its standard error, and what it is an estimate of."""
 
 import functools
+import html
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -90,6 +91,12 @@ class Estimate:
             self.value, self.standard_error, *self.interval(), error=self.standard_error
         )
         return f"{value} ± {error} (95 %: {low} to {high}, n = {self.n})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sentence of `__str__`, and what it is about."""
+        number, _, rest = str(self).partition(" (")
+        about = html.escape(f"{self.method}, {self.target}")
+        return f"<b>{number}</b> ({rest}<br><small>{about}</small>"
 
 
 def rounded_alike(*numbers: float, error: float) -> list[str]:

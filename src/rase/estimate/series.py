@@ -1,8 +1,7 @@
 """The rounds of a table one after another, as a notebook shows them: table, frame, picture."""
 
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, Protocol, TypeVar, overload
+from typing import Any, Final, Protocol, SupportsIndex, TypeVar, overload
 
 from rase.estimate.estimate import Estimate, rounded_alike
 from rase.estimate.notebook import axes_for, frame_of, table_html
@@ -40,47 +39,34 @@ class EstimatedRound(Protocol):
 R = TypeVar("R", bound=EstimatedRound)
 
 
-class Rounds(Sequence[R], Generic[R]):
-    """Hold rounds in the order of time; a sequence that can show itself.
+class Rounds(list[R]):
+    """Hold rounds in the order of time: a list that can show itself.
 
-    Args:
-        results: What `rase.Pipeline.run` gives.
+    `rase.Pipeline.run` returns one.
 
     Example:
-        >>> from rase import BudgetAware, Pipeline, Precision, Rounds, SeededRandom, ValueRange
+        >>> from rase import BudgetAware, Pipeline, Precision, SeededRandom, ValueRange
         >>> br = BudgetAware(2.0, ValueRange(0, 40), Precision(beta=0.5, rho=0.9))
         >>> table = {"time": [0, 0, 60, 60], "device": ["a", "b"] * 2, "value": [18, 20, 19, 21]}
-        >>> rounds = Rounds(Pipeline(br).run(table, rng=SeededRandom(1)))
+        >>> rounds = Pipeline(br).run(table, rng=SeededRandom(1))
         >>> rounds
         Rounds(2 rounds, 1970-01-01 00:00 to 1970-01-01 00:01 UTC)
         >>> list(rounds.to_frame().columns)
         ['time', 'value', 'standard_error', 'ci_low', 'ci_high', 'n', 'method']
     """
 
-    __slots__ = ("_results",)
-
-    def __init__(self, results: Iterable[R]) -> None:
-        self._results = tuple(results)
+    __slots__ = ()
 
     @overload
-    def __getitem__(self, place: int) -> R: ...
+    def __getitem__(self, place: SupportsIndex) -> R: ...
 
     @overload
     def __getitem__(self, place: slice) -> "Rounds[R]": ...
 
-    def __getitem__(self, place: int | slice) -> "R | Rounds[R]":
+    def __getitem__(self, place: SupportsIndex | slice) -> "R | Rounds[R]":
         if isinstance(place, slice):
-            return Rounds(self._results[place])
-        return self._results[place]
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rounds) and self._results == other._results
-
-    def __hash__(self) -> int:
-        return hash(self._results)
+            return Rounds(super().__getitem__(place))
+        return super().__getitem__(place)
 
     def __repr__(self) -> str:
         count = f"{len(self)} round{'' if len(self) == 1 else 's'}"

@@ -10,6 +10,7 @@ from rase.clock import parse_duration_s
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import Estimator, estimator_named
 from rase.estimate.rounds import RoundMeans, unbiased_means
+from rase.estimate.series import Rounds
 from rase.estimate.tracker import Tracker, spread_of
 from rase.kernels.keyed import RunKey
 from rase.kernels.words import Random, source_of
@@ -205,7 +206,7 @@ class Pipeline:
 
     def run(
         self, table: Any, *, every: str | None = None, rng: Random | None = None
-    ) -> list[RoundResult]:
+    ) -> Rounds[RoundResult]:
         """Run a table of readings, round by round.
 
         Several readings of a device in one round are averaged before any noise; of rows with the
@@ -221,7 +222,8 @@ class Pipeline:
             rng: None for secure randomness; a `SeededRandom` for study.
 
         Returns:
-            One result per round that has a report, in the order of time.
+            One result per round that has a report, in the order of time; a notebook shows them as
+            a table, and they can `.plot()` themselves.
 
         Raises:
             DataError: If a column is missing, or there is no reading.
@@ -236,7 +238,7 @@ class Pipeline:
         if isinstance(self.randomizer.epsilon, tuple):
             budgets = self.budgets_of(some.contributor)[order]
         tracker = Tracker(self.randomizer.value_range)
-        return [
+        return Rounds(
             round_result(
                 self,
                 number,
@@ -246,7 +248,7 @@ class Pipeline:
                 budgets=None if budgets is None else budgets[part],
             ).tracked(tracker)
             for number, part in rounds_of(reports.round)
-        ]
+        )
 
     def budgets_of(self, contributors: NDArray[np.int64]) -> Floats:
         """Return the budget of each of some contributors, where they differ in it.
@@ -286,7 +288,7 @@ def aggregate(
     shuffler: Shuffler | None = None,
     estimator: str | Estimator = "auto",
     rng: Random | None = None,
-) -> list[RoundResult]: ...
+) -> Rounds[RoundResult]: ...
 
 
 def aggregate(
@@ -298,7 +300,7 @@ def aggregate(
     shuffler: Shuffler | None = None,
     estimator: str | Estimator = "auto",
     rng: Random | None = None,
-) -> Estimate | list[RoundResult]:
+) -> Estimate | Rounds[RoundResult]:
     """Estimate the mean of readings privately, in one line.
 
     Args:
@@ -311,7 +313,7 @@ def aggregate(
         rng: None for secure randomness; a `SeededRandom` for study.
 
     Returns:
-        An `Estimate` for readings of one round, a list of `RoundResult` for a table.
+        An `Estimate` for readings of one round, `Rounds` of `RoundResult` for a table.
 
     Example:
         >>> from rase import SeededRandom, aggregate

@@ -64,7 +64,10 @@ async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
     document: dict[str, Any] = found[names.index(asked) if asked in names else 0]
     client.about(str(document["id"]))
     return Fleet(
-        campaign=Campaign.from_fields({name: document[name] for name in _NAMES}),
+        # Fields that a campaign does not use are absent, as on the wire.
+        campaign=Campaign.from_fields(
+            {name: document[name] for name in _NAMES if name in document}
+        ),
         hash=str(document["hash"]),
         expected_n=int(document["expected_n"]),
         kept_s=int(document["noisy_values_kept_s"]),

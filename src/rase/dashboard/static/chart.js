@@ -125,6 +125,8 @@ function shownRange(figure, found, low, high) {
   const { from, to } = figure.dataset;
   if (from && to) return [Number(from), Number(to)];
   if (low === null) return [0, 1];
+  // Of a single point uPlot makes a span of its own, of years.
+  if (found.data[0].length === 1) low = high = found.data[0][0];
   return low === high ? [low - (found.isTime ? 3600 : 1), high + (found.isTime ? 3600 : 1)] : [low, high];
 }
 

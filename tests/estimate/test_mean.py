@@ -23,6 +23,7 @@ from rase.kernels.words import SeededRandom
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.grid import GridRandomizer
+from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
 from rase.stream import Precision, ValueRange
 
@@ -398,3 +399,15 @@ def test_lying_devices_move_a_mean_by_their_share_of_the_decoded_width(
         )
         assert after[0] <= before <= after[1]
         assert after[1] - after[0] == pytest.approx(share * (high - low))
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 0.5, 0.6, 1.0])
+def test_the_optimal_channels_far_reports_are_counted(epsilon: float) -> None:
+    """Where reports lie beyond the range, their tails are known, and nothing is divided by none."""
+    reports = Optimal(epsilon, ValueRange(0, 1000)).randomize(
+        np.full(50, 300.0), rng=SeededRandom(1)
+    )
+    found = unbiased_mean(reports, randomizer=Optimal(epsilon, ValueRange(0, 1000)))
+    assert math.isfinite(found.standard_error)
+    # Two far ends and little between: lighter tails than normal.
+    assert found.degrees_of_freedom == math.inf

@@ -31,6 +31,8 @@ _READINGS_TRIED = 17
 _DEGREES_PER_KURTOSIS = 34.5
 # Fewer degrees would cover too much: at epsilon 12 and n = 50, nearly always.
 _FEWEST = 4.0
+# How far beyond both ends of the range reports are looked for, in ranges.
+_RANGES_BEYOND = 5
 # Differences of distribution functions leave rounding errors of about this size.
 _NEVER = 1e-15
 
@@ -188,7 +190,9 @@ def _excess_kurtosis(randomizer: Decoder) -> float:
     the mean of 50 is far from normal: at epsilon 8 the normal interval covers 92 to 93 %.
     """
     reach = randomizer.value_range
-    codes = reach.low + reach.step * np.arange(-reach.steps, 2 * reach.steps + 1)
+    # At small epsilon the optimal channel's reports lie up to four ranges beyond both ends.
+    beyond = _RANGES_BEYOND * reach.steps
+    codes = reach.low + reach.step * np.arange(-beyond, beyond + reach.steps + 1)
     edges = np.append(codes - reach.step / 2, codes[-1] + reach.step / 2)
     readings = np.linspace(reach.low, reach.high, 5)
     chances = randomizer.report_probabilities(readings, edges)

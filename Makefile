@@ -7,11 +7,11 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow homeassistant bench docs screenshots sanitize lock clean
+.PHONY: help demo test check slow homeassistant bench docs screenshots sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
@@ -44,8 +44,15 @@ screenshots:  ## the README's pictures, and every page in every state into build
 sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/sanitize.py $(ARGS)
-lock:  ## renew the locked requirements
-	@$(PYTHON) scripts/lock.py
+fuzz:  ## search all parsers for inputs that break them, e.g. make fuzz ARGS="--seconds 60 --only cbor"
+	@$(PYTHON) scripts/bootstrap.py fuzz
+	.venv-fuzz/bin/python -m fuzz $(ARGS)
+sbom:  ## write what the locked files install, as CycloneDX, into build/sbom.json
+	@$(PYTHON) scripts/sbom.py build/sbom.json
+audit-dependencies:  ## ask a service of known vulnerabilities about all locked packages
+	@$(PYTHON) scripts/audit_dependencies.py $(ARGS)
+lock:  ## renew the locked requirements; ARGS=--keep only adds what is missing
+	@$(PYTHON) scripts/lock.py $(ARGS)
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench .venv-homeassistant build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
+	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -1,9 +1,10 @@
-"""Make .venv and install a locked profile and the project into it: bootstrap.py demo|dev|bench.
+"""Make .venv and install a locked profile and the project: bootstrap.py demo|dev|bench|fuzz.
 
 Only the standard library is used, and the file stays readable to Python 3.6, so that an old
 interpreter can say what it lacks. A second call with nothing changed returns at once. `dev` holds
 all of `demo`: an environment made for tests serves the demonstration too. `bench` holds `dev` and
-the peers it is measured against, in an environment of its own, .venv-bench.
+the peers it is measured against, in an environment of its own, .venv-bench; so does `fuzz`, with
+the fuzzer, in .venv-fuzz.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ from pathlib import Path
 OLDEST = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / (".venv-bench" if sys.argv[1:] == ["bench"] else ".venv")
+OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz"}
+VENV = ROOT / OWN.get("".join(sys.argv[1:]), ".venv")
 PYTHON = VENV / "bin" / "python"
 SCRIPT = VENV / "bin" / "rase"
 STAMP = VENV / "bootstrap.stamp"
@@ -53,8 +55,8 @@ class SetupError(Exception):
 
 def main() -> int:
     """Bring .venv to the profile named on the command line."""
-    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", "bench"):
-        print("usage: bootstrap.py demo|dev|bench", file=sys.stderr)
+    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", "bench", "fuzz"):
+        print("usage: bootstrap.py demo|dev|bench|fuzz", file=sys.stderr)
         return 2
     try:
         use_new_python()

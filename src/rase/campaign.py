@@ -208,6 +208,8 @@ class Campaign:
         Raises:
             CampaignInvalid: With all mistakes; unknown and missing fields are named.
         """
+        if not isinstance(values, Mapping):
+            raise CampaignInvalid([f"campaign must be a table, got {_shown(values)}."])
         known = [item.name for item in fields(cls)]
         missing = [name for name in _REQUIRED if name not in values]
         mistakes = [f"{name} is not a field of a campaign." for name in _unknown(values, known)]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from rase.cli.output import TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.randomize.budget_aware import Laplace
 from rase.stream import Precision, ValueRange
+from rase.toml import parse_toml
 
 if TYPE_CHECKING:
     from rase.lab.metrics import AttackResult
@@ -100,8 +100,8 @@ def read_configuration(path: Path) -> Configuration:
         ConfigurationInvalid: With everything that is wrong with it.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        document = parse_toml(path.read_bytes())
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigurationInvalid(f"{path}: {reason}.".replace("..", ".")) from error
     table = document.get("campaign")

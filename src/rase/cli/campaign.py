@@ -1,7 +1,6 @@
 """``rase campaign``: publish what a fleet agrees to, change it for rounds to come, show it."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from rase.campaign import Campaign, CampaignInvalid
 from rase.cli.fusion import fusion_config, fusion_settings
 from rase.clock import SystemClock, round_number, round_start_s
 from rase.errors import ConfigurationError
+from rase.toml import parse_toml
 
 if TYPE_CHECKING:
     from rase.fusion.mechanism import Effect
@@ -256,9 +256,8 @@ def _show_effect(
 
 def _read(file: Path) -> Campaign:
     try:
-        with file.open("rb") as stream:
-            values = tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = parse_toml(file.read_bytes())
+    except ValueError as error:
         raise ConfigurationError([f"{file.name} is not TOML: {error}."]) from None
     try:
         return Campaign.from_fields(values.get("campaign", values))

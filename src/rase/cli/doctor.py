@@ -100,8 +100,7 @@ def examine(folder: Path, clock: Clock) -> "list[Finding]":
 
 
 def _role_of(place: Path) -> "Role | None":
-    import tomllib
-
+    from rase.toml import parse_toml
     from rase.wire.keys import Role
 
     try:
@@ -109,8 +108,8 @@ def _role_of(place: Path) -> "Role | None":
     except (OSError, UnicodeDecodeError):
         return None
     try:
-        tables: Mapping[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        tables: Mapping[str, Any] = parse_toml(text)
+    except ValueError:
         # A broken file is told by whoever loads it; its folder's name says whose it is.
         tables = {place.name: {}}
     return next((role for role in Role if role in tables), None)
@@ -226,18 +225,17 @@ def _against(where: str, place: Path, peer: "Role", pinned: "PinnedKeys") -> "li
 
 
 def _campaign_file(where: str, place: Path) -> "list[Finding]":
-    import tomllib
-
     from rase.campaign import Campaign, CampaignInvalid
     from rase.service import doctor
     from rase.service.installation import CAMPAIGN_FILE
+    from rase.toml import parse_toml
 
     path = place / CAMPAIGN_FILE
     if not path.exists():
         return []
     mistakes: tuple[str, ...] = ()
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = parse_toml(path.read_bytes())
         Campaign.from_fields(values.get("campaign", values))
     except CampaignInvalid as error:
         mistakes = error.mistakes

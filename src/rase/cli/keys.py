@@ -136,13 +136,12 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
 
 
 def _opening_key_files(folder: Path, role: "Role") -> list[Path]:
-    import tomllib
-
     from rase.service.keyring import SETTINGS_FILE
+    from rase.toml import parse_toml
 
     path = folder / SETTINGS_FILE
     try:
-        table = tomllib.loads(path.read_text("utf-8")).get(role, {})
+        table = parse_toml(path.read_bytes()).get(role, {})
         return [folder / str(name) for name in table["opening_key_files"]]
     except OSError as error:
         raise ConfigurationError([f"{path}: {error.strerror}."]) from None

@@ -1,7 +1,6 @@
 """``rase storage``: move a server's state from a file to PostgreSQL."""
 
 import json
-import tomllib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -86,12 +85,13 @@ def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
     from rase.fusion.settings import FusionSettings
     from rase.service.settings import load_settings
     from rase.shuffler.settings import ShufflerSettings
+    from rase.toml import parse_toml
 
     try:
-        sections = tomllib.loads(config.read_text("utf-8"))
+        sections = parse_toml(config.read_bytes())
     except OSError as error:
         raise ConfigurationError([f"{config}: {error.strerror}."]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigurationError([f"{config} is not TOML: {error}."]) from None
     found: dict[str, DatabaseAddress] = {}
     if "shuffler" in sections:

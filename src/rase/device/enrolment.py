@@ -134,13 +134,13 @@ def _enrolled(answer: Answer) -> tuple[str, str]:
         device, credential = document["device"], document["credential"]
     except (ValueError, KeyError, TypeError, RecursionError):
         device = credential = None
-    if not isinstance(device, str) or not _is_credential(credential):
+    if not _is_plain(device) or not _is_plain(credential):
         raise Unreachable("the shuffler's answer to the enrolment cannot be read.")
     return device, credential
 
 
-def _is_credential(value: object) -> bool:
-    # It goes into a header: printable and without blanks.
+def _is_plain(value: object) -> bool:
+    # One goes to the terminal, the other into a header: printable and without blanks.
     return (
         isinstance(value, str)
         and 1 <= len(value) <= 1024

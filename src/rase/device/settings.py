@@ -1,6 +1,6 @@
 """What the owner of a device writes down: device.toml, then the environment, all mistakes at once.
 
-Plain dataclasses and tomllib, because the agent must start quickly on small machines.
+Plain dataclasses, because the agent must start quickly on small machines.
 """
 
 import base64
@@ -199,13 +199,13 @@ def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
     Raises:
         ConfigurationError: With all mistakes.
     """
-    import tomllib
+    from rase.toml import parse_toml
 
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = parse_toml(path.read_bytes())
     except OSError as error:
         raise ConfigurationError([f"{path}: {error.strerror}; enrolment makes it."]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigurationError([f"{path} must be TOML: {error}."]) from None
     return settings_of(tables, environment)
 

@@ -4,6 +4,7 @@ Messages of the reader underneath are not passed on: they quote rows of the tabl
 """
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow.parquet
 
 from rase.errors import DataError
 
-__all__ = ["ArrowFile", "CsvFile", "ParquetFile", "matched"]
+__all__ = ["ArrowFile", "CsvFile", "ParquetFile", "matched", "wrong_row"]
 
 Columns = tuple[Any, Any, Any]
 
@@ -47,7 +48,7 @@ class ParquetFile:
             with pyarrow.parquet.ParquetFile(path) as file:
                 names = file.schema_arrow.names
                 self._rows: int = file.metadata.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged() from error
         self._wanted = matched(names, wanted, path)
 
@@ -92,10 +93,13 @@ class CsvFile:
         self._compression = compression
         self._opened = opened or (lambda: pa.OSFile(str(path)))
         self._bytes_read = 0
-        self._wrong_row: int | None = None
         with self._opened() as file:
             self._bytes: int = file.size()
-            names = self._reader(file, None).schema.names
+            schema = self._reader(file, None).schema
+        try:
+            names = schema.names
+        except UnicodeDecodeError as error:
+            raise self._unreadable(error) from error
         self._wanted = matched(names, wanted, path)
 
     @property
@@ -128,9 +132,7 @@ class CsvFile:
             return pyarrow.csv.open_csv(
                 pa.CompressedInputStream(file, self._compression) if self._compression else file,
                 read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-                parse_options=pyarrow.csv.ParseOptions(
-                    newlines_in_values=True, invalid_row_handler=self._note_wrong_row
-                ),
+                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=text,
                     include_columns=wanted,
@@ -141,15 +143,11 @@ class CsvFile:
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
 
-    def _note_wrong_row(self, row: Any) -> str:
-        # The header is row 1 for the reader underneath, row 0 for us.
-        self._wrong_row = row.number - 1
-        return "error"
-
     def _unreadable(self, error: Exception) -> DataError:
-        if self._wrong_row is not None:
+        row = wrong_row(error)
+        if row is not None:
             return DataError(
-                f"row {self._wrong_row} of {self.path} has another number of columns than the "
+                f"row {row} of {self.path} has another number of columns than the "
                 "header; mend the row."
             )
         if "Empty CSV" in str(error):
@@ -158,6 +156,17 @@ class CsvFile:
             f"{self.path} cannot be read as CSV with a header line; save it as UTF-8 text with "
             "columns separated by commas, or as Parquet."
         )
+
+
+def wrong_row(error: Exception) -> int | None:
+    """Return which row has another number of columns, if that is what the reader says; else None.
+
+    Arrow would also hand such a row to a function of ours, but decodes it first: for a row that is
+    not UTF-8 that ends in a traceback on the terminal, which shows readings.
+    """
+    found = re.match(r"CSV parse error: Row #(\d+): Expected", str(error))
+    # The header is row 1 for the reader underneath, row 0 for us.
+    return None if found is None else int(found.group(1)) - 1
 
 
 def matched(names: list[str], wanted: Sequence[str], path: Path | str) -> list[str]:

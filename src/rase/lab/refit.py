@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from rase.engine.arrow import wrong_row
 from rase.engine.table import Rows
 from rase.errors import DataError
 
@@ -27,6 +28,9 @@ _FILE = re.compile(r"(?:CLEAN_)?House_?(\d{1,2})\.csv", re.IGNORECASE)
 _BLOCK_BYTES = 1 << 20
 # Sensors were polled every 6 to 8 s: how long a value holds that no row follows in time.
 _POLL_S = 8
+# A damaged time must not make room for all rounds between it and the others.
+_LATEST_S = 1 << 40
+_LONGEST_S = 20 * 366 * 86_400
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,6 +135,11 @@ class RefitFiles:
             return None
         order = np.argsort(time_s, kind="stable").astype(np.int32)
         time_s = time_s[order]
+        if not 0 <= time_s[0] <= time_s[-1] < min(_LATEST_S, time_s[0] + _LONGEST_S):
+            raise DataError(
+                f"Unix must be seconds since 1970 within twenty years, and {path} holds others; "
+                "copy or unpack it again."
+            )
         apart_s = np.diff(time_s, append=time_s[-1] + _POLL_S)
         is_outage = apart_s > self.outage_s
         held_s = np.where(is_outage, min(_POLL_S, self.outage_s), apart_s).astype(np.int32)
@@ -190,24 +199,19 @@ class _House:
 
 def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Any, float]]:
     """Yield the wanted columns of a house, block by block, and the share of the file read."""
-    wrong_row: list[int] = []
-
-    def note(row: Any) -> str:
-        wrong_row.append(row.number - 1)  # the header is row 1 for the reader, row 0 for us
-        return "error"
-
     try:
         with pa.OSFile(str(path)) as file:
-            reader = _reader(file, path, columns, note)
+            reader = _reader(file, path, columns)
             size = path.stat().st_size
             for batch in reader:
                 if batch.column("Unix").null_count:
                     raise DataError(f"{path} has rows without Unix; copy or unpack it again.")
                 yield batch, file.tell() / size
     except (pa.ArrowException, OSError) as error:
-        if wrong_row:
+        row = wrong_row(error)
+        if row is not None:
             raise DataError(
-                f"row {wrong_row[0]} of {path} is cut short; copy or unpack the file again."
+                f"row {row} of {path} is cut short; copy or unpack the file again."
             ) from error
         if "Empty CSV" in str(error):
             return
@@ -217,7 +221,7 @@ def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Any, float]
         ) from error
 
 
-def _reader(file: Any, path: Path, columns: tuple[str, ...], note: Any) -> Any:
+def _reader(file: Any, path: Path, columns: tuple[str, ...]) -> Any:
     with path.open("rb") as raw:
         names = raw.readline(_BLOCK_BYTES).decode("utf-8-sig", "replace").strip().split(",")
     lacking = [name for name in _HEADER if name not in names]
@@ -231,7 +235,6 @@ def _reader(file: Any, path: Path, columns: tuple[str, ...], note: Any) -> Any:
     return pyarrow.csv.open_csv(
         file,
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=kinds, include_columns=wanted, null_values=["", "NaN", "nan"]
         ),

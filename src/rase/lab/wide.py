@@ -3,6 +3,7 @@
 import csv
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -14,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from rase.engine.arrow import wrong_row
 from rase.engine.columns import TimeColumn, values_of
 from rase.engine.table import Rows
 from rase.errors import DataError
@@ -25,6 +27,8 @@ Decimal = Literal["auto", "point", "comma"]
 _BLOCK_BYTES = 1 << 20
 _PARQUET_CELLS = 1 << 20
 _SEPARATORS = ",;\t|"
+# Beside OSError, what reading a damaged gzip file raises.
+_UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 
 
@@ -64,7 +68,6 @@ class WideTable:
         self._is_comma = decimal == "comma" or (
             decimal == "auto" and self._separator == ";" and _has_decimal_comma(path)
         )
-        self._wrong_row: int | None = None
         self.share_read = 0.0
 
     @property
@@ -128,9 +131,10 @@ class WideTable:
             else:
                 yield from self._csv_batches()
         except (pa.ArrowException, OSError) as error:
-            if self._wrong_row is not None:
+            row = wrong_row(error)
+            if row is not None:
                 raise DataError(
-                    f"row {self._wrong_row} of {self.path} has another number of columns than the "
+                    f"row {row} of {self.path} has another number of columns than the "
                     "header; mend the row."
                 ) from error
             raise DataError(
@@ -157,9 +161,7 @@ class WideTable:
                 read_options=pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=_BLOCK_BYTES, skip_rows=1, column_names=places
                 ),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=self._separator, invalid_row_handler=self._note_wrong_row
-                ),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=self._separator),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(places, pa.string()),
                     null_values=["", "NA", "NaN", "nan", "?"],
@@ -169,11 +171,6 @@ class WideTable:
             for batch in reader:
                 self.share_read = file.tell() / size
                 yield batch.columns
-
-    def _note_wrong_row(self, row: Any) -> str:
-        # The header is row 1 for the reader underneath, row 0 for us.
-        self._wrong_row = row.number - 1
-        return "error"
 
 
 def header_of(path: Path) -> tuple[list[str], str | None]:
@@ -188,25 +185,30 @@ def header_of(path: Path) -> tuple[list[str], str | None]:
                 return list(pyarrow.parquet.read_schema(path).names), None
         with _opened(path) as file:
             line = file.readline(_BLOCK_BYTES).decode("utf-8-sig").strip("\r\n")
+        separator = max(_SEPARATORS, key=line.count)
+        names = next(csv.reader([line], delimiter=separator), [])
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; check the path.") from error
-    except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException) as error:
+    except (*_UNREADABLE, csv.Error, pa.ArrowException) as error:
         raise DataError(
             f"{path} cannot be read as a table; save it as CSV (UTF-8) or Parquet."
         ) from error
     if not line.strip():
         raise DataError(f"{path} has no header line; give a table with at least one reading.")
-    separator = max(_SEPARATORS, key=line.count)
-    return [name.strip() for name in next(csv.reader([line], delimiter=separator))], separator
+    return [name.strip() for name in names], separator
 
 
 def _has_decimal_comma(path: Path) -> bool:
-    with _opened(path) as file:
-        file.readline(_BLOCK_BYTES)
-        return any(
-            _DECIMAL_COMMA.search(file.readline(_BLOCK_BYTES).decode("utf-8", "replace"))
-            for _ in range(100)
-        )
+    try:
+        with _opened(path) as file:
+            file.readline(_BLOCK_BYTES)
+            return any(
+                _DECIMAL_COMMA.search(file.readline(_BLOCK_BYTES).decode("utf-8", "replace"))
+                for _ in range(100)
+            )
+    except _UNREADABLE:
+        # Reading all of it will say what is wrong.
+        return False
 
 
 def _opened(path: Path) -> BinaryIO | gzip.GzipFile:

@@ -1,7 +1,6 @@
 """Settings: a table of rase.toml, then RASE_SECTION__KEY, then flags; all mistakes told at once."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 
 from rase.errors import ConfigurationError
 from rase.storage.address import DatabaseAddress, parse_address
+from rase.toml import parse_toml
 
 __all__ = ["DatabaseSetting", "PathSetting", "Settings", "load_settings"]
 
@@ -85,12 +85,11 @@ def _table(path: Path | None, section: str, mistakes: list[str]) -> dict[str, An
     if path is None:
         return {}
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file).get(section, {})
+        table = parse_toml(path.read_bytes()).get(section, {})
     except OSError as error:
         mistakes.append(f"{path}: {error.strerror}.")
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         mistakes.append(f"{path} is not TOML: {error}.")
         return {}
     if not isinstance(table, dict):

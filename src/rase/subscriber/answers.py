@@ -114,7 +114,7 @@ def refusal_of(status: int, body: bytes) -> FusionRefused:
     """Return a refusal as an error, by its problem details if it has them."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, Mapping):
         return FusionRefused(f"the fusion centre answers with HTTP status {status}.", status=status)
@@ -136,7 +136,7 @@ def document_of(body: bytes | str) -> Any:
     """
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FusionUnreachable(_NO_ANSWER) from None
 
 

@@ -7,6 +7,7 @@ from rase.subscriber.answers import FusionUnreachable
 __all__ = ["EventReader", "ServerEvent"]
 
 _MAX_LINE = 1 << 20
+_MAX_RETRY_DIGITS = 9  # eleven days, in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class EventReader:
             return None
         found, self._fields = self._fields, {}
         retry = found.get("retry", ["x"])[-1]
-        if retry.isdecimal():
+        if retry.isdecimal() and len(retry) <= _MAX_RETRY_DIGITS:
             self.retry_s = int(retry) / 1000
         if "data" not in found:
             return None

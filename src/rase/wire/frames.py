@@ -163,10 +163,22 @@ def read_answer(frame: bytes, handle: str, key: bytes) -> tuple[str, Reply] | No
         reply = Reply(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    if not _is_told(report, *reply):
+        return None
     is_tagged = hmac.compare_digest(tag, _tag(_ANSWER, handle, text, key))
     if not is_tagged and reply.problem != _UNTAGGED:
         return None
     return report, reply
+
+
+def _is_told(report: object, status: object, problem: object, retry_after_s: object) -> bool:
+    """Return whether all members of an answer have their types; JSON has others."""
+    return (
+        isinstance(report, str)
+        and type(status) is int
+        and isinstance(problem, str | None)
+        and type(retry_after_s) in (int, type(None))
+    )
 
 
 def _tag(purpose: bytes, handle: str, data: bytes, key: bytes) -> bytes:

@@ -261,6 +261,8 @@ class OpeningKey:
 
         Raises:
             Malformed: If it is no such key.
+            UnknownVersion: If it is of another format than 1.
+            Unsupported: If its suite is not one of the protocol.
         """
         return _key_of("opening", text, cls)
 
@@ -305,6 +307,8 @@ class SigningKey:
 
         Raises:
             Malformed: If it is no such key.
+            UnknownVersion: If it is of another format than 1.
+            Unsupported: If its suite is not one of the protocol.
         """
         return _key_of("signing", text, cls)
 

@@ -29,7 +29,7 @@ class CsvSource:
             self._file = path.open("rb")
         except OSError as error:
             raise SourceFailed(self.KIND, f"{path}: {error.strerror}.") from None
-        names = next(csv.reader([self._line().decode("utf-8-sig", "replace")]), [])
+        names = _fields(self._line().decode("utf-8-sig", "replace"))
         if column not in names:
             self._file.close()
             raise SourceFailed(self.KIND, f"{path} must have a column {column!r}.")
@@ -46,7 +46,7 @@ class CsvSource:
         if not line.strip():
             return []
         try:
-            row = next(csv.reader([line.decode()]))
+            row = _fields(line.decode())
         except ValueError:
             raise SourceFailed(self.KIND, "must be text in UTF-8.") from None
         if len(row) <= self._place:
@@ -65,3 +65,12 @@ class CsvSource:
             return line
         self._file.seek(start)
         return b""
+
+
+def _fields(line: str) -> list[str]:
+    """Return the fields of a line; none if the csv module cannot tell them apart."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        # A lone carriage return within a line, or a field of more than 131072 characters.
+        return []

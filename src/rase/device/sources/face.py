@@ -48,7 +48,7 @@ def number_in(kind: str, value: object) -> float:
     if isinstance(value, str | bytes | int | float) and not isinstance(value, bool):
         try:
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             number = math.nan
         if math.isfinite(number):
             return number

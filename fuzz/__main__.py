@@ -1,0 +1,126 @@
+"""Let atheris search every target: ``python -m fuzz --runs 400000 --only cbor --only batch``.
+
+Each target runs in a process of its own, because a finding ends it. The input that was found is
+put into the target's corpus, where every test run meets it again. Counts are libFuzzer's own.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from fuzz.seeds import keep
+from fuzz.targets import CORPUS, TARGETS
+
+__all__ = ["main"]
+
+_LONGEST_BYTES: Final = 1 << 14
+_MOST_MB: Final = 2048
+_SLOWEST_S: Final = 20
+
+
+def main() -> int:
+    """Run the targets one after another, and tell what was executed."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=20_000, help="executions of each target")
+    parser.add_argument("--seconds", type=int, default=60, help="the most time for each target")
+    parser.add_argument("--seed", type=int, default=2026, help="of the search")
+    parser.add_argument("--only", action="append", choices=sorted(TARGETS), help="a target")
+    parser.add_argument("--grow", action="store_true", help="keep inputs that reach new code")
+    parser.add_argument("--results", type=Path, help="a JSON file to which counts are added")
+    parser.add_argument("--inside", choices=sorted(TARGETS), help=argparse.SUPPRESS)
+    options, rest = parser.parse_known_args()
+    if options.inside:
+        search(options.inside, rest)
+    found = 0
+    done: dict[str, int] = {}
+    for name in options.only or TARGETS:
+        executions, finding = run(name, options)
+        done[name] = executions
+        print(f"{name:<16} {executions:>10} executions, {finding or 'nothing found'}", flush=True)
+        found += finding is not None
+        if options.results:
+            add_results(options.results, {name: executions})
+    print(f"{sum(done.values())} executions of {len(done)} targets, {found} findings.")
+    return 1 if found else 0
+
+
+def run(name: str, options: argparse.Namespace) -> tuple[int, str | None]:
+    """Search one target in a process; return its executions and what was found."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "new").mkdir()
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "fuzz", "--inside", name),
+                f"-runs={options.runs}",
+                f"-max_total_time={options.seconds}",
+                f"-seed={options.seed}",
+                f"-artifact_prefix={folder}/",
+                *(str(folder / "new"), str(CORPUS / name)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if options.grow:
+            for path in (folder / "new").iterdir():
+                keep(name, path.read_bytes())
+        kept = [
+            keep(name, path.read_bytes())
+            for path in folder.iterdir()
+            if path.is_file() and not path.name.startswith("slow-unit")
+        ]
+    counts = [int(count) for count in re.findall(r"^(?:Done (\d+) runs)", done.stdout, re.M)]
+    counts += [int(count) for count in re.findall(r"^#(\d+)\t", done.stdout, re.M)]
+    counts += [int(c) for c in re.findall(r"stat::number_of_executed_units: (\d+)", done.stdout)]
+    finding = None
+    if done.returncode:
+        finding = f"ended with {done.returncode}, kept {', '.join(map(str, kept)) or 'nothing'}"
+        print(done.stdout[-3000:], file=sys.stderr)
+    return max(counts, default=0), finding
+
+
+def search(name: str, arguments: list[str]) -> None:
+    """Become libFuzzer; this does not return."""
+    import atheris
+
+    target = TARGETS[name]
+    # All of our code tells where it goes; libraries underneath do not.
+    for module in [one for key, one in sys.modules.items() if key.startswith("rase.")]:
+        for value in list(vars(module).values()):
+            _instrument(atheris, module, value)
+    limits = [f"-max_len={_LONGEST_BYTES}", f"-rss_limit_mb={_MOST_MB}", f"-timeout={_SLOWEST_S}"]
+    atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", *arguments], target)
+    atheris.Fuzz()
+
+
+def _instrument(atheris: Any, module: Any, value: Any) -> None:
+    """Instrument a function, or the methods of a class, that a module of ours defines."""
+    if getattr(value, "__module__", None) != module.__name__:
+        return
+    held = vars(value).values() if isinstance(value, type) else [value]
+    for one in held:
+        function = getattr(one, "__func__", one)
+        if hasattr(function, "__code__"):
+            atheris.instrument_func(function)
+
+
+def add_results(path: Path, done: dict[str, int]) -> None:
+    """Add executions to those that a file of results holds."""
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {"executions": {}}
+    counts = kept["executions"]
+    for name, executions in done.items():
+        counts[name] = counts.get(name, 0) + executions
+    kept["total"] = sum(counts.values())
+    path.write_text(json.dumps(kept, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

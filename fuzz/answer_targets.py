@@ -1,0 +1,78 @@
+"""Targets for what a device and a subscriber read out of answers over HTTP."""
+
+import io
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from rase.device.enrolment import EnrolmentRefused, _enrolled
+from rase.subscriber.answers import FusionUnreachable, mean_of, means_of, refusal_of
+from rase.subscriber.events import EventReader
+from rase.transport.exchange import NotHttp, exchange
+from rase.transport.face import Answer, Unreachable
+
+__all__ = ["ANSWER_TARGETS"]
+
+_MOST: Final = 1 << 16
+
+
+def read_http(data: bytes) -> None:
+    """Read an answer over HTTP; no more bytes than were asked for come out."""
+    try:
+        response = exchange(cast("Any", _Wire(data)), "GET", "/", headers={}, body=None, most=_MOST)
+    except NotHttp:
+        return
+    assert len(response.body) <= _MOST + 1
+
+
+def read_enrolment(data: bytes) -> None:
+    """Read the answer to an enrolment."""
+    for status in (201, 409):
+        with suppress(Unreachable, EnrolmentRefused):
+            device, credential = _enrolled(Answer(status, data))
+            for told in (device, credential):
+                assert told.isascii()
+                assert told.isprintable()
+                assert told
+
+
+def read_means(data: bytes) -> None:
+    """Read estimates, and refusals."""
+    for read in (mean_of, means_of):
+        with suppress(FusionUnreachable):
+            read(data)
+    assert refusal_of(422, data).status == 422
+
+
+def read_events(data: bytes) -> None:
+    """Read a stream of events; the pause that it asks for is one."""
+    reader = EventReader()
+    with suppress(FusionUnreachable):
+        for line in data.decode("utf-8", "replace").split("\n"):
+            event = reader.feed(line)
+            if event is not None:
+                with suppress(FusionUnreachable):
+                    mean_of(event.data)
+    assert 0 <= reader.retry_s < float("inf")
+
+
+ANSWER_TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "http_answer": read_http,
+    "enrolment": read_enrolment,
+    "means": read_means,
+    "events": read_events,
+}
+
+
+class _Wire:
+    """A connection on which certain bytes come back, whatever is sent."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def sendall(self, sent: bytes) -> None:
+        """Send into the void."""
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return what comes back."""
+        return io.BufferedReader(cast("Any", io.BytesIO(self._data)))

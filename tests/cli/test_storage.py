@@ -102,7 +102,8 @@ def test_a_shuffler_moves_to_postgres(run: Run, config: Path, postgres: "Postgre
     assert (code, str(address) in out, password in out) == (0, True, False)
     code, out, err = run("doctor", config.parent)
     assert f"{address} answers, version {NEWEST}" in out + err
-    code, _, err = run("storage", "copy", "--config", config, "--to", address.url)
+    copy = ("storage", "copy", "--config", config)
+    code, _, err = run(*copy, "--to-file", config.parent / "address")
     assert (code, "must be a file" in err) == (3, True)
 
 
@@ -120,7 +121,9 @@ def test_copy_in_json(run: Run, config: Path, postgres: "PostgresServer") -> Non
     """One document with a digest for each table."""
     run("migrate", "--config", config)
     target = postgres.new_database()
-    code, out, _ = run("storage", "copy", "--config", config, "--to", target.url, "--json")
+    named = config.parent / "target"
+    named.write_text(target.url)
+    code, out, _ = run("storage", "copy", "--config", config, "--to-file", named, "--json")
     document = json.loads(out)
     assert (code, document["schema"]) == (0, "rase/storage-copy/1")
     assert document["target"] == str(target)

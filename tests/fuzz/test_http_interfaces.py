@@ -25,7 +25,7 @@ from rase.shuffler.settings import LimitSettings
 
 # A stream does not end by itself; its own tests are in tests/fusion/test_stream.py.
 ENDLESS = "/v1/stream"
-USUAL = {
+USUAL: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
     "database": None,

@@ -111,6 +111,12 @@ def _target(url: str | None, to_file: Path | None) -> "DatabaseAddress":
     if to_file is not None:
         url = to_file.read_text("utf-8").strip()
     try:
-        return PostgresAddress(url or "")
+        target = PostgresAddress(url or "")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if target.has_password and to_file is None:
+        raise click.UsageError(
+            "--to must have no password, for all users of a machine see arguments; write the "
+            "address into a file and name it with --to-file, or use PGPASSFILE."
+        )
+    return target

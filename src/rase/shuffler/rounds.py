@@ -4,6 +4,7 @@ Any number of closers may share a database: each takes a round that no other is 
 that reports are being written to is taken when that is done.
 """
 
+import hmac
 import secrets
 from dataclasses import dataclass, field
 from typing import Final
@@ -113,7 +114,8 @@ def check_lease(transaction: Transaction, lease: Lease) -> None:
         "SELECT state, lease_token FROM round WHERE campaign = ? AND round = ? FOR UPDATE",
         (lease.campaign_hash, lease.round),
     )
-    if not rows or rows[0][0] != "closing" or bytes(rows[0][1]) != lease.token:
+    is_ours = bool(rows) and rows[0][0] == "closing"
+    if not is_ours or not hmac.compare_digest(bytes(rows[0][1]), lease.token):
         raise LeaseLost(f"round {lease.round} was taken over by another closer.")
 
 

@@ -50,15 +50,15 @@ def licence(name: str) -> str:
     if name in _READ:
         return _READ[name]
     try:
-        found = metadata(name)
+        found = metadata(name).json
     except PackageNotFoundError:
         return "not installed on this system"
-    plain = found.get("License-Expression") or found.get("License") or ""
+    plain = str(found.get("license_expression") or found.get("license") or "")
     if plain and len(plain) <= _SHORT and "\n" not in plain:
         return plain
     kinds = [
         one.rpartition(" :: ")[2]
-        for one in found.get_all("Classifier") or []
+        for one in found.get("classifier", [])
         if one.startswith("License :: ")
     ]
     if kinds:

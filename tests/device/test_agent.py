@@ -430,6 +430,22 @@ def test_a_restart_repeats_what_was_stored(world: Any, drawn: list[float]) -> No
     assert len(drawn) == 1
 
 
+def test_a_cover_report_that_a_later_round_overtook_is_dropped(world: Any) -> None:
+    """A shuffler that confirms a later round closes the cover's: it is forgotten, no failure."""
+
+    def handle(message: Any) -> Answer:
+        if message.method == "POST" and Header.from_report(message.body).round == FIRST - 1:
+            raise Unreachable("cut off.")
+        answer: Answer = world.shuffler.handle(message)
+        return answer
+
+    agent = world.agent(transport=MemoryTransport(handle))
+    world.source.always = 1500.0
+    world.run(agent, 3 * HOUR)
+    assert sorted(world.contents()) == [FIRST, FIRST + 1]
+    assert FIRST - 1 not in world.store().load().covers
+
+
 def test_a_restarted_cover_report_is_the_same(world: Any) -> None:
     """Cover reports are stored before they are sent, as reports are."""
     agent = world.agent()

@@ -353,8 +353,10 @@ class Agent:
         """Note that an envelope is done with, and erase what no open round needs any more."""
         round = envelope.round
         if envelope.is_cover:
-            cover = self._memory.covers[round]
-            self._memory.keep_cover(round, type(cover)(cover.envelope, is_done=True))
+            cover = self._memory.covers.get(round)
+            # Forgotten already if a later round was confirmed first: then its own is closed.
+            if cover is not None:
+                self._memory.keep_cover(round, type(cover)(cover.envelope, is_done=True))
         else:
             self._ledger.mark_sent(self._terms.campaign_id, round)
         signed = self._terms.campaign_for(round)

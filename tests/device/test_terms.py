@@ -195,6 +195,31 @@ def test_keys_are_those_active_now(world: Any) -> None:
         terms.keys_for(signed, 20.0)
 
 
+def test_a_round_in_which_keys_are_renewed_is_sealed_for_one_of_them(world: Any) -> None:
+    """All devices take the key of the round's end as long as it is accepted, then that of now."""
+    shuffler, terms = world.shuffler, world.terms()
+    signed = terms.offer_campaign(shuffler.signed_campaign())
+    end_s = signed.campaign.round_end_s(7)
+    old = [key.config(not_before_s=0, not_after_s=end_s + 5) for key in shuffler.keys.values()]
+    shuffler.rotate()
+    new = [
+        key.config(not_before_s=end_s + 5, not_after_s=end_s + 500)
+        for key in shuffler.keys.values()
+    ]
+    keyset = Keyset(version=2, cache_s=10, configs=(*old, *new))
+    terms.offer_keyset(shuffler.signed_keyset(keyset))
+
+    def chosen(now_s: float, **more: int) -> set[int]:
+        return {key.id for key in terms.keys_for(signed, now_s, **more)}
+
+    before, after = old[0].id, new[0].id
+    assert chosen(end_s + 4.0, round=7) == chosen(end_s + 6.0, round=7) == {before}
+    assert chosen(end_s + 6.0) == {after}
+    # Accepted for twice the cache time after it expired, and not a second longer.
+    assert chosen(end_s + 24.0, round=7) == {before}
+    assert chosen(end_s + 25.0, round=7) == {after}
+
+
 def test_versions_that_hold_no_more_are_forgotten(world: Any) -> None:
     """The latest stays always, an earlier one until the next has begun."""
     shuffler, terms = world.shuffler, world.terms()

@@ -292,7 +292,7 @@ class Agent:
             if round in self._done or signed is None or not self._is_open(signed.campaign, round):
                 continue
             try:
-                self._terms.keys_for(signed, now_s)
+                self._terms.keys_for(signed, now_s, round=round)
             except (UnknownKey, LookupError):
                 # Fetched soon; until the round closes there is time.
                 self._fetch_at_s = min(self._fetch_at_s, self._clock.monotonic_s() + 10.0)

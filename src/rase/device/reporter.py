@@ -153,7 +153,7 @@ class Reporter:
             UnknownKey: If a server has no active key; nothing was drawn.
             LookupError: If there is no keyset yet; nothing was drawn.
         """
-        keys = self._memory.terms.keys_for(signed, self._clock.now_s())
+        keys = self._memory.terms.keys_for(signed, self._clock.now_s(), round=round)
         try:
             if mean is not None and self._has_turn(signed.campaign, round):
                 try:

@@ -4,11 +4,18 @@ Every refusal has a name.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rase.campaign import CampaignInvalid
-from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, WireError
+from rase.errors import (
+    BadSignature,
+    ConfigurationError,
+    PrivacyRefused,
+    UnknownKey,
+    WireError,
+)
 from rase.wire.keys import KeyConfig, Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 from rase.wire.suites import KEM_NUMBERS
@@ -223,8 +230,17 @@ class Terms:
         """Return the accepted version whose hash begins with a tag."""
         return next((item for item in self._campaigns if item.hash.startswith(tag)), None)
 
-    def keys_for(self, signed: SignedCampaign, now_s: float) -> tuple[KeyConfig, KeyConfig]:
+    def keys_for(
+        self, signed: SignedCampaign, now_s: float, *, round: int | None = None
+    ) -> tuple[KeyConfig, KeyConfig]:
         """Return the keys to seal with: the shuffler's and the fusion centre's.
+
+        Args:
+            signed: The campaign.
+            now_s: The time.
+            round: Take the keys that were active when this round ended, as long as they are
+                accepted, so that a round in which keys are renewed is not split in two; None for
+                the keys of now.
 
         Raises:
             UnknownKey: If one of them has no active key.
@@ -234,6 +250,17 @@ class Terms:
             raise LookupError("there is no keyset yet.")
         keyset = self._keyset.keyset
         kem = KEM_NUMBERS[signed.campaign.kem]
+        if round is not None:
+            then_s = min(now_s, float(signed.campaign.round_end_s(round)))
+            # Without a key of that time, or when it is over, there is no choice.
+            with suppress(UnknownKey):
+                keys = (
+                    keyset.active(Role.SHUFFLER, then_s),
+                    keyset.active(Role.FUSION, then_s, kem=kem),
+                )
+                for key in keys:
+                    keyset.accepted(key.role, key.id, now_s=now_s)
+                return keys
         return keyset.active(Role.SHUFFLER, now_s), keyset.active(Role.FUSION, now_s, kem=kem)
 
     def forget_before(self, round: int) -> None:

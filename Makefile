@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow homeassistant bench docs screenshots sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test check slow homeassistant bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -35,6 +35,15 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
+chaos:  ## break a real installation at random, e.g. make chaos ARGS="--seconds 600 --seed 1"
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python -m chaos $(ARGS)
+load:  ## the intake's highest steady rate, twice that, and a soak, e.g. make load ARGS="--soak 3600"
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python -m chaos.load $(ARGS)
+evidence:  ## write the page of what was measured, from docs/evidence
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python scripts/evidence.py
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/site.py

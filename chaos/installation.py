@@ -1,0 +1,312 @@
+"""A real installation to harm: what ``rase init`` makes, run by processes behind toxic proxies."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from benchmarks.loading.ports import held_port
+from psycopg import sql
+
+from chaos.programs import Program, rase, until
+from chaos.proxy import ToxicProxy
+from rase.campaign import Campaign
+from rase.device.folder import DeviceFolder
+from rase.service.doctor import fetch
+from rase.service.key_settings import read_signing_key
+from rase.storage.address import PostgresAddress
+from rase.storage.face import Database
+from rase.storage.postgres import PostgresDatabase
+from rase.storage.sqlite import SqliteDatabase
+from rase.wire.keys import Keyset, Role
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+
+if TYPE_CHECKING:
+    from tests.broker import Mosquitto
+
+__all__ = ["K_MIN", "LEASE_S", "Agent", "Installation"]
+
+K_MIN: Final = 3
+LEASE_S: Final = 2
+_CACHE_S: Final = 5
+_MOUNT: Final = shutil.which("mount") or "/bin/mount"
+# Noisy reports stay with the fusion centre for the whole run, so that estimates can be checked.
+_KEEP_S: Final = 7 * 86400
+# No fault lasts as long: a round with envelopes for two keys waits for its second batch.
+_SETTLE_S: Final = 30
+_SOURCE: Final = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
+_CONFIGURED: Final = {Role.SHUFFLER: "[shuffler]", Role.FUSION: "[fusion]"}
+
+
+class Agent:
+    """A device: its folder, and ``rase device run`` in it.
+
+    Args:
+        folder: Enrolled, with a source.
+        log: Where it tells what happens.
+        variables: Of its environment.
+    """
+
+    def __init__(self, folder: Path, *, log: Path, variables: Mapping[str, str]) -> None:
+        self._folder = DeviceFolder(folder)
+        arguments = ["device", "run", "--folder", str(folder)]
+        self.program = Program(folder.name, arguments, log=log, variables=variables)
+
+    def sent(self) -> set[int]:
+        """Return the rounds whose reports or covers were acknowledged, by its own log."""
+        told = self.program.log.read_text(encoding="utf-8", errors="replace")
+        return {int(round) for round in re.findall(r"event=sent round=(\d+)", told)}
+
+    def paid(self) -> list[int]:
+        """Return the rounds that it paid for, by its ledger."""
+        with closing(self._folder.ledger(self._folder.settings({}))) as ledger:
+            return [entry.round for entry in ledger.history(1_000_000)]
+
+
+class Installation:
+    """Both servers, their proxies, and devices.
+
+    Args:
+        folder: An empty folder.
+        agents: How many devices with a folder of their own.
+        postgres: Where the state of both servers is, if not in files.
+        disk_mb: Size of a disk in memory for each server and the first device; None for none.
+        broker: Through which every second device reports, if given.
+        clocks: The environment of each process that its clock needs, by its name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        agents: int,
+        postgres: PostgresAddress | None = None,
+        disk_mb: int | None = None,
+        broker: "Mosquitto | None" = None,
+        clocks: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._postgres = postgres
+        self._clocks = clocks or {}
+        self._ports = {Role.SHUFFLER: held_port(), Role.FUSION: held_port()}
+        self.proxies = {role: ToxicProxy(port) for role, port in self._ports.items()}
+        self.disks: dict[str, Path] = {}
+        self.agents: list[Agent] = []
+        self.programs: dict[str, Program] = {}
+        root = folder / "installed"
+        options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
+        options += ["--grace", "4s", "--k-min", K_MIN, "--window", 100, "--cache", f"{_CACHE_S}s"]
+        options += ["--shuffler-url", self.proxies[Role.SHUFFLER].url]
+        options += ["--fusion-url", self.proxies[Role.FUSION].url]
+        rase("init", root, *options)
+        self.folders = {role: root / role for role in (Role.SHUFFLER, Role.FUSION)}
+        self._configure(broker)
+        if disk_mb is not None:
+            for role, path in self.folders.items():
+                self._mount(role, path, disk_mb)
+        try:
+            self._serve()
+            self._publish()
+            self._enrol(agents, broker, disk_mb)
+        except BaseException:
+            self.close()
+            raise
+
+    def url(self, role: Role) -> str:
+        """Return where a server listens itself, behind its proxy."""
+        return f"http://127.0.0.1:{self._ports[role]}"
+
+    def config(self, role: Role) -> Path:
+        """Return a server's settings."""
+        return self.folders[role] / "rase.toml"
+
+    def all_programs(self) -> dict[str, Program]:
+        """Return servers and devices by name."""
+        return {**self.programs, **{agent.program.name: agent.program for agent in self.agents}}
+
+    def is_well(self) -> bool:
+        """Return whether all processes work and both servers are ready."""
+        if not all(program.is_working for program in self.all_programs().values()):
+            return False
+        try:
+            return all(fetch(self.url(role), "/readyz").status == 200 for role in self._ports)
+        except OSError:
+            return False
+
+    def rows(self, role: Role, query: str) -> list[tuple[Any, ...]]:
+        """Return what is in a server's database."""
+        database: Database
+        if self._postgres is None:
+            database = SqliteDatabase(self.database(role))
+        else:
+            database = PostgresDatabase(self._postgres, schema=f"rase_{role}")
+        with closing(database), database.snapshot() as transaction:
+            return transaction.execute(query)
+
+    @contextmanager
+    def locked(self, role: Role) -> Iterator[None]:
+        """Keep all tables of a server's PostgreSQL schema from everybody else for a while."""
+        if self._postgres is None:
+            raise ValueError("the store must be PostgreSQL.")
+        with psycopg.connect(self._postgres.url) as connection:
+            rows = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s", (f"rase_{role}",)
+            ).fetchall()
+            for (table,) in rows:
+                name = sql.Identifier(f"rase_{role}", table)
+                connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(name))
+            yield
+            connection.rollback()
+
+    def database(self, role: Role) -> Path:
+        """Return the file of a server's state."""
+        return self.folders[role] / f"{role}.db"
+
+    def agreed(self) -> tuple[Campaign, Keyset]:
+        """Return campaign and keyset as devices get them now.
+
+        Raises:
+            OSError: If the shuffler does not answer.
+        """
+        keys = {
+            role: read_signing_key(folder / "keys/signing.key", role=role).public_bytes()
+            for role, folder in self.folders.items()
+        }
+        pinned = PinnedKeys(keys[Role.FUSION], keys[Role.SHUFFLER])
+        answers = [fetch(self.url(Role.SHUFFLER), path) for path in _DOCUMENTS]
+        if any(answer.status != 200 for answer in answers):
+            raise ConnectionError("the shuffler is not ready.")
+        campaign, keyset = (answer.body for answer in answers)
+        return (
+            SignedCampaign.from_bytes(campaign, pinned).campaign,
+            SignedKeyset.from_bytes(keyset, pinned).keyset,
+        )
+
+    def rotate(self, role: Role) -> None:
+        """Renew a server's opening key as its guide says, while everything runs."""
+        rase("keys", "rotate", self.folders[role])
+        program = self.programs["closer" if role is Role.SHUFFLER else "fusion"]
+        program.stop()
+        program.start()
+        until(lambda: program.is_working, what=f"the restart of {program.name}")
+        if role is Role.SHUFFLER:
+            public = self.folders[role] / "public.json"
+            rase("keys", "adopt", self.folders[Role.FUSION], public, "--yes")
+        self._publish_keys()
+
+    def remount(self, name: str, how: str) -> None:
+        """Let a disk be written ("rw") or not ("ro"); nobody may have a file open for writing."""
+        command = [_MOUNT, "-o", f"remount,{how}", str(self.disks[name])]
+        subprocess.run(command, check=True)
+
+    def tokens(self, count: int) -> list[str]:
+        """Return tokens that enrol devices."""
+        config = self.config(Role.SHUFFLER)
+        return rase("shuffler", "enrol", "--config", config, "--count", count).split()
+
+    def subscriber(self) -> str:
+        """Return the token of a new subscriber."""
+        command = ("fusion", "subscribers", "add", "chaos", "--config", self.config(Role.FUSION))
+        return rase(*command).strip()
+
+    def close(self) -> None:
+        """End everything, whatever it does."""
+        for program in self.all_programs().values():
+            program.kill()
+        for proxy in self.proxies.values():
+            proxy.close()
+        for path in self.disks.values():
+            subprocess.run([f"{Path(_MOUNT).parent}/umount", "--lazy", str(path)], check=False)
+
+    def _configure(self, broker: "Mosquitto | None") -> None:
+        """Choose settings under which a fault is over in seconds."""
+        more = {
+            Role.SHUFFLER: f"lease_s = {LEASE_S}\n",
+            Role.FUSION: f"keep_values_s = {_KEEP_S}\nsettle_s = {_SETTLE_S}\nworkers = 0\n"
+            "questions_per_minute = 100000\n",
+        }
+        for role, lines in more.items():
+            path, section = self.config(role), _CONFIGURED[role]
+            text = path.read_text().replace(section, f"{section}\n{lines}", 1)
+            if role is Role.SHUFFLER:
+                text += "\n[shuffler.limits]\nreports_per_minute = 100000\n"
+                if broker is not None:
+                    text += f'\n[shuffler.mqtt]\nurl = "{broker.broker().url}"\n'
+            if self._postgres is not None:
+                text = text.replace(f'"{role}.db"', f'"{self._postgres.url}"')
+            path.write_text(text)
+
+    def _mount(self, name: str, path: Path, disk_mb: int) -> None:
+        """Put what is in a folder on a disk in memory, with the folder's name."""
+        aside = path.with_name(f"{path.name}-before")
+        path.rename(aside)
+        path.mkdir()
+        options = ["-t", "tmpfs", "-o", f"size={disk_mb}m", "tmpfs", str(path)]
+        subprocess.run([_MOUNT, *options], check=True)
+        self.disks[name] = path
+        shutil.copytree(aside, path, dirs_exist_ok=True)
+
+    def _serve(self) -> None:
+        shuffler, fusion = (str(self.config(role)) for role in (Role.SHUFFLER, Role.FUSION))
+        commands = {
+            "intake": ["shuffler", "run", "--part", "intake", "--config", shuffler],
+            "closer": ["shuffler", "run", "--part", "closer", "--config", shuffler],
+            "fusion": ["fusion", "run", "--config", fusion],
+        }
+        for name, arguments in commands.items():
+            role = Role.FUSION if name == "fusion" else Role.SHUFFLER
+            variables = {
+                f"RASE_{role.upper()}__PORT": str(self._ports[role]),
+                **self._clocks.get(name, {}),
+            }
+            log = self.folder / f"{name}.log"
+            self.programs[name] = Program(name, arguments, log=log, variables=variables)
+
+    def _publish(self) -> None:
+        def is_up() -> bool:
+            try:
+                return all(fetch(self.url(role), "/healthz").status == 200 for role in self._ports)
+            except OSError:
+                return False
+
+        until(is_up, what="the start of the servers")
+        # The shuffler countersigns no keyset before its closer has told which keys it has.
+        told = "SELECT id FROM opening_key"
+        until(lambda: bool(self.rows(Role.SHUFFLER, told)), what="the closer's start")
+        self._publish_keys()
+        folder = self.folders[Role.FUSION]
+        rase("campaign", "publish", folder / "campaign.toml", "--config", folder / "rase.toml")
+
+    def _publish_keys(self) -> None:
+        folder = self.folders[Role.FUSION]
+        keys = folder / "keyset.json"
+        rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
+
+    def _enrol(self, count: int, broker: "Mosquitto | None", disk_mb: int | None) -> None:
+        for number, token in enumerate(self.tokens(count) if count else []):
+            folder = self.folder / f"device-{number}"
+            shutil.copytree(self.folder / "installed/device", folder)
+            (folder / "power.csv").write_text("power_w\n" + f"{1000 + number}\n" * 100_000)
+            settings = folder / "device.toml"
+            text = settings.read_text().replace('kind = "stdin"', _SOURCE)
+            settings.write_text(text)
+            given = self.folder / "token"
+            given.write_text(token)
+            rase("device", "enrol", "--folder", folder, "--token-file", given)
+            if broker is not None and number % 2:
+                # From now on there is no way to the shuffler but the broker.
+                text = text.replace(self.proxies[Role.SHUFFLER].url, "http://127.0.0.1:1")
+                url = broker.broker().url
+                settings.write_text(text.replace("[device]", f'[device]\nbroker = "{url}"', 1))
+            if disk_mb is not None and number == 0:
+                self._mount(folder.name, folder, disk_mb)
+            log = self.folder / f"{folder.name}.log"
+            variables = self._clocks.get(folder.name, {})
+            self.agents.append(Agent(folder, log=log, variables=variables))
+
+
+_DOCUMENTS: Final = ("/v1/campaigns/fleet", "/v1/keyset")

@@ -1,0 +1,217 @@
+"""How much the intake holds: its highest steady rate, what twice that does, and a long soak.
+
+The rate is that of one intake on SQLite, each report a request of its own and answered when it is
+on the disk. Intake opens nothing, so these reports are not sealed. The soak is a whole installation
+with sealed reports: intake, closer, fusion centre and two devices with folders of their own.
+"""
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+from benchmarks.loading.cost import resident_bytes
+from benchmarks.loading.intakes import HOURS, Served, prepared, serving
+from benchmarks.loading.setting import CAMPAIGN, Fleet
+
+from chaos.evidence import measured
+from chaos.pressure import Pressed, Pressure
+from chaos.soak import soaked
+from rase.clock import SystemClock
+
+_P99_S: Final = 0.25
+_CONNECTIONS: Final = 256
+_CROWD: Final = 1024
+# A queue that is reached on this machine, so that it can be seen how it is refused.
+_SHORT_QUEUE: Final = 50
+
+
+@click.command()
+@click.option("--first", type=float, default=400.0, show_default=True, help="First rate tried.")
+@click.option("--step", type=float, default=4.0, show_default=True, help="Seconds at each rate.")
+@click.option("--soak", type=float, default=0.0, show_default=True, help="Seconds of soak.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
+def main(*, first: float, step: float, soak: float, file: Path | None) -> None:
+    """Find the highest steady rate of the intake, press it with twice that, and let it soak."""
+    document: dict[str, Any] = {
+        "schema": "rase.load/1",
+        **measured(_command(first, step, soak), seed=None),
+        **_loaded(first, step),
+    }
+    if soak:
+        document["soak"] = soaked(soak, tell=_tell)
+    document["failures"] = list(_failures(document))
+    click.echo(json.dumps(document, indent=1))
+    if file is not None:
+        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if document["failures"]:
+        sys.exit(1)
+
+
+def _loaded(first: float, step: float) -> dict[str, Any]:
+    fleet = Fleet(replace(CAMPAIGN, grace_s=2 * HOURS * 3600))
+    with tempfile.TemporaryDirectory() as name, Pressure() as pressure:
+        folder = Path(name)
+        credentials = prepared(folder, fleet, devices=4000, address=folder / "shuffler.db")
+        with serving(folder, credentials) as served:
+            target = _Target(served, fleet, pressure)
+            rate = target.highest(first, step)
+            calm = target.at(rate, seconds=2 * step, connections=_CONNECTIONS)
+            over = target.overload(rate, seconds=2 * step)
+        # The same again with a queue so short that it is full: refusals must say when to return.
+        with _with_short_queue(folder, credentials) as served:
+            short = _Target(served, fleet, pressure, first_round=target.rounds_used)
+            refused = short.overload(rate, seconds=step)
+    return {
+        "rate_a_second": round(rate),
+        "steady": _told(calm),
+        "overload": over,
+        "overload_short_queue": {"max_waiting": _SHORT_QUEUE, **refused},
+    }
+
+
+class _Target:
+    """An intake that is pressed with fresh reports: each device sends one for each past round."""
+
+    def __init__(
+        self, served: Served, fleet: Fleet, pressure: Pressure, *, first_round: int = 0
+    ) -> None:
+        self._served = served
+        self._fleet = fleet
+        self._pressure = pressure
+        self._hour = int(SystemClock().now_s()) // 3600
+        self._requests: list[bytes] = []
+        self.rounds_used = first_round
+
+    def at(self, rate: float, *, seconds: float, connections: int) -> Pressed:
+        """Press it for a while."""
+        count = int(rate * seconds)
+        while len(self._requests) < count:
+            self.rounds_used += 1
+            if self.rounds_used > HOURS - 4:
+                raise click.ClickException("there are no more rounds to report for: shorten --step")
+            self._requests += self._served.requests(self._fleet, self._hour - 1 - self.rounds_used)
+        now, self._requests = self._requests[:count], self._requests[count:]
+        return self._pressure.press(
+            self._served.ports[0], now, a_second=rate, connections=connections
+        )
+
+    def highest(self, rate: float, step: float) -> float:
+        """Return the highest rate that was held: doubled until it is not, then halved between."""
+        held, missed = 0.0, 0.0
+        while not missed or missed / held > 1.1:
+            pressed = self.at(rate, seconds=step, connections=_CONNECTIONS)
+            is_held = (
+                set(pressed.statuses) == {201}
+                and not pressed.behind
+                and pressed.quantile_s(0.99) < _P99_S
+            )
+            _tell(f"{rate:.0f} a second: {_told(pressed)}")
+            held, missed = (rate, missed) if is_held else (held, rate)
+            if not held and rate < 20:
+                raise click.ClickException("not even 20 reports a second are held here")
+            rate = (held + missed) / 2 if missed else 2 * rate
+        return held
+
+    def overload(self, rate: float, *, seconds: float) -> dict[str, Any]:
+        """Press with twice a rate, then with a half; return both, and what the server held."""
+        pid = self._served.pids[0]
+        before = resident_bytes(pid)
+        most = _Most(pid)
+        pressed = self.at(2 * rate, seconds=seconds, connections=_CROWD)
+        peak, files = most.stop()
+        after = self.at(rate / 2, seconds=seconds / 2, connections=_CONNECTIONS)
+        return {
+            "asked_a_second": round(2 * rate),
+            **_told(pressed),
+            "refusals_without_retry_after": pressed.without_retry,
+            "memory_mb": {
+                "before": _mb(before),
+                "most": _mb(peak),
+                "after": _mb(resident_bytes(pid)),
+            },
+            "most_files": files,
+            "files_after": _files(pid),
+            "recovery": _told(after),
+        }
+
+
+class _Most:
+    """Watch a process's memory and files until told to stop."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._is_over = threading.Event()
+        self._found: list[tuple[int, int]] = []
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def stop(self) -> tuple[int, int]:
+        self._is_over.set()
+        self._thread.join()
+        return max(one[0] for one in self._found), max(one[1] for one in self._found)
+
+    def _watch(self) -> None:
+        while True:
+            self._found.append((resident_bytes(self._pid), _files(self._pid)))
+            if self._is_over.wait(0.1):
+                return
+
+
+def _with_short_queue(folder: Path, credentials: list[str]) -> Any:
+    settings = folder / "rase.toml"
+    settings.write_text(settings.read_text() + f"[shuffler.limits]\nmax_waiting = {_SHORT_QUEUE}\n")
+    return serving(folder, credentials, max_group=_SHORT_QUEUE)
+
+
+def _failures(document: dict[str, Any]) -> Iterator[str]:
+    for name in ("overload", "overload_short_queue"):
+        found = document[name]
+        strange = [status for status in found["statuses"] if status not in ("201", "429", "503")]
+        if strange:
+            yield f"{name}: answered with {', '.join(strange)}"
+        if found["refusals_without_retry_after"]:
+            yield f"{name}: refusals do not say when to try again"
+        if found["memory_mb"]["most"] > 2 * found["memory_mb"]["before"] + 64:
+            yield f"{name}: memory grew to {found['memory_mb']['most']} MB"
+        if set(found["recovery"]["statuses"]) != {"201"} or found["recovery"]["p99_ms"] > 250:
+            yield f"{name}: no recovery at half the rate"
+    yield from document.get("soak", {}).get("failures", ())
+
+
+def _told(pressed: Pressed) -> dict[str, Any]:
+    answered = sum(pressed.statuses.values())
+    return {
+        "seconds": round(pressed.seconds, 1),
+        "answered_a_second": round(answered / pressed.seconds),
+        "statuses": {str(status): count for status, count in sorted(pressed.statuses.items())},
+        "never_sent": pressed.behind,
+        "p50_ms": round(1000 * median(pressed.took_s)),
+        "p99_ms": round(1000 * pressed.quantile_s(0.99)),
+    }
+
+
+def _command(first: float, step: float, soak: float) -> str:
+    return f"python -m chaos.load --first {first:g} --step {step:g} --soak {soak:g}"
+
+
+def _files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _mb(count: int) -> int:
+    return round(count / 2**20)
+
+
+def _tell(words: str) -> None:
+    click.echo(words, err=True)
+
+
+if __name__ == "__main__":
+    main()

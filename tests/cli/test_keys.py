@@ -59,10 +59,23 @@ def test_show_tells_fingerprints_only(folder: Path, capsys: pytest.CaptureFixtur
         assert path.read_text().split()[1] not in text + shown
 
 
+def test_a_key_becomes_active_a_cache_time_after_it_must_be_published(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Operators say how long they need to publish; devices have the cache time from then on."""
+    place, begin_s = folder / "fusion", int(SystemClock().now_s())
+    assert rase("keys", "rotate", place, "--publish-within", "1d") == 0
+    keyset = read_keyset(place / "keyset.json")
+    new = max(keyset.configs, key=lambda config: config.not_before_s)
+    assert 0 <= new.not_before_s - keyset.cache_s - 86400 - begin_s < 60
+    assert rase("keys", "rotate", place, "--publish-within", "soon") == 2
+    assert "--publish-within: a duration must" in capsys.readouterr().err
+
+
 def test_rotating_the_fusion_centre_renews_its_keyset(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The new key is pending for the cache time, the old one active until then; both are held."""
+    """The new key is pending for two cache times, the old one active until then; both are held."""
     place = folder / "fusion"
     assert rase("keys", "rotate", place, "--valid", "10d") == 0
     printed = capsys.readouterr()
@@ -71,7 +84,8 @@ def test_rotating_the_fusion_centre_renews_its_keyset(
     now_s = SystemClock().now_s()
     assert keyset.version == 2
     assert keyset.active(Role.FUSION, now_s).id == 1
-    later_s = now_s + keyset.cache_s + 1
+    later_s = now_s + 2 * keyset.cache_s + 1
+    assert keyset.active(Role.FUSION, later_s - 10).id == 1
     new = keyset.active(Role.FUSION, later_s)
     assert (new.id, new.state(now_s)) == (2, KeyState.PENDING)
     assert new.not_after_s - new.not_before_s == 10 * DAY_S

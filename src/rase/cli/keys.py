@@ -48,11 +48,13 @@ def show(folder: Path, as_json: bool) -> None:
 @command.command("rotate")
 @_FOLDER
 @click.option("--valid", default="365d", show_default=True, help="How long the new key is used.")
-def rotate(folder: Path, valid: str) -> None:
+@click.option("--publish-within", help="How long until it is published, as 1d; the cache time.")
+def rotate(folder: Path, valid: str, publish_within: str | None) -> None:
     """Make a new opening key for the server in FOLDER, and let the old ones run out.
 
-    The new key becomes active, and the old ones expire, once no device can have an older keyset;
-    expired keys are accepted for twice that time.
+    The new key becomes active, and the old ones expire, a cache time after the latest moment of
+    publishing: then no device has an older keyset. Expired keys are accepted for twice the cache
+    time.
     """
     from rase.service.keyring import (
         KEYSET_FILE,
@@ -63,13 +65,15 @@ def rotate(folder: Path, valid: str) -> None:
     )
     from rase.wire.keys import Role
 
-    try:
-        valid_s = parse_duration_s(valid)
-    except ValueError as error:
-        raise click.UsageError(f"--valid: {error}") from None
+    valid_s = _seconds("--valid", valid)
+    publish_s = None if publish_within is None else _seconds("--publish-within", publish_within)
     role = read_public_keys(folder / PUBLIC_FILE).role
     done = rotate_opening_key(
-        folder, _opening_key_files(folder, role), now_s=int(SystemClock().now_s()), valid_s=valid_s
+        folder,
+        _opening_key_files(folder, role),
+        now_s=int(SystemClock().now_s()),
+        valid_s=valid_s,
+        publish_s=publish_s,
     )
     for config in done.public.configs:
         row = _key_row(config)
@@ -133,6 +137,13 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
         )
     elif not is_new:
         click.echo("nothing changed.", err=True)
+
+
+def _seconds(option: str, text: str) -> int:
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
 
 
 def _opening_key_files(folder: Path, role: "Role") -> list[Path]:

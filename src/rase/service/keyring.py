@@ -176,19 +176,27 @@ def keyset_text(keyset: Keyset) -> str:
 
 
 def rotate_opening_key(
-    folder: Path, key_files: Sequence[Path], *, now_s: int, valid_s: int
+    folder: Path,
+    key_files: Sequence[Path],
+    *,
+    now_s: int,
+    valid_s: int,
+    publish_s: int | None = None,
 ) -> Rotation:
     """Give a server a new opening key; the one in use stays until every device has the new one.
 
     Devices may keep a keyset for its cache time, so the new key becomes active, and the old ones
-    expire, that long from now; expired keys are accepted for twice the cache time. Keys beyond that
-    leave the settings.
+    expire, that long after the keyset was published; expired keys are accepted for twice the cache
+    time. Keys beyond that leave the settings.
 
     Args:
         folder: The server's folder.
         key_files: The private files that its settings name.
         now_s: The time.
         valid_s: How long devices seal with the new key.
+        publish_s: How long it may take until the keyset is published; devices that did not have it
+            when the key became active would seal for another key than the others, and too few for
+            one key are not released. The cache time if None.
 
     Raises:
         ConfigurationError: If a file is not as ``rase init`` made it; nothing is changed then.
@@ -197,7 +205,7 @@ def rotate_opening_key(
     old_keyset = None
     if public.role is Role.FUSION:
         old_keyset = read_keyset(folder / KEYSET_FILE)
-    begin_s = now_s + public.cache_s
+    begin_s = now_s + (public.cache_s if publish_s is None else publish_s) + public.cache_s
     held = [
         _ending(config, begin_s)
         for config in public.configs

@@ -155,12 +155,9 @@ class Installation:
         if self._postgres is None:
             raise ValueError("the store must be PostgreSQL.")
         with psycopg.connect(self._postgres.url) as connection:
-            rows = connection.execute(
-                "SELECT tablename FROM pg_tables WHERE schemaname = %s", (f"rase_{role}",)
-            ).fetchall()
-            for (table,) in rows:
-                name = sql.Identifier(f"rase_{role}", table)
-                connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(name))
+            is_held = False
+            while not is_held:
+                is_held = _lock_all(connection, f"rase_{role}")
             yield
             connection.rollback()
 
@@ -312,3 +309,18 @@ class Installation:
 
 
 _DOCUMENTS: Final = ("/v1/campaigns/fleet", "/v1/keyset")
+
+
+def _lock_all(connection: "psycopg.Connection[tuple[str, ...]]", schema: str) -> bool:
+    """Lock the tables of a schema; return False if somebody locked them the other way round."""
+    tables = connection.execute(
+        "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
+    ).fetchall()
+    try:
+        for (table,) in tables:
+            name = sql.Identifier(schema, table)
+            connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(name))
+    except psycopg.errors.DeadlockDetected:
+        connection.rollback()
+        return False
+    return True

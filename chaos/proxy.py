@@ -58,10 +58,18 @@ class ToxicProxy:
 
     def close(self) -> None:
         """End it with all connections."""
-        self._do(self._end_all())
-        self._loop.call_soon_threadsafe(self._server.close)
+        self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._end_all()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)

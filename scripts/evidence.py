@@ -1,0 +1,264 @@
+"""Write docs/explain/evidence.md from what was measured: the files in docs/evidence.
+
+Usage: python scripts/evidence.py [--check]
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PAGE", "main", "page"]
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs/evidence"
+PAGE = ROOT / "docs/explain/evidence.md"
+_HEAD = """\
+# Evidence
+
+What was tried, and what came of it. This page is written by `make evidence` from the files in
+`docs/evidence`, and a test compares the two: no figure here is typed by hand. Each part names the
+command that measured it, its seed, and the date of the code. What is promised, and against whom, is
+in the [threat model](threat-model.md).
+"""
+_FAULTS = """\
+Intake, closer, fusion centre, devices and a subscriber run as they are deployed, in rounds of two
+seconds. Faults come at random from a seed, and after each the invariants are looked at. *Lost* is a
+report whose device was told that it is accepted and that is in no estimate although its round must
+have one; *doubled* is one that counts twice; an estimate is *wrong* if it is not that of the
+reports it counts."""
+_LOAD = """\
+One intake on SQLite; every report is a request of its own, answered when it is on the disk. The
+load, and whatever else ran, shared the machine with the server: the rate is a lower bound for that
+machine at that time, and says nothing of others."""
+_STORES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+# The same words as in chaos/faults.py; a test compares them.
+_WORDS = {
+    "kill": "kill -9 of a process, and its start",
+    "stop": "SIGSTOP of a process for longer than a lease, then SIGCONT",
+    "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine or disk",
+    "network": "connections cut, delayed, truncated or reset by a proxy",
+    "locked": "another writer holds the database for seconds; stands for a slow disk",
+    "full": "a disk (tmpfs) without a free byte",
+    "readonly": "servers started on a disk that cannot be written",
+    "clock": "the clock of one process jumps and comes back (libfaketime)",
+    "keys": "an opening key is renewed and the old one expires while rounds go on",
+    "database": "PostgreSQL crashes or restarts, or one of its processes is killed",
+    "broker": "the MQTT broker is killed and started",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say whether it is as it must be."""
+    text = page(FOLDER)
+    if "--check" in arguments:
+        is_same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        print("as measured." if is_same else "differs: run make evidence.")
+        return 0 if is_same else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def page(folder: Path) -> str:
+    """Return the page of the results in a folder; what was not measured is not told."""
+    found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    parts = [_HEAD]
+    runs = [found[name] for name in ("chaos", "chaos-postgresql") if name in found]
+    if runs:
+        parts.append("\n".join(_chaos(runs)))
+    for name, write in (
+        ("load", _load),
+        ("fuzz", _fuzz),
+        ("audit", _audit),
+        ("poisoning", _poisoning),
+    ):
+        if name in found:
+            parts.append("\n".join(write(found[name])))
+    return "\n".join(parts)
+
+
+def _chaos(runs: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines on faults with real processes."""
+    yield "## Faults with real processes"
+    yield ""
+    yield _FAULTS
+    yield ""
+    for run in runs:
+        yield _source(run, _file("chaos", run))
+    yield ""
+    yield f"| fault | what it is | {' | '.join(_STORES[run['store']] for run in runs)} |"
+    yield f"|---|---|{'---|' * len(runs)}"
+    for kind, words in _WORDS.items():
+        counts = [run["faults"].get(kind, "–") for run in runs]
+        if any(count != "–" for count in counts):
+            yield f"| `{kind}` | {words} | {' | '.join(map(str, counts))} |"
+    yield ""
+    yield f"| outcome | {' | '.join(_STORES[run['store']] for run in runs)} |"
+    yield f"|---|{'---|' * len(runs)}"
+    rows: dict[str, Callable[[dict[str, Any]], int]] = {
+        "faults": lambda run: sum(run["faults"].values()),
+        "seconds, with settling": lambda run: round(run["seconds"]),
+        "starts of processes": lambda run: run["starts"],
+        "rounds with an estimate": lambda run: run["rounds"],
+        "rounds withheld by rule": lambda run: run["withheld"],
+        "reports accepted": lambda run: run["accepted"],
+        "reports lost": lambda run: run["lost"],
+        "reports doubled": lambda run: run["doubled"],
+        "wrong estimates": lambda run: run["wrong"],
+        "rounds paid for twice": lambda run: run["repaid"],
+        "rounds told to the subscriber, each once": lambda run: run["told"],
+        "5xx without a named problem, tracebacks": lambda run: run["unexplained"],
+        "most memory of a server, MB": lambda run: _most(run, "most_memory_mb"),
+        "most open files of a server": lambda run: _most(run, "most_files"),
+        "violations": lambda run: len(run["violations"]),
+    }
+    for name, value in rows.items():
+        yield f"| {name} | {' | '.join(f'{value(run):,}' for run in runs)} |"
+    yield ""
+    for run in runs:
+        for kind, why in run["left_out"].items():
+            yield f"- `{kind}` was left out with {_STORES[run['store']]}: {why}."
+    yield ""
+
+
+def _load(run: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on load and soak."""
+    yield "## Load and soak"
+    yield ""
+    yield _LOAD
+    yield ""
+    yield _source(run, "load.json")
+    yield ""
+    yield "| | asked a second | answered a second | p50, ms | p99, ms | answers | memory, MB |"
+    yield "|---|---|---|---|---|---|---|"
+    steady, rate = run["steady"], run["rate_a_second"]
+    yield _load_row("highest steady rate with p99 below 250 ms", rate, steady, memory="")
+    for name, words in (
+        ("overload", "twice that, 1,024 connections"),
+        ("overload_short_queue", "the same with `max_waiting = {max_waiting}`"),
+    ):
+        over = run[name]
+        held = over["memory_mb"]
+        memory = f"{held['before']} → {held['most']} → {held['after']}"
+        yield _load_row(words.format(**over), over["asked_a_second"], over, memory=memory)
+        yield _load_row("… then half the steady rate", rate / 2, over["recovery"], memory="")
+    yield ""
+    refused = sum(run[name]["refusals_without_retry_after"] for name in _OVERLOADS)
+    yield f"Refusals that did not say when to try again (`Retry-After`): {refused}."
+    if "soak" in run:
+        yield ""
+        yield from _soak(run["soak"])
+    yield ""
+
+
+_OVERLOADS = ("overload", "overload_short_queue")
+
+
+def _load_row(words: str, asked: float, run: dict[str, Any], *, memory: str) -> str:
+    answers = ", ".join(f"{count:,} × {status}" for status, count in run["statuses"].items())
+    if run["never_sent"]:
+        answers += f", {run['never_sent']:,} never sent"
+    cells = (
+        words,
+        f"{asked:,.0f}",
+        f"{run['answered_a_second']:,}",
+        f"{run['p50_ms']:,}",
+        f"{run['p99_ms']:,}",
+        answers,
+        memory,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _soak(soak: dict[str, Any]) -> Iterator[str]:
+    answers = ", ".join(f"{count:,} × {status}" for status, count in soak["statuses"].items())
+    yield (
+        f"Soak of a whole installation: {soak['seconds']:,} seconds, {soak['rounds']:,} rounds,"
+        f" {soak['accepted']:,} reports accepted, {soak['lost']} lost,\n{soak['doubled']} doubled;"
+        f" answers: {answers}; p99 of the worst round {soak['worst_round_p99_ms']:,} ms. Medians of"
+        " the second and the\nlast quarter, and the most:"
+    )
+    yield ""
+    yield "| process | memory, MB | open files |"
+    yield "|---|---|---|"
+    for name, memory in soak["memory_mb"].items():
+        files = soak["files"][name]
+        cells = [f"{one['early']} → {one['late']} (most {one['most']})" for one in (memory, files)]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _fuzz(run: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on bad inputs."""
+    yield "## Bad inputs"
+    yield ""
+    yield _source(run, "fuzz.json")
+    yield ""
+    simple = {
+        name.replace("_", " "): value
+        for name, value in run.items()
+        if type(value) is int and name not in ("seed",)
+    }
+    yield "| | |"
+    yield "|---|---|"
+    for name, value in simple.items():
+        yield f"| {name} | {value:,} |"
+    yield ""
+
+
+def _audit(run: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on the audit of the privacy claims."""
+    yield "## Privacy claims"
+    yield ""
+    nearest = max(run["results"], key=_share)
+    yield (
+        f"{run['claims']} claims of epsilon were put to a test with {run['samples']:,} samples of"
+        f" each input; {run['broken']} were broken. The lower bound\nnearest to its claim is"
+        f" {nearest['lower_bound']:.4f} of {nearest['claim']:.4g} ({nearest['name']}). All bounds"
+        f" hold together with probability {run['confidence']}. The\nwhole table and how it is done:"
+        " [the audit of the claims](audit.md)."
+    )
+    yield ""
+    yield _source(run, "audit.json")
+    yield ""
+
+
+def _share(row: dict[str, Any]) -> float:
+    return float(row["lower_bound"] / row["claim"]) if row["claim"] else 0.0
+
+
+def _poisoning(study: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on lying devices."""
+    yield "## Lying devices"
+    yield ""
+    yield study["measured"]
+    yield ""
+    checks = study["checks"]
+    held = sum(check["holds"] for check in checks)
+    yield (
+        f"{held} of {len(checks)} checks hold; the table is on the page about"
+        " [lying devices](poisoning.md)."
+    )
+    yield ""
+    yield _source(study, "poisoning.json")
+    yield ""
+
+
+def _source(run: dict[str, Any], file: str) -> str:
+    seed = "no seed" if run["seed"] is None else f"seed {run['seed']}"
+    return (
+        f"- `{run['command']}`: {seed}, code of {run['code_date']} (`{run['code']}`),"
+        f" [{file}](../evidence/{file})"
+    )
+
+
+def _file(name: str, run: dict[str, Any]) -> str:
+    return f"{name}.json" if run["store"] == "sqlite" else f"{name}-{run['store']}.json"
+
+
+def _most(run: dict[str, Any], what: str) -> int:
+    return max(int(run[what].get(name, 0)) for name in ("intake", "closer", "fusion"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

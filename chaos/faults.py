@@ -229,6 +229,8 @@ class Faults:
             seconds = self._last(2, 4)
         finally:
             self.installation.remount(role, "rw")
+        # One that looked in time gives up; one that was slow to start finds the disk well again.
+        until(lambda: all(map(_is_decided, programs)), what="a start", deadline_s=90)
         ended = 0
         for program in programs:
             if program.process.poll() is not None:
@@ -270,6 +272,10 @@ class Faults:
         seconds = self._last(0.5, 3)
         self.broker.start()
         return f"for {seconds:.1f} s"
+
+
+def _is_decided(program: Program) -> bool:
+    return program.is_working or program.process.poll() is not None
 
 
 def _fill(path: Path) -> None:

@@ -31,6 +31,8 @@ class Verdict:
         lost: Of those, how many are in no estimate although their round must have one.
         doubled: How many more reports are in estimates than were ever sent.
         wrong: Estimates that are not those of the reports they count.
+        unchecked: Estimates whose reports the fusion centre had erased before they were looked at:
+            it keeps none longer than its policy by a clock that jumped. Their numbers are checked.
         repaid: Rounds for which a device paid twice.
         notes: Each violation in words.
     """
@@ -41,6 +43,7 @@ class Verdict:
     lost: int = 0
     doubled: int = 0
     wrong: int = 0
+    unchecked: int = 0
     repaid: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -93,6 +96,16 @@ def check(installation: Installation, probes: Probes, *, is_over: bool) -> Verdi
             _check_withheld(verdict, round, sure=len(sure) + more[0], k_min=probes.campaign.k_min)
             continue
         verdict.rounds += 1
+        if not len(places):
+            verdict.unchecked += 1
+            _check_number(
+                verdict,
+                round,
+                told[round][0][2],
+                sure=len(sure) + more[0],
+                sent=len(reports) + more[1],
+            )
+            continue
         _check_reports(verdict, round, places=places, reports=reports, more=more)
         classes = np.frombuffer(b"".join(row[2] for row in kept[round]), np.uint8)
         seed = b"".join(row[0] for row in kept[round])
@@ -164,6 +177,14 @@ def _check_withheld(verdict: Verdict, round: int, *, sure: int, k_min: int) -> N
     if sure >= k_min:
         verdict.lost += sure
         verdict.notes.append(f"round {round} has no estimate, with {sure} accepted reports.")
+
+
+def _check_number(verdict: Verdict, round: int, n: int, *, sure: int, sent: int) -> None:
+    """See whether an estimate counts as many reports as it must and can."""
+    if not sure <= n <= sent:
+        verdict.lost += max(0, sure - n)
+        verdict.doubled += max(0, n - sent)
+        verdict.notes.append(f"round {round}: {n} counted, {sure} accepted, {sent} sent.")
 
 
 def _check_reports(

@@ -61,8 +61,7 @@ def _loaded(first: float, step: float) -> dict[str, Any]:
         credentials = prepared(folder, fleet, devices=4000, address=folder / "shuffler.db")
         with serving(folder, credentials) as served:
             target = _Target(served, fleet, pressure)
-            rate = target.highest(first, step)
-            calm = target.at(rate, seconds=2 * step, connections=_CONNECTIONS)
+            rate, calm = target.confirmed(target.highest(first, step), seconds=2 * step)
             over = target.overload(rate, seconds=2 * step)
         # The same again with a queue so short that it is full: refusals must say when to return.
         with _with_short_queue(folder, credentials) as served:
@@ -98,26 +97,28 @@ class _Target:
                 raise click.ClickException("there are no more rounds to report for: shorten --step")
             self._requests += self._served.requests(self._fleet, self._hour - 1 - self.rounds_used)
         now, self._requests = self._requests[:count], self._requests[count:]
-        return self._pressure.press(
+        pressed = self._pressure.press(
             self._served.ports[0], now, a_second=rate, connections=connections
         )
+        _tell(f"{rate:.0f} a second: {_told(pressed)}")
+        return pressed
 
     def highest(self, rate: float, step: float) -> float:
         """Return the highest rate that was held: doubled until it is not, then halved between."""
         held, missed = 0.0, 0.0
         while not missed or missed / held > 1.1:
             pressed = self.at(rate, seconds=step, connections=_CONNECTIONS)
-            is_held = (
-                set(pressed.statuses) == {201}
-                and not pressed.behind
-                and pressed.quantile_s(0.99) < _P99_S
-            )
-            _tell(f"{rate:.0f} a second: {_told(pressed)}")
-            held, missed = (rate, missed) if is_held else (held, rate)
+            held, missed = (rate, missed) if _is_held(pressed) else (held, rate)
             if not held and rate < 20:
                 raise click.ClickException("not even 20 reports a second are held here")
             rate = (held + missed) / 2 if missed else 2 * rate
         return held
+
+    def confirmed(self, rate: float, *, seconds: float) -> tuple[float, Pressed]:
+        """Return the rate, or the highest of ever smaller ones, that is held for longer too."""
+        while not _is_held(pressed := self.at(rate, seconds=seconds, connections=_CONNECTIONS)):
+            rate *= 0.8
+        return rate, pressed
 
     def overload(self, rate: float, *, seconds: float) -> dict[str, Any]:
         """Press with twice a rate, then with a half; return both, and what the server held."""
@@ -162,6 +163,11 @@ class _Most:
             self._found.append((resident_bytes(self._pid), _files(self._pid)))
             if self._is_over.wait(0.1):
                 return
+
+
+def _is_held(pressed: Pressed) -> bool:
+    is_taken = set(pressed.statuses) == {201} and not pressed.behind
+    return is_taken and pressed.quantile_s(0.99) < _P99_S
 
 
 def _with_short_queue(folder: Path, credentials: list[str]) -> Any:

@@ -95,6 +95,7 @@ class Outcome:
             "lost": verdict.lost,
             "doubled": verdict.doubled,
             "wrong": verdict.wrong,
+            "unchecked": verdict.unchecked,
             "repaid": verdict.repaid,
             "told": self.told,
             "unexplained": self.unexplained,

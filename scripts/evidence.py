@@ -106,6 +106,7 @@ def _chaos(runs: list[dict[str, Any]]) -> Iterator[str]:
         "reports lost": lambda run: run["lost"],
         "reports doubled": lambda run: run["doubled"],
         "wrong estimates": lambda run: run["wrong"],
+        "estimates whose number alone could be checked": lambda run: run["unchecked"],
         "rounds paid for twice": lambda run: run["repaid"],
         "rounds told to the subscriber, each once": lambda run: run["told"],
         "5xx without a named problem, tracebacks": lambda run: run["unexplained"],

@@ -40,6 +40,12 @@ class Kept:
         with closing(SqliteDatabase(self._paths[role])) as db, db.snapshot() as transaction:
             return transaction.execute(query)
 
+    def erase(self) -> None:
+        """Forget the reports of all rounds."""
+        path = self._paths[Role.FUSION]
+        with closing(SqliteDatabase(path)) as db, db.transaction() as transaction:
+            transaction.execute("DELETE FROM opened")
+
     def keep(self, places: list[int], *, shift: float = 0.0) -> None:
         """Write a final round with these places, and their estimate."""
         held = np.array(sorted(places), dtype="<i8")
@@ -137,3 +143,15 @@ def test_growth_and_tracebacks_are_seen(kept: Kept) -> None:
     assert check_logs(kept) == []  # type: ignore[arg-type]
     kept.log.write_text("Traceback (most recent call last):\n")
     assert len(check_logs(kept)) == 1  # type: ignore[arg-type]
+
+
+def test_an_estimate_whose_reports_are_gone_must_count_as_many(kept: Kept) -> None:
+    """Where a clock jumped, reports may be erased early; then the number is looked at."""
+    kept.keep(PLACES)
+    kept.erase()
+    devices = probes(PLACES)
+    verdict = check(kept, devices, is_over=True)  # type: ignore[arg-type]
+    assert (verdict.unchecked, verdict.lost, verdict.doubled) == (1, 0, 0)
+    devices.reports.append(Report(7, 5, 99, b"", "acknowledged"))
+    assert judged(kept, devices) == (1, 0, 0)
+    assert judged(kept, probes(PLACES[:-1])) == (0, 1, 0)

@@ -1,6 +1,7 @@
 # Needs python3 (3.11 or newer) and make; everything else goes into .venv.
 PYTHON ?= python3
 ARGS ?=
+SOAK ?= 3600
 # Small matrices: threads of their own would only get into each other's way.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -38,9 +39,10 @@ bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quic
 chaos:  ## break a real installation at random, e.g. make chaos ARGS="--seconds 600 --seed 1"
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python -m chaos $(ARGS)
-load:  ## the intake's highest steady rate, twice that, and a soak, e.g. make load ARGS="--soak 3600"
+load:  ## the intake's highest steady rate, twice that, and an hour of soak
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python -m chaos.load $(ARGS)
+	$(BIN)/python -m chaos.soak --seconds $(SOAK)
 evidence:  ## write the page of what was measured, from docs/evidence
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/evidence.py

@@ -1,8 +1,7 @@
-"""How much the intake holds: its highest steady rate, what twice that does, and a long soak.
+"""How much the intake holds: its highest steady rate, and what twice that does to it.
 
 The rate is that of one intake on SQLite, each report a request of its own and answered when it is
-on the disk. Intake opens nothing, so these reports are not sealed. The soak is a whole installation
-with sealed reports: intake, closer, fusion centre and two devices with folders of their own.
+on the disk. Intake opens nothing, so these reports are not sealed.
 """
 
 import json
@@ -22,7 +21,6 @@ from benchmarks.loading.setting import CAMPAIGN, Fleet
 
 from chaos.evidence import measured
 from chaos.pressure import Pressed, Pressure
-from chaos.soak import soaked
 from rase.clock import SystemClock
 
 _P99_S: Final = 0.25
@@ -35,17 +33,14 @@ _SHORT_QUEUE: Final = 50
 @click.command()
 @click.option("--first", type=float, default=400.0, show_default=True, help="First rate tried.")
 @click.option("--step", type=float, default=4.0, show_default=True, help="Seconds at each rate.")
-@click.option("--soak", type=float, default=0.0, show_default=True, help="Seconds of soak.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(*, first: float, step: float, soak: float, file: Path | None) -> None:
-    """Find the highest steady rate of the intake, press it with twice that, and let it soak."""
+def main(*, first: float, step: float, file: Path | None) -> None:
+    """Find the highest steady rate of the intake, and press it with twice that."""
     document: dict[str, Any] = {
         "schema": "rase.load/1",
-        **measured(_command(first, step, soak), seed=None),
+        **measured(f"python -m chaos.load --first {first:g} --step {step:g}", seed=None),
         **_loaded(first, step),
     }
-    if soak:
-        document["soak"] = soaked(soak, tell=_tell)
     document["failures"] = list(_failures(document))
     click.echo(json.dumps(document, indent=1))
     if file is not None:
@@ -106,7 +101,7 @@ class _Target:
     def highest(self, rate: float, step: float) -> float:
         """Return the highest rate that was held: doubled until it is not, then halved between."""
         held, missed = 0.0, 0.0
-        while not missed or missed / held > 1.1:
+        while not missed or not held or missed / held > 1.1:
             pressed = self.at(rate, seconds=step, connections=_CONNECTIONS)
             held, missed = (rate, missed) if _is_held(pressed) else (held, rate)
             if not held and rate < 20:
@@ -188,7 +183,6 @@ def _failures(document: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: memory grew to {found['memory_mb']['most']} MB"
         if set(found["recovery"]["statuses"]) != {"201"} or found["recovery"]["p99_ms"] > 250:
             yield f"{name}: no recovery at half the rate"
-    yield from document.get("soak", {}).get("failures", ())
 
 
 def _told(pressed: Pressed) -> dict[str, Any]:
@@ -201,10 +195,6 @@ def _told(pressed: Pressed) -> dict[str, Any]:
         "p50_ms": round(1000 * median(pressed.took_s)),
         "p99_ms": round(1000 * pressed.quantile_s(0.99)),
     }
-
-
-def _command(first: float, step: float, soak: float) -> str:
-    return f"python -m chaos.load --first {first:g} --step {step:g} --soak {soak:g}"
 
 
 def _files(pid: int) -> int:

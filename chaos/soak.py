@@ -1,6 +1,8 @@
 """A long steady load on a whole installation: memory and open files must stay where they are."""
 
 import base64
+import json
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -10,9 +12,11 @@ from secrets import token_bytes
 from statistics import median
 from typing import Any, Final
 
+import click
 import httpx
 from benchmarks.loading.generator import request
 
+from chaos.evidence import measured
 from chaos.installation import Installation
 from chaos.invariants import is_settled
 from chaos.pressure import Pressure
@@ -24,13 +28,31 @@ from rase.wire.messages import Content
 from rase.wire.seal import seal_report
 from rase.wire.signed import campaign_hash
 
-__all__ = ["is_flat", "soaked"]
+__all__ = ["is_flat", "main", "soaked"]
 
 _DEVICES: Final = 200
 _AGENTS: Final = 2
 _A_SECOND: Final = 150.0
 _LOOK_S: Final = 5.0
 _SLACK_BYTES: Final = 8 << 20
+
+
+@click.command()
+@click.option("--seconds", type=float, default=300.0, show_default=True, help="How long.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
+def main(*, seconds: float, file: Path | None) -> None:
+    """Load a whole installation steadily for long, and see whether it grows."""
+    document = {
+        "schema": "rase.soak/1",
+        **measured(f"python -m chaos.soak --seconds {seconds:g}", seed=None),
+        **soaked(seconds, tell=lambda words: click.echo(words, err=True)),
+    }
+    text = json.dumps(document, indent=1)
+    click.echo(text)
+    if file is not None:
+        file.write_text(text + "\n", encoding="utf-8")
+    if document["failures"]:
+        sys.exit(1)
 
 
 def soaked(seconds: float, *, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -186,3 +208,7 @@ def _over_time(held: dict[str, list[int]], unit: int) -> dict[str, dict[str, int
             "most": round(max(values) / unit),
         }
     return found
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAGE", "main", "page"]
+__all__ = ["FOLDER", "PAGE", "WORDS", "main", "page"]
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/evidence"
@@ -34,7 +34,7 @@ load, and whatever else ran, shared the machine with the server: the rate is a l
 machine at that time, and says nothing of others."""
 _STORES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 # The same words as in chaos/faults.py; a test compares them.
-_WORDS = {
+WORDS = {
     "kill": "kill -9 of a process, and its start",
     "stop": "SIGSTOP of a process for longer than a lease, then SIGCONT",
     "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine or disk",
@@ -69,6 +69,7 @@ def page(folder: Path) -> str:
         parts.append("\n".join(_chaos(runs)))
     for name, write in (
         ("load", _load),
+        ("soak", _soak),
         ("fuzz", _fuzz),
         ("audit", _audit),
         ("poisoning", _poisoning),
@@ -89,7 +90,7 @@ def _chaos(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
     yield f"| fault | what it is | {' | '.join(_STORES[run['store']] for run in runs)} |"
     yield f"|---|---|{'---|' * len(runs)}"
-    for kind, words in _WORDS.items():
+    for kind, words in WORDS.items():
         counts = [run["faults"].get(kind, "–") for run in runs]
         if any(count != "–" for count in counts):
             yield f"| `{kind}` | {words} | {' | '.join(map(str, counts))} |"
@@ -125,7 +126,7 @@ def _chaos(runs: list[dict[str, Any]]) -> Iterator[str]:
 
 def _load(run: dict[str, Any]) -> Iterator[str]:
     """Yield the lines on load and soak."""
-    yield "## Load and soak"
+    yield "## Load"
     yield ""
     yield _LOAD
     yield ""
@@ -147,9 +148,6 @@ def _load(run: dict[str, Any]) -> Iterator[str]:
     yield ""
     refused = sum(run[name]["refusals_without_retry_after"] for name in _OVERLOADS)
     yield f"Refusals that did not say when to try again (`Retry-After`): {refused}."
-    if "soak" in run:
-        yield ""
-        yield from _soak(run["soak"])
     yield ""
 
 
@@ -173,13 +171,19 @@ def _load_row(words: str, asked: float, run: dict[str, Any], *, memory: str) -> 
 
 
 def _soak(soak: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on the soak."""
     answers = ", ".join(f"{count:,} × {status}" for status, count in soak["statuses"].items())
+    yield "## Soak"
+    yield ""
     yield (
-        f"Soak of a whole installation: {soak['seconds']:,} seconds, {soak['rounds']:,} rounds,"
-        f" {soak['accepted']:,} reports accepted, {soak['lost']} lost,\n{soak['doubled']} doubled;"
-        f" answers: {answers}; p99 of the worst round {soak['worst_round_p99_ms']:,} ms. Medians of"
-        " the second and the\nlast quarter, and the most:"
+        f"A whole installation under a steady load: {soak['seconds']:,} seconds,"
+        f" {soak['rounds']:,} rounds, {soak['accepted']:,} reports accepted,\n{soak['lost']} lost,"
+        f" {soak['doubled']} doubled; answers: {answers}; p99 of the worst round"
+        f" {soak['worst_round_p99_ms']:,} ms.\nMedians of the second and the last quarter of that"
+        " time, and the most:"
     )
+    yield ""
+    yield _source(soak, "soak.json")
     yield ""
     yield "| process | memory, MB | open files |"
     yield "|---|---|---|"
@@ -187,6 +191,7 @@ def _soak(soak: dict[str, Any]) -> Iterator[str]:
         files = soak["files"][name]
         cells = [f"{one['early']} → {one['late']} (most {one['most']})" for one in (memory, files)]
         yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
 
 
 def _fuzz(run: dict[str, Any]) -> Iterator[str]:

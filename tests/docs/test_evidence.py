@@ -1,0 +1,43 @@
+"""The page of evidence is what its script writes from the results that are kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+from chaos.faults import KINDS
+from scripts.evidence import FOLDER, PAGE, WORDS, main, page
+
+_LOADS = ("load", "soak")
+
+
+def test_the_page_is_written_from_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody typed a figure: the page equals what the script writes."""
+    assert PAGE.read_text(encoding="utf-8") == page(FOLDER)
+    assert main(["--check"]) == 0
+    assert capsys.readouterr().out == "as measured.\n"
+
+
+def test_kept_runs_lost_nothing() -> None:
+    """A run with a violation is a finding to be fixed, not a result to be kept."""
+    for name in ("chaos", "chaos-postgresql"):
+        run = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+        assert (run["lost"], run["doubled"], run["wrong"], run["repaid"]) == (0, 0, 0, 0), name
+        assert (run["unexplained"], run["violations"]) == (0, []), name
+        assert sum(run["faults"].values()) > 10
+    load, soak = (json.loads((FOLDER / f"{name}.json").read_text("utf-8")) for name in _LOADS)
+    assert load["failures"] == soak["failures"] == []
+    assert soak["lost"] == soak["doubled"] == 0
+    assert load["steady"]["p99_ms"] < 250
+
+
+def test_faults_have_the_words_of_the_harness() -> None:
+    """Page and harness say the same of every kind."""
+    assert WORDS == KINDS
+
+
+def test_what_was_not_measured_is_not_told(tmp_path: Path) -> None:
+    """Without results there is only the head; each file adds its part."""
+    assert page(tmp_path).count("##") == 0
+    fuzz = {"command": "make fuzz", "seed": 1, "code": "ab", "code_date": "2026-01-01"}
+    (tmp_path / "fuzz.json").write_text(json.dumps({**fuzz, "executions": 1234567}))
+    assert "| executions | 1,234,567 |" in page(tmp_path)

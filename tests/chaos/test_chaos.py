@@ -13,7 +13,7 @@ from click.testing import CliRunner
 def test_a_short_run_loses_nothing() -> None:
     """Kills, stops and a harmed network: every accepted report counts once, estimates are right."""
     told: list[str] = []
-    plan = Plan(8.0, seed=2026, kinds=("kill", "stop", "network"), agents=2, probes=4)
+    plan = Plan(5.0, seed=2026, kinds=("kill", "stop", "network"), agents=1, probes=4)
     outcome = run(plan, tell=told.append)
     assert outcome.violations == [], told
     verdict = outcome.verdict

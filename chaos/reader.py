@@ -3,13 +3,16 @@
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 import httpx
 
 from rase.errors import RaseError
 from rase.subscriber.client import Subscriber
 
-__all__ = ["Reader"]
+__all__ = ["METHOD", "Reader"]
+
+METHOD: Final = "unbiased_mean"
 
 
 class Reader:
@@ -55,7 +58,7 @@ class Reader:
             # A stream that is refused for now is asked for again; a closed client ends the thread.
             with suppress(httpx.HTTPError, RuntimeError):
                 try:
-                    for mean in self._client.follow(attempts=None):
+                    for mean in self._client.follow(method=METHOD):
                         if self._is_over.is_set():
                             return
                         self._take(mean.round, mean.mean)

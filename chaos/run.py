@@ -14,7 +14,7 @@ from chaos.installation import Installation
 from chaos.invariants import Growth, Verdict, check, check_logs, is_settled
 from chaos.probes import Probes
 from chaos.programs import TooLate, until
-from chaos.reader import Reader
+from chaos.reader import METHOD, Reader
 from rase.clock import SystemClock
 from rase.wire.keys import Role
 
@@ -246,7 +246,13 @@ class _Run:
         outcome.violations += [note for note in outcome.verdict.notes if note not in known]
         unexplained = [*probes.unexplained, *reader.unexplained, *check_logs(installation)]
         outcome.unexplained = len(unexplained)
-        told = dict(installation.rows(Role.FUSION, "SELECT round, mean FROM estimates"))
+        told = {
+            round: mean
+            for round, method, mean in installation.rows(
+                Role.FUSION, "SELECT round, method, mean FROM estimates"
+            )
+            if method == METHOD
+        }
         outcome.violations += unexplained[:20] + reader.against(told) + self._growth.notes
         outcome.told = len(reader.told)
         outcome.answers = probes.answers

@@ -180,8 +180,8 @@ def _soak(soak: dict[str, Any]) -> Iterator[str]:
         f" {soak['rounds']:,} rounds, {soak['accepted']:,} reports accepted,\n{soak['lost']} lost,"
         f" {soak['doubled']} doubled; answers: {answers}; p99 of the worst round"
         f" {soak['worst_round_p99_ms']:,} ms.\n201 is accepted; 410 came after its round"
-        " had closed, and is refused.\nMedians of the second and the last quarter of that time, and the"
-        " most:"
+        " had closed, and is refused.\nMedians of the second and the last quarter of that time,"
+        " and the most:"
     )
     yield ""
     yield _source(soak, "soak.json")

@@ -53,7 +53,7 @@ def _loaded(first: float, step: float) -> dict[str, Any]:
     fleet = Fleet(replace(CAMPAIGN, grace_s=2 * HOURS * 3600))
     with tempfile.TemporaryDirectory() as name, Pressure() as pressure:
         folder = Path(name)
-        credentials = prepared(folder, fleet, devices=4000, address=folder / "shuffler.db")
+        credentials = prepared(folder, fleet, devices=10_000, address=folder / "shuffler.db")
         with serving(folder, credentials) as served:
             target = _Target(served, fleet, pressure)
             rate, calm = target.confirmed(target.highest(first, step), seconds=2 * step)

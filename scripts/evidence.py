@@ -201,15 +201,19 @@ def _fuzz(run: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield _source(run, "fuzz.json")
     yield ""
-    simple = {
-        name.replace("_", " "): value
-        for name, value in run.items()
-        if type(value) is int and name not in ("seed",)
-    }
-    yield "| | |"
-    yield "|---|---|"
-    for name, value in simple.items():
-        yield f"| {name} | {value:,} |"
+    counts: dict[str, int] = run["executions"]
+    yield (
+        f"{sum(counts.values()):,} executions of {len(counts)} parsers of foreign bytes, steered by"
+        " the coverage of the code; those that\nread files are slow and had few."
+    )
+    yield ""
+    yield "| parser | executions | parser | executions |"
+    yield "|---|---:|---|---:|"
+    rows = [f"`{name}` | {count:,}" for name, count in sorted(counts.items())]
+    rows += [" | "] * (len(rows) % 2)
+    half = len(rows) // 2
+    for left, right in zip(rows[:half], rows[half:], strict=True):
+        yield f"| {left} | {right} |"
     yield ""
 
 
@@ -252,9 +256,11 @@ def _poisoning(study: dict[str, Any]) -> Iterator[str]:
 
 
 def _source(run: dict[str, Any], file: str) -> str:
-    seed = "no seed" if run["seed"] is None else f"seed {run['seed']}"
+    seeds = run.get("seeds", [run.get("seed")])
+    seed = "no seed" if seeds == [None] else "seed " + ", ".join(str(one) for one in seeds)
+    code = f" (`{run['code']}`)" if "code" in run else ""
     return (
-        f"- `{run['command']}`: {seed}, code of {run['code_date']} (`{run['code']}`),"
+        f"- `{run['command']}`: {seed}, code of {run['code_date']}{code},"
         f" [{file}](../evidence/{file})"
     )
 

@@ -50,5 +50,5 @@ def test_what_was_not_measured_is_not_told(tmp_path: Path) -> None:
     """Without results there is only the head; each file adds its part."""
     assert page(tmp_path).count("##") == 0
     fuzz = {"command": "make fuzz", "seed": 1, "code": "ab", "code_date": "2026-01-01"}
-    (tmp_path / "fuzz.json").write_text(json.dumps({**fuzz, "executions": 1234567}))
-    assert "| executions | 1,234,567 |" in page(tmp_path)
+    (tmp_path / "fuzz.json").write_text(json.dumps({**fuzz, "executions": {"cbor": 1234567}}))
+    assert "| `cbor` | 1,234,567 |" in page(tmp_path)

@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 WORKERS := -n auto --maxprocesses 4
-.PHONY: help demo test check slow homeassistant bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -17,7 +17,7 @@ demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
 test: check  ## check, then run the tests with their coverage gates
-	$(BIN)/pytest $(WORKERS) --cov --cov-report= --cov-fail-under=0 $(ARGS)
+	$(BIN)/pytest $(WORKERS) --cov --cov-report= --cov-fail-under=0 --ignore=tests/engine/spark $(ARGS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(MATHS)' --fail-under=100
 check:  ## style, types and import directions
@@ -33,6 +33,9 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 	@$(PYTHON) scripts/bootstrap.py dev
 	@$(BIN)/python scripts/home_assistant.py
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
+spark:  ## the tests of the Spark engine; needs Java 17 or newer
+	@$(PYTHON) scripts/bootstrap.py spark
+	.venv-spark/bin/pytest tests/engine/spark $(ARGS)
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
@@ -65,5 +68,5 @@ audit-dependencies:  ## ask a service of known vulnerabilities about all locked 
 lock:  ## renew the locked requirements; ARGS=--keep only adds what is missing
 	@$(PYTHON) scripts/lock.py $(ARGS)
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
+	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz .venv-spark build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["verdict"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PROFILES = ("demo", "dev", "bench", "fuzz")
+PROFILES = ("demo", "dev", "bench", "fuzz", "spark")
 FOUND, NOT_ASKED = 1, 4
 
 

@@ -1,10 +1,12 @@
-"""Make .venv and install a locked profile and the project: bootstrap.py demo|dev|bench|fuzz.
+"""Make .venv and install a locked profile and the project into it.
+
+Called as bootstrap.py demo|dev|bench|fuzz|spark.
 
 Only the standard library is used, and the file stays readable to Python 3.6, so that an old
 interpreter can say what it lacks. A second call with nothing changed returns at once. `dev` holds
 all of `demo`: an environment made for tests serves the demonstration too. `bench` holds `dev` and
 the peers it is measured against, in an environment of its own, .venv-bench; so does `fuzz`, with
-the fuzzer, in .venv-fuzz.
+the fuzzer, in .venv-fuzz, and `spark`, with Spark, in .venv-spark.
 """
 
 import hashlib
@@ -19,7 +21,7 @@ from pathlib import Path
 OLDEST = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 ROOT = Path(__file__).resolve().parent.parent
-OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz"}
+OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz", "spark": ".venv-spark"}
 VENV = ROOT / OWN.get("".join(sys.argv[1:]), ".venv")
 PYTHON = VENV / "bin" / "python"
 SCRIPT = VENV / "bin" / "rase"
@@ -55,8 +57,8 @@ class SetupError(Exception):
 
 def main() -> int:
     """Bring .venv to the profile named on the command line."""
-    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", "bench", "fuzz"):
-        print("usage: bootstrap.py demo|dev|bench|fuzz", file=sys.stderr)
+    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", *OWN):
+        print("usage: bootstrap.py demo|dev|bench|fuzz|spark", file=sys.stderr)
         return 2
     try:
         use_new_python()
@@ -110,6 +112,8 @@ def prepare(profile: str) -> None:
         say("Making {} with Python {}.{}.{} ...".format(VENV.name, *sys.version_info))
         make_venv()
     if not same_lock:
+        if profile == "spark":
+            install_lock("dev")  # with what Spark is built by
         install_lock(profile)
     say("Installing the project ...")
     # Editable, built by the locked setuptools: nothing is fetched here.
@@ -194,12 +198,13 @@ def remove_venv() -> None:
 
 
 def install_lock(profile: str) -> None:
-    """Install a locked profile, from wheels alone, each checked against its hash."""
+    """Install a locked profile, from wheels but for Spark, each checked against its hash."""
     lock = f"requirements/{profile}.txt"
     names = re.findall(r"^([\w.-]+)==", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE)
     total = len(set(names))
     say(f"Installing up to {total} locked packages ({profile}) ...")
-    pip(["--require-hashes", "--only-binary=:all:", "--requirement", lock], total=total)
+    source = ["--no-binary=pyspark", "--no-build-isolation"] if profile == "spark" else []
+    pip(["--require-hashes", "--only-binary=:all:", *source, "--requirement", lock], total=total)
 
 
 def pip(arguments: "list[str]", total: int) -> None:

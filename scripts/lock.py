@@ -2,9 +2,9 @@
 
 `dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
 which running the program needs, so one environment serves both; `bench` adds the peers of
-requirements/bench.in to it, `fuzz` the fuzzer of requirements/fuzz.in. With --keep the versions
-that are locked already stay, and only what is missing is added. The files name versions and
-hashes alone: no index, host or path, so they work with any mirror of the package index.
+requirements/bench.in to it, `fuzz` the fuzzer of requirements/fuzz.in, `spark` Spark. With --keep
+the versions that are locked already stay, and only what is missing is added. The files name
+versions and hashes alone: no index, host or path, so they work with any mirror of the index.
 """
 
 import os
@@ -29,14 +29,14 @@ OPTIONS = [
 
 
 def main() -> int:
-    """Write requirements/dev.txt, demo.txt, bench.txt and fuzz.txt."""
+    """Write requirements/dev.txt, demo.txt, bench.txt, fuzz.txt and spark.txt."""
     renew = [] if sys.argv[1:] == ["--keep"] else ["--upgrade"]
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
         print("Fetching the resolver ...", flush=True)
         subprocess.run([f"{scratch}/bin/pip", "install", "--quiet", "uv"], check=True)
         uv = f"{scratch}/bin/uv"
-        compile_lock(uv, "dev", ["--all-extras", *renew])
+        compile_lock(uv, "dev", ["--extra=dev", *renew])
         compile_lock(
             uv,
             "demo",
@@ -47,9 +47,10 @@ def main() -> int:
                 f"--constraint={FOLDER}/dev.txt",
             ],
         )
+        tests = ["--extra=dev", f"--constraint={FOLDER}/dev.txt"]
         for profile in ("bench", "fuzz"):
-            more = str(FOLDER / f"{profile}.in")
-            compile_lock(uv, profile, [more, "--all-extras", f"--constraint={FOLDER}/dev.txt"])
+            compile_lock(uv, profile, [str(FOLDER / f"{profile}.in"), *tests])
+        compile_lock(uv, "spark", ["--extra=spark", *tests])
     return 0
 
 

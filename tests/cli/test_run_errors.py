@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rase.cli import main
@@ -159,3 +161,29 @@ def test_real_processes(folder: Path) -> None:
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith("rase: error: ")
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "spark"], "--engine spark needs --master: local[2], spark://HOST:7077"),
+        (["--master", "local[2]"], "--master needs --engine spark."),
+        (
+            ["--engine", "spark", "--master", "sc://host", "--workers", "2"],
+            "--workers is for clusters that are asked for executors",
+        ),
+        (["--engine", "spark", "--master", "there"], "master must be local[N]"),
+    ],
+)
+def test_clusters_that_cannot_be_used(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options of a cluster that do not fit are one line on stderr, and no traceback."""
+    path = tmp_path / "table.parquet"
+    columns = {"time": [1, 2], "device": ["a", "b"], "value": [1.0, 2.0]}
+    pq.write_table(pa.table(columns), path)
+    asked = ["run", str(path), "--range", "0", "9", "--epsilon", "1", *options]
+    assert main(asked) in (2, 3)
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said

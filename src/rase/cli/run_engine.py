@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["EngineOptions", "Run"]
 
 
+# Local masters say how many threads or executors they have; a server of Spark Connect has its own.
+_FIXED = ("sc://", "local")
+
+
 class Run(Protocol):
     """One run of a job on any engine: results in the order of time, to be iterated once."""
 
@@ -58,6 +62,16 @@ class EngineOptions:
         """Refuse what does not go together."""
         if self.master is not None and self.engine != "spark":
             raise click.UsageError("--master needs --engine spark.")
+        if self.master is None and self.engine == "spark":
+            raise click.UsageError(
+                "--engine spark needs --master: local[2], spark://HOST:7077, yarn, k8s://HOST:443 "
+                "or sc://HOST."
+            )
+        if self.workers is not None and (self.master or "").startswith(_FIXED):
+            raise click.UsageError(
+                "--workers is for clusters that are asked for executors; local masters and sc:// "
+                "have theirs."
+            )
         if self.memory_bytes is not None and self.memory_bytes < 1:
             raise click.UsageError("--memory must be more than nothing.")
 
@@ -69,9 +83,19 @@ class EngineOptions:
         on_progress: Callable[[str, float], None] | None = None,
     ) -> Run:
         """Begin a run of a job on the chosen engine."""
+        if self.engine == "spark":
+            from rase.engine.spark import run_spark
+
+            return run_spark(
+                job,
+                master=self.master or "",
+                rng=rng,
+                workers=self.workers,
+                memory_bytes=self.memory_bytes,
+                on_progress=on_progress,
+            )
         from rase.engine.local import run_local
 
-        self._refuse_spark()
         return run_local(
             job,
             rng=rng,
@@ -82,9 +106,8 @@ class EngineOptions:
 
     def cell_engine(self) -> "CellEngine | None":
         """Return where the lab measures its cells; None for processes on this machine."""
-        self._refuse_spark()
-        return None
+        if self.master is None:
+            return None
+        from rase.lab.experiments.on_spark import SparkCells
 
-    def _refuse_spark(self) -> None:
-        if self.engine == "spark":
-            raise click.UsageError("--engine spark is not part of this installation.")
+        return SparkCells(self.master, workers=self.workers)

@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
+from rase.engine.files import Files
 from rase.engine.footers import row_groups
 from rase.engine.groups import GraphGroups
 from rase.engine.job import Job
@@ -20,7 +21,7 @@ from rase.kernels.keyed import RunKey
 from rase.pipeline import RoundResult
 from rase.pipeline.keyed import is_counted
 
-__all__ = ["Outcome", "Progress", "run_buckets"]
+__all__ = ["Outcome", "Progress", "check_all_read", "check_zones", "run_buckets"]
 
 Progress = Callable[[str, float], None]
 
@@ -101,13 +102,20 @@ def run_buckets(
         outcome.spilled_bytes = store.spilled_bytes
     skipped = work.skipped
     rows = sum(group.rows for group in groups if (group.file, group.number) not in skipped)
-    _check(job, outcome, rows)
+    check_all_read(job, outcome, rows)
     outcome.bad = len(bad) + len(job.source.bad) + len(skipped)
     outcome.results.sort(key=lambda result: result.round or 0)
     return outcome
 
 
-def _check(job: Job, outcome: Outcome, rows: int) -> None:
+def check_all_read(job: Job, outcome: Outcome, rows: int) -> None:
+    """Refuse results of a table of which some rows were not found, or no reading.
+
+    Args:
+        job: What was done.
+        outcome: What came of it.
+        rows: How many rows there are by the footers.
+    """
     source = job.source
     if outcome.tally.rows != rows:
         raise DataError(
@@ -118,6 +126,15 @@ def _check(job: Job, outcome: Outcome, rows: int) -> None:
         raise DataError(
             f"column {source.columns.value!r} of {source.place} is empty in all {rows} rows; "
             "give a table with at least one reading."
+        )
+
+
+def check_zones(source: Files, zones: set[bool]) -> None:
+    """Refuse written times of which some have a zone and others have none."""
+    if len(zones) > 1:
+        raise DataError(
+            f"column {source.columns.time!r} mixes times with and without a zone; write all of "
+            "them in one way, such as 2024-05-31T18:00:00Z."
         )
 
 
@@ -216,11 +233,7 @@ class _Work:
         self.outcome.notes += [note for note in rows.notes if note not in self.outcome.notes]
         if rows.has_zone is not None:
             self.zones.add(rows.has_zone)
-        if len(self.zones) > 1:
-            raise DataError(
-                f"column {self.job.source.columns.time!r} mixes times with and without a zone; "
-                "write all of them in one way, such as 2024-05-31T18:00:00Z."
-            )
+        check_zones(self.job.source, self.zones)
 
 
 _Bucket = tuple[list[RoundResult], Tally]

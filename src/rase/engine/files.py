@@ -8,6 +8,7 @@ import fnmatch
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from rase.errors import DataError
 __all__ = ["Columns", "Files", "TableFile", "find_files"]
 
 _SNIFFED_BYTES = 4096
+# At least two letters: one may be a drive.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -163,11 +166,16 @@ def find_files(place: str, *, columns: Columns | None = None, skips_bad: bool = 
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    if "://" not in place:
+    if not _ADDRESS.match(place):
         return pyarrow.fs.LocalFileSystem(), place
     try:
         system, path = pyarrow.fs.FileSystem.from_uri(place)
     except (pa.ArrowException, OSError, ValueError) as error:
+        if "Unrecognized filesystem" in str(error):
+            raise DataError(
+                f"{place} lies in a store that pyarrow does not know; use s3://, gs://, abfs://, "
+                "hdfs:// or file://, or copy the files."
+            ) from error
         raise DataError(f"{place} cannot be reached: {_reason(error)}.") from error
     return system, path
 

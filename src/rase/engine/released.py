@@ -24,7 +24,7 @@ from rase.estimate.estimate import Estimate
 from rase.pipeline import RoundResult
 from rase.shuffle.shufflers import Manifest
 
-__all__ = ["ReleaseLog"]
+__all__ = ["ReleaseLog", "bucket_bytes", "bucket_of"]
 
 _ARRAYS = ("device", "reports_of", "round", "quanta", "readings")
 _COUNTS = ("rows", "nulls", "duplicates", "reports", "clipped")
@@ -76,14 +76,7 @@ class ReleaseLog:
         """Write a bucket; when this returns, it is on disk."""
         if self._folder is None:
             return
-        told = {
-            "rounds": [_told(result) for result in results],
-            "counts": {name: getattr(tally, name) for name in _COUNTS},
-        }
-        arrays = {name: getattr(tally, name) for name in _ARRAYS}
-        file = io.BytesIO()
-        np.savez(file, told=np.frombuffer(json.dumps(told).encode(), dtype=np.uint8), **arrays)
-        _write_whole(self._folder / f"bucket{bucket}.npz", file.getvalue())
+        _write_whole(self._folder / f"bucket{bucket}.npz", bucket_bytes(results, tally))
         self.buckets |= {bucket}
 
     def read(self, bucket: int) -> tuple[list[RoundResult], Tally]:
@@ -96,15 +89,12 @@ class ReleaseLog:
             raise ValueError("a log without a folder must not be read.")
         path = self._folder / f"bucket{bucket}.npz"
         try:
-            with path.open("rb") as file, np.load(file) as kept:
-                told = json.loads(kept["told"].tobytes())
-                arrays = {name: kept[name] for name in _ARRAYS}
+            return bucket_of(path.read_bytes())
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StorageUnusable(
                 f"{path} is damaged; remove the folder {self._folder} to begin anew, with new "
                 "noise for all readings."
             ) from error
-        return [_result(one) for one in told["rounds"]], Tally(**told["counts"], **arrays)
 
     def remove(self) -> None:
         """Take the folder away: the job is done."""
@@ -139,6 +129,30 @@ class ReleaseLog:
         self.buckets = frozenset(
             int(name.removeprefix("bucket").removesuffix(".npz")) for name in names
         )
+
+
+def bucket_bytes(results: list[RoundResult], tally: Tally) -> bytes:
+    """Return a bucket as bytes, from which `bucket_of` gives the same bits back."""
+    told = {
+        "rounds": [_told(result) for result in results],
+        "counts": {name: getattr(tally, name) for name in _COUNTS},
+    }
+    arrays = {name: getattr(tally, name) for name in _ARRAYS}
+    file = io.BytesIO()
+    np.savez(file, told=np.frombuffer(json.dumps(told).encode(), dtype=np.uint8), **arrays)
+    return file.getvalue()
+
+
+def bucket_of(content: bytes) -> tuple[list[RoundResult], Tally]:
+    """Return the results and counts behind `bucket_bytes`.
+
+    Raises:
+        ValueError, KeyError, zipfile.BadZipFile: If the bytes are damaged.
+    """
+    with np.load(io.BytesIO(content)) as kept:
+        told = json.loads(kept["told"].tobytes())
+        arrays = {name: kept[name] for name in _ARRAYS}
+    return [_result(one) for one in told["rounds"]], Tally(**told["counts"], **arrays)
 
 
 def _write_whole(path: Path, content: bytes) -> None:

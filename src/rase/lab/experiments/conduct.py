@@ -15,7 +15,7 @@ from rase.lab.experiments.measure import measured
 from rase.lab.experiments.study import Cell, Experiment, Findings, Outcome, Setup, Steps, Study
 from rase.lab.panel import Panel
 
-__all__ = ["CellEngine", "Tell", "conducted", "outcomes_of"]
+__all__ = ["CellEngine", "Tell", "conducted", "outcomes_of", "weight"]
 
 Tell = Callable[[int, int, float | None], None]
 """Told: how many cells are done, of how many, and the seconds that are probably left."""
@@ -136,7 +136,7 @@ def _measured_by(
         # Long cells first, so that no core waits for the last one.
         waiting = {
             pool.submit(_measure_here, cell.measure, dict(cell.settings)): cell
-            for cell in sorted(cells, key=_weight, reverse=True)
+            for cell in sorted(cells, key=weight, reverse=True)
         }
         while waiting:
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -172,7 +172,7 @@ def _measure_here(measure: str, settings: dict[str, Any]) -> dict[str, Any]:
     return measured(_panels[0], measure, settings)
 
 
-def _weight(cell: Cell) -> float:
+def weight(cell: Cell) -> float:
     """Guess which cells take long: forests on single values, then many devices."""
     is_forest = str(cell.settings.get("attack", "")).startswith("value")
     return float(10 * is_forest + cell.settings.get("n", 0) / 1000)

@@ -1,0 +1,74 @@
+"""A Spark Connect server of one's own, for tests."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pyspark
+
+from rase.clock import SystemClock
+
+_STARTS_WITHIN_S = 120
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """Start a server with two threads that keeps all its files in a folder; yield its address."""
+    for name in ("events", "local"):
+        (folder / name).mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{folder}/events",
+        "spark.local.dir": f"{folder}/local",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [str(script), "--master", "local[2]"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONNECT_MODE": "0",
+    }
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "spark-internal"],
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            _wait_for(process, port)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+def _wait_for(process: "subprocess.Popen[bytes]", port: int) -> None:
+    clock, never = SystemClock(), Event()
+    deadline = clock.monotonic_s() + _STARTS_WITHIN_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert process.poll() is None
+            assert clock.monotonic_s() < deadline
+            never.wait(0.1)
+        else:
+            return

@@ -1,0 +1,123 @@
+"""An executor that is killed changes nothing: what is drawn again is the same."""
+
+import gc
+import hashlib
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from tests.engine.tables import BR, skewed, sorted_by, write_parts
+
+from rase import SeededRandom
+from rase.clock import SystemClock
+from rase.engine.files import find_files
+from rase.engine.job import Job
+from rase.engine.released import bucket_bytes
+from rase.engine.spark import SparkRun, run_spark
+from rase.engine.tally import Tally
+from rase.kernels.keyed import RunKey
+
+# Every report counts in each of these, in its place.
+ESTIMATORS = ("sample_mean", "median", "bootstrap_mean")
+KEY = bytes(range(100, 132))
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job of some fifty pieces and as many buckets."""
+    monkeypatch.setattr("rase.engine.pieces._PIECE_ROWS", 500)
+    monkeypatch.setattr("rase.engine.pieces.BUCKET_ROWS", 500)
+    table = sorted_by(skewed(rounds=250), "time")
+    place = write_parts(table, tmp_path / "table", parts=2, row_group=250)
+    source = find_files(str(place))
+    return Job(source=source, randomizer=BR, every="5min", estimators=ESTIMATORS)
+
+
+@pytest.mark.parametrize("stage", ["draw", "estimate"])
+@pytest.mark.parametrize("mode", ["seeded", "production"])
+def test_a_killed_executor_changes_nothing(
+    cluster: Any, job: Job, mode: str, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while pieces are drawn or buckets estimated, the digest is as without; no key stays.
+
+    In production the key is fresh for every run; here it is given, to have the same run twice.
+    """
+    if mode == "production":
+        monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+    rng = (lambda: SeededRandom(5)) if mode == "seeded" else (lambda: None)
+    undisturbed = _digest(run_spark(job, session=cluster, rng=rng()))
+    killer = _Killer(cluster, stage)
+    with killer:
+        disturbed = _digest(run_spark(job, session=cluster, rng=rng()))
+    done, of = killer.killed_at
+    assert 0 < done < of
+    assert disturbed == undisturbed
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
+
+
+def test_without_a_key_given_runs_differ(cluster: Any, job: Job) -> None:
+    """The digest of two runs in production differs: it would notice other noise."""
+    first = _digest(run_spark(job, session=cluster))
+    assert first != _digest(run_spark(job, session=cluster))
+
+
+def _digest(run: SparkRun) -> str:
+    return hashlib.sha256(bucket_bytes(list(run), Tally())).hexdigest()
+
+
+class _Killer:
+    """Kill one executor when some tasks of a stage are done, and others are not."""
+
+    def __init__(self, session: Any, stage: str) -> None:
+        self.killed_at = (0, 0)
+        self._session = session
+        self._large_stages = {"draw": 1, "estimate": 2}[stage]
+        self._tracker = session.sparkContext.statusTracker()
+        self._begun: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        # The one that was killed before is replaced by the cluster.
+        deadline = SystemClock().monotonic_s() + 120
+        while len(executors_of(self._session)) < 2:
+            assert SystemClock().monotonic_s() < deadline
+            self._stop.wait(0.1)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.002):
+            for stage in self._tracker.getActiveStageIds():
+                info = self._tracker.getStageInfo(stage)
+                # Pieces are dealt out in a stage of one task.
+                if info is None or info.numTasks < 10:
+                    continue
+                self._begun.add(stage)
+                is_wanted = len(self._begun) == self._large_stages and stage == max(self._begun)
+                if is_wanted and info.numCompletedTasks >= 2:
+                    os.kill(executors_of(self._session)[0], signal.SIGKILL)
+                    self.killed_at = info.numCompletedTasks, info.numTasks
+                    return
+
+
+def executors_of(session: Any) -> list[int]:
+    """Return the processes of the session's own executors."""
+    parent = session.sparkContext._gateway.proc.pid
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (process / "cmdline").read_bytes()
+            born_of = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"CoarseGrainedExecutorBackend" in command and born_of == parent:
+                found.append(int(process.name))
+    return sorted(found)

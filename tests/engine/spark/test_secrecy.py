@@ -1,0 +1,120 @@
+"""The run's key: in tasks alone, in no file, log or page, and gone afterwards."""
+
+import base64
+import gc
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from tests.engine.spark.servers import connect_server
+from tests.engine.tables import BR, skewed, sorted_by, write_parts
+
+from rase import SeededRandom
+from rase.engine.files import find_files
+from rase.engine.job import Job
+from rase.engine.local import run_local
+from rase.engine.spark import run_spark
+from rase.engine.spark_session import opened_session
+from rase.kernels.keyed import RunKey
+
+KEY = bytes(range(200, 232))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A small job."""
+    place = write_parts(sorted_by(skewed(), "device"), tmp_path / "table", parts=2)
+    return Job(source=find_files(str(place)), randomizer=BR, every="5min")
+
+
+@pytest.fixture
+def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run in production take a key that the test knows."""
+    monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+
+
+@pytest.mark.usefixtures("known_key")
+def test_the_key_is_nowhere(job: Job, spark_folder: Path) -> None:
+    """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
+    with opened_session("local-cluster[2,1,1024]") as session:
+        process = session.sparkContext._gateway.proc
+        assert len(list(run_spark(job, session=session))) == 40
+        pages = "".join(_pages(session.sparkContext.uiWebUrl))
+        assert "draw(piece" in pages
+        assert "spark.io.encryption.enabled" in pages
+        # Files of the shuffle are still there. Executors of a local cluster log beside Spark.
+        logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
+        kept = [*_files(spark_folder / "local"), *_files(logs)]
+        assert [path for path in kept if path.name.startswith("shuffle")]
+        assert [path for path in kept if path.name == "stderr"]
+        assert not _holding(kept)
+    events = _files(spark_folder / "events")
+    assert any(b"draw(piece" in path.read_bytes() for path in events)
+    assert not _holding([*events, *_files(spark_folder)])
+    assert not [needle for needle in _needles() if needle in pages.encode()]
+    assert process.poll() is not None
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
+
+
+def test_the_search_finds_keys(tmp_path: Path) -> None:
+    """A key that is written in any of the usual ways is found."""
+    for number, needle in enumerate((KEY, KEY.hex().encode(), base64.b64encode(b"12345" + KEY))):
+        path = tmp_path / f"{number}"
+        path.write_bytes(b"some " + needle + b" more")
+        assert _holding([path]) == [path]
+
+
+@pytest.mark.usefixtures("known_key")
+def test_spark_connect(job: Job, tmp_path: Path) -> None:
+    """Over Spark Connect the bits are the same, and the server writes the key nowhere."""
+    with connect_server(tmp_path / "server") as address:
+        run = run_spark(job, master=address)
+        assert len(list(run)) == 40
+    found = _files(tmp_path / "server")
+    assert any(b"draw(piece" in path.read_bytes() for path in found)
+    assert not _holding(found)
+
+
+def test_spark_connect_gives_the_same_bits(job: Job, tmp_path: Path) -> None:
+    """Over Spark Connect the bits are those of the local engine."""
+    with connect_server(tmp_path / "server") as address:
+        run = run_spark(job, master=address, rng=SeededRandom(3))
+        local = run_local(job, rng=SeededRandom(3))
+        assert list(run) == list(local)
+        assert run.summary == local.summary
+
+
+def _pages(root: str) -> Iterator[str]:
+    """Yield what Spark's pages tell of the application."""
+    with urllib.request.urlopen(f"{root}/api/v1/applications") as answer:  # noqa: S310 - our own
+        number = answer.read().decode().split('"id" : "')[1].split('"')[0]
+    for page in (
+        f"api/v1/applications/{number}/environment",
+        f"api/v1/applications/{number}/jobs",
+        f"api/v1/applications/{number}/stages",
+        f"api/v1/applications/{number}/sql?details=true&planDescription=true",
+        "environment/",
+        "SQL/",
+        "SQL/execution/?id=0",
+        "jobs/",
+        "stages/",
+    ):
+        with urllib.request.urlopen(f"{root}/{page}") as answer:  # noqa: S310 - our own
+            yield answer.read().decode()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _holding(paths: list[Path]) -> list[Path]:
+    return [path for path in paths if any(needle in path.read_bytes() for needle in _needles())]
+
+
+def _needles() -> list[bytes]:
+    """Return the key as it could be written: raw, in hexadecimal digits, in base 64."""
+    inside = [base64.b64encode(b"\0" * shift + KEY)[4:40] for shift in range(3)]
+    return [KEY, KEY.hex().encode(), KEY.hex().upper().encode(), *inside]

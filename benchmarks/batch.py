@@ -19,7 +19,7 @@ from benchmarks.harness import Row, Target, versions
 from rase.kernels import backend
 from rase.lab.large_fleet import LargeFleet, write_large_fleet
 
-__all__ = ["rows"]
+__all__ = ["large_table", "rows"]
 
 DEVICES = 100_000
 # Peak memory is that of the process itself: ru_maxrss begins with the size of its parent.
@@ -83,7 +83,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     repeats = 1 if quick else 3
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        table = _table(folder, middle)
+        table = large_table(folder, middle)
         ours, script, one = [], [], []
         for _ in range(repeats):
             ours.append(_measured(OURS, table, rows=middle))
@@ -125,8 +125,10 @@ def rows(*, quick: bool) -> Iterator[Row]:
             theirs_s=single.wall_s,
             repeats=repeats,
         )
-        few = _best([_measured(OURS, _table(folder, small), rows=small) for _ in range(repeats)])
-        wide = _table(folder, large)
+        few = _best(
+            [_measured(OURS, large_table(folder, small), rows=small) for _ in range(repeats)]
+        )
+        wide = large_table(folder, large)
         many = _best([_measured(OURS, wide, rows=large) for _ in range(1 if quick else 2)])
         factor = large // small
         yield Row(
@@ -163,7 +165,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         )
 
 
-def _table(folder: Path, rows: int) -> Path:
+def large_table(folder: Path, rows: int) -> Path:
     """Write a table of so many rows; hourly readings of 100,000 meters."""
     place = folder / f"{rows}"
     if not place.exists():

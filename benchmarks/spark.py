@@ -1,0 +1,117 @@
+"""What does Spark cost more than the local engine, and do two executors halve the time of one?
+
+The same job over the same Hive-partitioned folder: on this machine in two threads, and by Spark in
+a session that has run a small job before, so that starting Java and Python does not count. CPU time
+is that of all processes together. Needs .venv-spark: .venv-spark/bin/python -m benchmarks spark
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.batch import MEASURED, OURS, Spent, large_table
+from benchmarks.harness import PeerMissing, Row, Target, versions
+
+__all__ = ["rows"]
+
+# CPU time of all descendants: those that live, and those that were waited for.
+ON_SPARK = """
+import json, os, sys, time
+from pathlib import Path
+from rase import BudgetAware, Precision, ValueRange
+from rase.engine.files import find_files
+from rase.engine.job import Job
+from rase.engine.spark import run_spark
+from rase.engine.spark_session import opened_session
+
+def spent():
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            after = (process / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[int(process.name)] = int(after[1]), sum(map(int, after[11:15]))
+    ours, grew = {os.getpid()}, True
+    while grew:
+        more = {pid for pid, (parent, _) in found.items() if parent in ours} - ours
+        ours |= more
+        grew = bool(more)
+    return sum(found[pid][1] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+def run(place, session):
+    job = Job(
+        source=find_files(place),
+        randomizer=BudgetAware(1.0, ValueRange(0, 3000), Precision(beta=0.5, rho=0.9)),
+        estimators=("unbiased_mean",),
+        every="1h",
+    )
+    return sum(result.n for result in run_spark(job, session=session))
+
+with opened_session(sys.argv[3]) as session:
+    run(sys.argv[2], session)
+    start, before = time.perf_counter(), spent()
+    found = run(sys.argv[1], session)
+    print(json.dumps([time.perf_counter() - start, spent() - before, 0, found]))
+"""
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Compare with the local engine, then two executors with one."""
+    if find_spec("pyspark") is None:
+        raise PeerMissing(
+            "pyspark is not installed here: run make spark, then .venv-spark/bin/python -m "
+            "benchmarks spark"
+        )
+    size = int(float(os.environ.get("RASE_BENCHMARK_ROWS", "1e6" if quick else "1e8")))
+    packages = versions("pyspark", "pyarrow", "numpy")
+    with tempfile.TemporaryDirectory() as name:
+        small, table = (large_table(Path(name), count) for count in (10**5, size))
+        local = _measured(MEASURED.replace("{work}", OURS), [table], rows=size)
+        threads = _measured(ON_SPARK, [table, small, "local[2]"], rows=size)
+        yield Row(
+            what="Spark local[2], starting apart",
+            against="local engine, 2 threads",
+            size=f"{size:.0e} rows",
+            ratio=threads.cpu_s / local.cpu_s,
+            means="its CPU time / local's",
+            target=None if quick else Target("at most", 4.0),
+            ours_s=threads.cpu_s,
+            theirs_s=local.cpu_s,
+            packages=packages,
+            note=f"{threads.wall_s:.1f} s against {local.wall_s:.1f} s wall",
+        )
+        two = _measured(ON_SPARK, [table, small, "local-cluster[2,1,1024]"], rows=size)
+        one = _measured(ON_SPARK, [table, small, "local-cluster[1,1,1024]"], rows=size)
+        yield Row(
+            what="Spark, 2 executors of one core",
+            against="Spark, 1 executor of one core",
+            size=f"{size:.0e} rows",
+            ratio=one.wall_s / two.wall_s,
+            means="wall time of one / of two",
+            ours_s=two.wall_s,
+            theirs_s=one.wall_s,
+            packages=packages,
+            note=f"{two.cpu_s:.1f} s CPU with two, {one.cpu_s:.1f} s with one",
+        )
+
+
+def _measured(script: str, arguments: list[Path | str], *, rows: int) -> Spent:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ
+        | {"BENCHMARK_WORKERS": "2", "BENCHMARK_MEMORY": str(512 << 20)}
+        | {"OMP_NUM_THREADS": "1"},
+    )
+    wall, cpu, peak, found = json.loads(done.stdout.splitlines()[-1])
+    if abs(found - rows) > rows / 20:
+        raise RuntimeError(f"expected about {rows} reports, got {found}.")
+    return Spent(wall, cpu, peak)

@@ -5,6 +5,8 @@ a schema to say, so requests that keep it may be refused (400, 404), as it docum
 """
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,15 @@ USUAL: dict[str, Any] = {
 }
 NAMES = st.one_of(st.none(), st.just(CAMPAIGN.id))
 TIMES = st.sampled_from([None, "0", f"{ROUND * 3_600_000}", "2026-06-21T02:00:00Z", "1h", "2"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loops_of_the_tester() -> Iterator[None]:
+    """Take away the event loops that the tester leaves open, before another test is blamed."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
+from rase.errors import WireError
 from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Documents, Policy, load_documents
@@ -147,7 +148,12 @@ class World:
         self.countersigner = Countersigner(
             self.database, key=SIGNERS[Role.SHUFFLER], pinned=PINNED, policy=POLICY
         )
-        self.countersigner.campaign(proposal_of(self.campaign), now_s=NOW_S)
+        try:
+            self.countersigner.campaign(proposal_of(self.campaign), now_s=NOW_S)
+        except WireError:
+            # Nobody gets a world whose campaign is refused, so nobody closes it.
+            self.close()
+            raise
         keep_own_keys(self.database, [OPENERS["shuffler"], OPENERS["expired"]])
         self.countersigner.keyset(proposal_of(keyset_of()))
         self.ear = Ear()

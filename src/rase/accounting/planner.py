@@ -118,7 +118,7 @@ def plan(
         ('optimal', 19.3)
         >>> print(power.periods[0])
         one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
-        shuffled, (0.182, 1e-06)-DP: at most 55 % sure.
+        shuffled, (0.147, 1e-06)-DP: at most 54 % sure.
     """
     rounds = _checked_count("window", window)
     planned = report_schedule(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from rase.estimate.decoder import Decoder, Floats, as_reports
 from rase.estimate.estimate import Estimate
 from rase.estimate.shapes import Shapes, shapes_of
-from rase.kernels.words import Random, source_of
+from rase.kernels.words import Random, Resampling, source_of
 from rase.stream import ValueRange
 
 __all__ = ["RangeAdvice", "RangeProbe", "advise_range", "latest_ranges"]
@@ -116,7 +116,7 @@ def advise_range(
     n: int,
     noise: float,
     averaged: int = 1,
-    rng: Random | None = None,
+    rng: Random | Resampling | None = None,
 ) -> RangeAdvice:
     """Recommend the range with the least expected squared error of a mean of n reports.
 
@@ -187,7 +187,7 @@ def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
     return [probe for probe in probes if probe.randomizer in kept]
 
 
-def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | None) -> Shapes:
+def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resampling | None) -> Shapes:
     """Return shapes of the readings that all probes leave possible, each probe with its range."""
     counts: dict[Decoder, Floats] = {}
     # Probes that stand for more rounds count more, without making more reports of them all.
@@ -207,7 +207,8 @@ def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | None) -> 
         return expected
 
     # The reports are public already, so fitting needs no cryptographic randomness.
-    seed = [int(word) for word in source_of(rng).words(4)]
+    source = rng if isinstance(rng, Resampling) else source_of(rng)
+    seed = [int(word) for word in source.words(4)]
     return shapes_of(edges, likelihood, chance=np.random.Generator(np.random.PCG64(seed)))
 
 

@@ -13,7 +13,7 @@ from rase.campaign import Campaign
 from rase.estimate.ranges import RangeAdvice, RangeProbe, advise_range, latest_ranges
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import Classes, Places, randomizer_of, values_of
-from rase.kernels.words import SeededRandom
+from rase.kernels.words import Resampling
 from rase.randomize.square_wave import SquareWave
 from rase.storage.face import Database, Transaction
 from rase.stream import ValueRange
@@ -140,7 +140,9 @@ def range_status(
             noise=_noise(campaign),
             averaged=_AVERAGED if "auto" in campaign.estimators else 1,
             # Chance, not secrecy: asked twice, the same rounds give the same advice.
-            rng=SeededRandom(f"{campaign.id} {len(probes)} {sum(probe.n for probe in probes)}"),
+            rng=Resampling(
+                f"{campaign.id} {len(probes)} {sum(probe.n for probe in probes)}".encode()
+            ),
         )
     return RangeStatus(
         campaign.id,

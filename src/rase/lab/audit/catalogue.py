@@ -23,6 +23,7 @@ from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.optimal import Optimal
 from rase.randomize.pure import DeviceRandomizer
+from rase.randomize.square_wave import SquareWave
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import MallowsShuffle, Uniform
@@ -81,6 +82,7 @@ def randomizers(epsilon: float, public: ValueRange = _PUBLIC) -> dict[str, GridR
         "piecewise": Piecewise(epsilon, public),
         "hybrid": Hybrid(epsilon, public),
         "optimal": Optimal(epsilon, public),
+        "square-wave": SquareWave(epsilon, public),
     }
 
 

@@ -130,3 +130,10 @@ def test_rooms_that_run_in_production_know_no_seeds(room: str) -> None:
             if isinstance(node, ast.Name)
         }
         assert not names & {"SeededRandom", "SeededEntropy"}
+
+
+def test_a_seeded_source_knows_no_rows() -> None:
+    """Its words are one stream: a part of the rows is drawn from the source itself."""
+    source = SeededRandom(3)
+    assert source.stream() is source
+    assert source.part(np.array([True, False])) is source

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from chaos.evidence import measured
-from chaos.faults import KINDS
+from chaos.kinds import KINDS
 from chaos.run import Outcome, Plan, run
 
 

@@ -23,21 +23,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-__all__ = ["KINDS", "Chance", "Faults", "clock_variables", "faketime", "left_out", "recovered"]
+__all__ = ["Chance", "Faults", "clock_variables", "faketime", "left_out", "recovered"]
 
-KINDS: Final = {
-    "kill": "kill -9 of a process, and its start",
-    "stop": "SIGSTOP of a process for longer than a lease, then SIGCONT",
-    "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine or disk",
-    "network": "connections cut, delayed, truncated or reset by a proxy",
-    "locked": "another writer holds the database for seconds; stands for a slow disk",
-    "full": "a disk (tmpfs) without a free byte",
-    "readonly": "servers started on a disk that cannot be written",
-    "clock": "the clock of one process jumps and comes back (libfaketime)",
-    "keys": "an opening key is renewed and the old one expires while rounds go on",
-    "database": "PostgreSQL crashes or restarts, or one of its processes is killed",
-    "broker": "the MQTT broker is killed and started",
-}
 _PLACES: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
 _FILLER: Final = "filler"
 _ON_DISK: Final = {Role.SHUFFLER: ("intake", "closer"), Role.FUSION: ("fusion",)}

@@ -9,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from chaos.faults import KINDS, Chance, Faults, clock_variables, left_out, recovered
+from chaos.faults import Chance, Faults, clock_variables, left_out, recovered
 from chaos.installation import Installation
 from chaos.invariants import Growth, Verdict, check, check_logs, is_settled
+from chaos.kinds import KINDS
 from chaos.probes import Probes
 from chaos.programs import TooLate, until
 from chaos.reader import METHOD, Reader

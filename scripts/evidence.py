@@ -4,6 +4,7 @@ Usage: python scripts/evidence.py [--check]
 """
 
 import json
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,20 +34,8 @@ One intake on SQLite; every report is a request of its own, answered when it is 
 load, and whatever else ran, shared the machine with the server: the rate is a lower bound for that
 machine at that time, and says nothing of others."""
 _STORES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-# The same words as in chaos/faults.py; a test compares them.
-WORDS = {
-    "kill": "kill -9 of a process, and its start",
-    "stop": "SIGSTOP of a process for longer than a lease, then SIGCONT",
-    "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine or disk",
-    "network": "connections cut, delayed, truncated or reset by a proxy",
-    "locked": "another writer holds the database for seconds; stands for a slow disk",
-    "full": "a disk (tmpfs) without a free byte",
-    "readonly": "servers started on a disk that cannot be written",
-    "clock": "the clock of one process jumps and comes back (libfaketime)",
-    "keys": "an opening key is renewed and the old one expires while rounds go on",
-    "database": "PostgreSQL crashes or restarts, or one of its processes is killed",
-    "broker": "the MQTT broker is killed and started",
-}
+# Read, not imported: the script also runs where the folder above it is not on the path.
+WORDS: dict[str, str] = runpy.run_path(str(ROOT / "chaos/kinds.py"))["KINDS"]
 
 
 def main(arguments: list[str]) -> int:

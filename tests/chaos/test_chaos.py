@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from chaos.__main__ import main, table
-from chaos.faults import KINDS, Chance, left_out
+from chaos.faults import Chance, left_out
+from chaos.kinds import KINDS
 from chaos.run import Outcome, Plan, run
 from click.testing import CliRunner
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.faults import KINDS
+from chaos.kinds import KINDS
 from scripts.evidence import FOLDER, PAGE, WORDS, main, page
 
 

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from tests.fusion.conftest import CAMPAIGN, PINNED, ROUND, Parcel, made_centre, parcel, reports
+from tests.histories import try_histories
 
 from rase.errors import WireError
 from rase.fusion.intake import Intake
@@ -127,27 +126,12 @@ class FusionMachine(RuleBasedStateMachine):
                 self.told[round] = answer
 
 
-def run(histories: int, steps: int) -> None:
-    """Try histories."""
-    run_state_machine_as_test(
-        FusionMachine,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_no_history_changes_a_final_estimate() -> None:
     """Eight histories of fifteen steps."""
-    run(8, 15)
+    try_histories(FusionMachine, 8, steps=15)
 
 
 @pytest.mark.slow
 def test_no_long_history_changes_a_final_estimate() -> None:
     """Two hundred of forty."""
-    run(200, 40)
+    try_histories(FusionMachine, 200, steps=40)

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
+from tests.histories import try_histories
 from tests.shuffler.conftest import FIRST, World
 
 from rase.errors import WireError
@@ -125,27 +124,12 @@ class ShufflerMachine(RuleBasedStateMachine):
             assert sorted(batch.inner) == sorted(item.inner for item in opened)
 
 
-def run(histories: int, steps: int) -> None:
-    """Try histories."""
-    run_state_machine_as_test(
-        ShufflerMachine,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_no_history_loses_or_doubles_a_report() -> None:
     """Ten histories of thirty steps."""
-    run(10, 30)
+    try_histories(ShufflerMachine, 10, steps=30)
 
 
 @pytest.mark.slow
 def test_no_long_history_loses_or_doubles_a_report() -> None:
     """Three hundred of sixty."""
-    run(300, 60)
+    try_histories(ShufflerMachine, 300, steps=60)

@@ -11,10 +11,9 @@ from rase.cli.arguments import MECHANISMS, RunOptions, parse_size, usage
 from rase.cli.output import JsonSink, Sink, TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
-from rase.cli.run_budgets import Budgeted, one_table
 from rase.cli.run_engine import EngineOptions, Run
-from rase.cli.run_feedback import Feedback
 from rase.cli.run_manifest import write_manifest
+from rase.cli.run_stream import budgeted_run, feedback_run, one_table
 from rase.engine.score import Windows
 from rase.engine.tally import RunSummary
 from rase.kernels.words import Random, SeededRandom
@@ -214,9 +213,9 @@ class _Runs:
                 rng = _source(self._options, trial)
                 run: Run
                 if self._options.feedback:
-                    run = Feedback(job, self._options, rng=rng, on_progress=show)
+                    run = feedback_run(job, self._options, rng=rng, on_progress=show)
                 elif self._options.epsilons is not None:
-                    run = Budgeted(job, self._pipeline, rng=rng, on_progress=show)
+                    run = budgeted_run(job, self._pipeline, rng=rng, on_progress=show)
                 else:
                     run = self._engine.run(job, rng=rng, on_progress=show)
                 windows = None

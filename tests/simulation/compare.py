@@ -1,6 +1,7 @@
 """The same world without faults: what must be equal, and what must hold in both."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from tests.simulation.setting import CAMPAIGN, FIRST
 from tests.simulation.world import HARMLESS, Operation, World
@@ -38,13 +39,16 @@ def same_without_faults(world: World, operations: Sequence[Operation]) -> World:
         lost=frozenset(lost),
         setting=world.setting,
     )
-    calm.run(harmless)
-    expected = calm.estimates()
-    assert set(expected) == set(found)
-    for round, answer in found.items():
-        assert answer == expected[round], f"round {round} differs"
-    for one in (world, calm):
-        _check_once(one, span)
+    with ExitStack() as on_difference:
+        on_difference.callback(calm.close)
+        calm.run(harmless)
+        expected = calm.estimates()
+        assert set(expected) == set(found)
+        for round, answer in found.items():
+            assert answer == expected[round], f"round {round} differs"
+        for one in (world, calm):
+            _check_once(one, span)
+        on_difference.pop_all()
     return calm
 
 

@@ -1,5 +1,6 @@
 """Lists of operations: named ones that matter, and random ones that shrink to a short list."""
 
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -79,19 +80,20 @@ class Eager(World):
 
 def test_batches_that_come_in_the_wrong_order_change_nothing(tmp_path: Path) -> None:
     """After an outage the last batch comes first; rounds are still followed in their own order."""
-    world = Eager(tmp_path / "world", devices=4).run([ROUND])
-    for _ in range(3):
-        world._unreachable["fusion"] = 0.0
-        world._pass_round()
-    (span,) = world.rows(world.closer, "SELECT count(*), max(round) FROM outbox")
-    assert span == (3, FIRST + 3)
-    with world.closer.database.transaction() as transaction:
-        transaction.execute(
-            "UPDATE outbox SET next_s = ? - 10 * round", (int(world.clock.now_s()) + 10 * span[1],)
-        )
-    world.run([])
-    same_without_faults(world, [ROUND] * 4).close()
-    world.close()
+    with closing(Eager(tmp_path / "world", devices=4)) as world:
+        world.run([ROUND])
+        for _ in range(3):
+            world._unreachable["fusion"] = 0.0
+            world._pass_round()
+        (span,) = world.rows(world.closer, "SELECT count(*), max(round) FROM outbox")
+        assert span == (3, FIRST + 3)
+        with world.closer.database.transaction() as transaction:
+            transaction.execute(
+                "UPDATE outbox SET next_s = ? - 10 * round",
+                (int(world.clock.now_s()) + 10 * span[1],),
+            )
+        world.run([])
+        same_without_faults(world, [ROUND] * 4).close()
 
 
 def test_versions_that_follow_each_other_quickly(make_world: "MakeWorld") -> None:
@@ -121,12 +123,11 @@ def faults() -> st.SearchStrategy[Operation]:
 def live_through(operations: list[Operation]) -> None:
     """Live through a list in a world of its own, and compare."""
     shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
-    with TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        world = World(Path(folder) / "world", devices=4).run(operations)
-        try:
-            same_without_faults(world, operations).close()
-        finally:
-            world.close()
+    with (
+        TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
+        closing(World(Path(folder) / "world", devices=4)) as world,
+    ):
+        same_without_faults(world.run(operations), operations).close()
 
 
 @settings(max_examples=50)

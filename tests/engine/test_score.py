@@ -58,15 +58,18 @@ def test_errors_add_up() -> None:
     assert tally.predicted == 2.0
 
 
-def test_windows_of_auto_average_the_rounds_by_themselves() -> None:
-    """Errors of tracked means go together, so a window takes the unbiased means."""
+@pytest.mark.parametrize(
+    ("error", "method", "value"), [(1.0, "auto", 99.0), (2.5, "unbiased_mean", 15.0)]
+)
+def test_windows_of_auto_take_the_surer_rounds(error: float, method: str, value: float) -> None:
+    """Errors of tracked means go together, those of unbiased means average out."""
     windows = Windows(2, is_gapless=False)
     for number in (1, 2):
         alone = Estimate(10.0 * number, 3.0, n=4, method="unbiased_mean", target="mean")
-        tracked = Estimate(99.0, 1.0, n=4, method="auto", target="mean")
+        tracked = Estimate(99.0, error, n=4, method="auto", target="mean")
         manifest = Uniform().shuffle([1.0]).manifest
         done = RoundResult(4, {"auto": tracked}, manifest, round=number, alone=alone)
         window = windows.add(done)
     assert window is not None
-    assert window.estimates["auto"].value == 15.0
-    assert window.estimates["auto"].method == "unbiased_mean"
+    assert window.estimates["auto"].value == value
+    assert window.estimates["auto"].method == method

@@ -87,17 +87,23 @@ def test_rounds_borrow_from_those_before(auto: Centre) -> None:
     ]
 
 
-def test_windows_average_unbiased_means(auto: Centre) -> None:
-    """A window's answer says so, and its error is that of independent rounds."""
-    rounds = [ROUND + place for place in range(4)]
+def test_windows_take_the_surer_rounds(auto: Centre) -> None:
+    """A few tracked rounds are surer, many unbiased ones are; the answer says which it took."""
+    rounds = [ROUND + place for place in range(40)]
     sent(auto, *rounds)
     auto.rounds.tick()
-    (window,) = auto.questions.windows(AUTO, 4, first=rounds[-1], last=rounds[-1])
-    alone = [auto.questions.at(AUTO, round, method="unbiased_mean") for round in rounds]
-    assert window.method == "unbiased_mean"
-    assert window.mean == pytest.approx(np.mean([one.mean for one in alone]))
-    errors = [one.standard_error or 0.0 for one in alone]
-    assert window.standard_error == pytest.approx(np.sqrt(np.sum(np.square(errors))) / 4)
+    for w in (2, 40):
+        (window,) = auto.questions.windows(AUTO, w, first=rounds[w - 1], last=rounds[w - 1])
+        errors = {}
+        for method in ("auto", "unbiased_mean"):
+            told = [auto.questions.at(AUTO, round, method=method) for round in rounds[:w]]
+            errors[method] = [one.standard_error or 0.0 for one in told]
+            if window.method == method:
+                assert window.mean == pytest.approx(np.mean([one.mean for one in told]))
+        together = np.mean(errors["auto"])
+        apart = np.sqrt(np.sum(np.square(errors["unbiased_mean"]))) / w
+        assert window.method == ("auto" if w == 2 else "unbiased_mean")
+        assert window.standard_error == pytest.approx(min(together, apart))
     (one,) = auto.questions.windows(AUTO, 1, first=ROUND, last=ROUND)
     assert one.method == "auto"
 
@@ -269,7 +275,7 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
 
 
 def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) -> None:
-    """What is followed is the combined mean, also after a restart; windows have the plain one."""
+    """What is followed is the combined mean, also after a restart; the plain one is kept."""
     classes = replace(CAMPAIGN, estimators=("auto",), epsilon=(0.5, 2.0), mechanism="hybrid")
     database: Database = open_database(new_address("classes.db"), migrations="fusion")
     centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
@@ -308,5 +314,5 @@ def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) 
         plain = unbiased_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
         assert centre.questions.at(classes, round, method="unbiased_mean").mean == plain.value
     (window,) = centre.questions.windows(classes, 2, first=ROUND + 1, last=ROUND + 1)
-    assert window.method == "unbiased_mean"
+    assert window.method == "auto"
     database.close()

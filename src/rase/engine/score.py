@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rase.estimate.estimate import Estimate
-from rase.estimate.window import window
+from rase.estimate.window import surer_window
 from rase.pipeline import RoundResult
 
 __all__ = ["ErrorTally", "WindowResult", "Windows"]
@@ -55,7 +55,11 @@ class Windows:
             return None
         truths = [one.truth for one in self._rounds if one.truth is not None]
         means = {
-            name: window([_single(one, name) for one in self._rounds], self.size)[0]
+            name: surer_window(
+                [one.estimates[name] for one in self._rounds],
+                [_single(one, name) for one in self._rounds],
+                self.size,
+            )[0]
             for name in result.estimates
         }
         return WindowResult(
@@ -106,7 +110,7 @@ class ErrorTally:
 
 
 def _single(result: RoundResult, name: str) -> Estimate:
-    """Return what a window averages: errors of rounds by themselves are independent."""
+    """Return what a round says by itself: such errors are independent."""
     if name == "auto" and result.alone is not None:
         return result.alone
     return result.estimates[name]

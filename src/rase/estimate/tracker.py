@@ -36,9 +36,8 @@ class Tracker:
     nothing to tune. Rounds that were withheld are left out: the next one is less sure. The interval
     holds the doubt about the model; it is for the mean of the readings of that round.
 
-    Errors of neighbouring rounds go together, so a mean over a window of tracked estimates would
-    have a larger error than independent ones: windows average unbiased means instead
-    (`rase.estimate.window`).
+    Errors of neighbouring rounds go together and hardly average out: a long window averages
+    unbiased means instead (`surer_window` in `rase.estimate.window`).
 
     Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rase.estimate.estimate import Estimate
 
-__all__ = ["rolling", "window"]
+__all__ = ["rolling", "surer_window", "window"]
 
 
 def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None]:
@@ -38,8 +38,8 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
 
     The rounds' errors are taken as independent, which the noise of different rounds is. Those of
     tracked rounds (``auto``) are not: borrowed from the same past, they go together, and the error
-    of their window is taken as if they did so fully, which is too large rather than too small. A
-    window of the rounds' unbiased means has the smaller error. Where a standard error also holds
+    of their window is taken as if they did so fully, which is too large rather than too small; see
+    `surer_window`. Where a standard error also holds
     the spread of the readings (`sample_mean`, `median`), the same devices report in every round and
     the spread does not average out; it is then a rough guide only.
 
@@ -56,6 +56,37 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
     if w < 1:
         raise ValueError(f"w must be at least 1, got {w}.")
     return _rolling(estimates, w)
+
+
+def surer_window(
+    tracked: Iterable[Estimate | None], alone: Iterable[Estimate | None], w: int
+) -> list[Estimate | None]:
+    """Return Win(t, w) by tracked rounds or by the rounds alone, whichever error is the smaller.
+
+    Errors of tracked rounds go together and hardly average out; those of unbiased means do. Over a
+    few rounds the tracked ones are surer, over many the others. The standard errors decide, never
+    the values, so that taking the smaller one leans to no side.
+
+    Args:
+        tracked: What ``auto`` says of each round; None for a round that was withheld.
+        alone: The unbiased mean of each of these rounds by itself.
+        w: The number of rounds in a window.
+
+    Raises:
+        TypeError: If ``w`` is not a whole number.
+        ValueError: If ``w`` is below 1, or there are not as many of one as of the other.
+
+    Example:
+        >>> alone = [Estimate(4.0, 3.0, n=9, method="unbiased_mean", target="mean")] * 16
+        >>> tracked = [Estimate(5.0, 1.0, n=9, method="auto", target="mean")] * 16
+        >>> [surer_window(tracked, alone, w)[0].method for w in (4, 16)]
+        ['auto', 'unbiased_mean']
+    """
+    pairs = zip(rolling(tracked, w), rolling(alone, w), strict=True)
+    return [
+        min(other, one, key=lambda found: found.standard_error) if one and other else other
+        for one, other in pairs
+    ]
 
 
 def _rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
@@ -76,15 +107,17 @@ def _mean(rounds: list[Estimate]) -> Estimate:
     methods = dict.fromkeys(one.method for one in rounds)
     targets = dict.fromkeys(one.target for one in rounds)
     error = math.sqrt(math.fsum(variances)) / w
+    degrees = _satterthwaite(rounds, variances)
     if "auto" in methods:
         error = math.fsum(one.standard_error for one in rounds) / w
+        degrees = min(one.degrees_of_freedom for one in rounds)
     return Estimate(
         math.fsum(one.value for one in rounds) / w,
         error,
         n=sum(one.n for one in rounds),
         method=" and ".join(methods),
         target=f"{' and '.join(targets)}, over {w} rounds",
-        degrees_of_freedom=_satterthwaite(rounds, variances),
+        degrees_of_freedom=degrees,
     )
 
 

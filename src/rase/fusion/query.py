@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from rase.campaign import ESTIMATORS, Campaign
 from rase.clock import parse_duration_s, round_number, round_start_s, time_in_words
 from rase.estimate.estimate import Estimate
-from rase.estimate.window import window
+from rase.estimate.window import surer_window
 from rase.fusion.answers import Answer, known
 from rase.fusion.campaigns import campaign_of_version, current_campaign, known_campaigns
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
@@ -134,8 +134,8 @@ class Questions:
         """Return Win(t, w) for each t from first to last.
 
         A window with a withheld round is "too_few", one with a missing round a "gap": the mean of
-        the other rounds would be the mean of something else. Windows of ``auto`` average the
-        rounds' unbiased means, whose errors are independent; those of tracked means are not.
+        the other rounds would be the mean of something else. Windows of ``auto`` average tracked or
+        unbiased means, whichever are surer; their method tells which.
 
         Raises:
             Refused: If w is out of bounds, or there are too many rounds.
@@ -146,12 +146,14 @@ class Questions:
         begin = first - w + 1
         told = {
             one.answer.round: one
-            for one in self._told(
-                campaign, max(begin, 0), last, _one_of(campaign, method), is_window=w > 1
-            )
+            for one in self._told(campaign, max(begin, 0), last, _one_of(campaign, method))
         }
         row = [told.get(number) for number in range(begin, last + 1)]
-        means = window((None if one is None else one.estimate for one in row), w)
+        means = surer_window(
+            (None if one is None else one.estimate for one in row),
+            (None if one is None else one.alone for one in row),
+            w,
+        )
         return [
             _windowed(campaign, first + place, mean, row[place : place + w], method)
             for place, mean in enumerate(means)
@@ -192,15 +194,7 @@ class Questions:
             )
         return round(sum(row[0] for row in rows) / len(rows)) if rows else campaign.k_min
 
-    def _told(
-        self,
-        campaign: Campaign,
-        first: int,
-        last: int,
-        method: str | None,
-        *,
-        is_window: bool = False,
-    ) -> list["_Told"]:
+    def _told(self, campaign: Campaign, first: int, last: int, method: str | None) -> list["_Told"]:
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
                 "SELECT round, version, state, shuffle FROM rounds WHERE campaign = ? "
@@ -209,7 +203,7 @@ class Questions:
             )
             if len(rows) > MAX_ROUNDS:
                 raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
-            return _Teller(transaction, campaign.id).tell(rows, method, is_window=is_window)
+            return _Teller(transaction, campaign.id).tell(rows, method)
 
 
 def parse_moment_s(text: str) -> float:
@@ -259,10 +253,11 @@ _COLUMNS = "mean, standard_error, n, method, target, degrees_of_freedom"
 
 
 class _Told(NamedTuple):
-    """An answer about one round, and the estimate it was made of."""
+    """An answer about one round, the estimate it was made of, and what the round says by itself."""
 
     answer: Answer
     estimate: Estimate | None
+    alone: Estimate | None
 
 
 class _Teller:
@@ -273,7 +268,7 @@ class _Teller:
         self._id = campaign_id
         self._versions: dict[int, Campaign] = {}
 
-    def tell(self, rows: list[Row], method: str | None, *, is_window: bool = False) -> list[_Told]:
+    def tell(self, rows: list[Row], method: str | None) -> list[_Told]:
         if not rows:
             return []
         found = self._transaction.execute(
@@ -290,8 +285,6 @@ class _Teller:
                 methods = [campaign.estimators[0]]
             elif method == "all":
                 methods = list(campaign.estimators)
-            if is_window:
-                methods = ["unbiased_mean" if name == "auto" else name for name in methods]
             # A round whose version did not have the estimator says nothing about it.
             told += [self._one(row, campaign, name, estimates) for name in methods]
         return told
@@ -305,6 +298,7 @@ class _Teller:
     ) -> _Told:
         round, _, _, shuffle = row
         estimate = estimates.get((round, method))
+        alone = estimates.get((round, "unbiased_mean")) if method == "auto" else estimate
         answer = Answer(
             campaign=campaign.id,
             time=time_in_words(round_start_s(round, campaign.round_s)),
@@ -315,7 +309,7 @@ class _Teller:
             shuffle=shuffle,
             **_numbers(estimate, method),
         )
-        return _Told(answer, estimate)
+        return _Told(answer, estimate, alone)
 
     def _version(self, number: int) -> Campaign:
         if number not in self._versions:

@@ -21,8 +21,9 @@ class RoundResult:
         round: The round's number; None for readings without a time.
         start_ms: When it began, in milliseconds since 1970; None likewise.
         truth: The mean of the readings themselves; only in studies of data one holds anyway.
-        alone: The unbiased mean of this round by itself, where it or ``auto`` was asked: windows of
-            ``auto`` average it, because the errors of tracked rounds go together. None otherwise.
+        alone: The unbiased mean of this round by itself, where it or ``auto`` was asked: long
+            windows of ``auto`` average it, because the errors of tracked rounds go together. None
+            otherwise.
         spread: The variance of the readings as the reports tell it, for a tracker; None if they do
             not, or nobody asked.
     """

@@ -6,7 +6,6 @@ The folder and its files are for their owner only. One agent at a time works in 
 import base64
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -100,7 +99,7 @@ class DeviceFolder:
             ConfigurationError: If the file is damaged or open to others.
         """
         if not self.key_file.exists():
-            write_private(self.key_file, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+            write_private(self.key_file, base64.b64encode(os.urandom(32)).decode() + "\n")
         try:
             data = base64.b64decode(self._private_text(self.key_file))
         except ValueError:

@@ -4,7 +4,7 @@ As in rase.kernels.words, the secure source and the one for study differ by type
 """
 
 import hashlib
-import secrets
+import os
 from typing import Protocol, final
 
 __all__ = [
@@ -35,7 +35,7 @@ class SecureEntropy:
 
     def word(self) -> int:
         """Return a fresh word."""
-        return secrets.randbits(64)
+        return int.from_bytes(os.urandom(8), "big")
 
 
 class SeededEntropy:

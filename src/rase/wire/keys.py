@@ -3,7 +3,6 @@
 import base64
 import binascii
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -237,7 +236,7 @@ class OpeningKey:
         cls, role: Role, key_id: int, *, kem: int = X25519, aead: int = CHACHA20_POLY1305
     ) -> "OpeningKey":
         """Return a fresh key."""
-        return cls(role=role, id=key_id, kem=kem, aead=aead, secret=secrets.token_bytes(SEED_SIZE))
+        return cls(role=role, id=key_id, kem=kem, aead=aead, secret=os.urandom(SEED_SIZE))
 
     def config(self, *, not_before_s: int, not_after_s: int) -> KeyConfig:
         """Return the public side, for a keyset."""
@@ -287,7 +286,7 @@ class SigningKey:
     @classmethod
     def generate(cls, role: Role) -> "SigningKey":
         """Return a fresh key."""
-        return cls(role=role, secret=secrets.token_bytes(SEED_SIZE))
+        return cls(role=role, secret=os.urandom(SEED_SIZE))
 
     def public_bytes(self) -> bytes:
         """Return the public key, which devices pin."""

@@ -52,11 +52,17 @@ def test_what_was_not_counted_is_zero(process: str) -> None:
     role = process.split(maxsplit=1)[0]
     text = exposition(Telemetry(role), process)
     promtool = shutil.which("promtool")
-    if promtool is not None:
-        done = subprocess.run(
-            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    if promtool is None:
+        pytest.skip("promtool is not installed.")
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = parsed(text)
     for name in COUNTERS[process]:
         if name != "problems":

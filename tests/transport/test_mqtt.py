@@ -75,7 +75,7 @@ def test_a_device_leaves_nothing_behind(mosquitto: Mosquitto, tmp_path: Path) ->
 )
 def test_other_addresses_are_mistakes(url: str) -> None:
     """An address must be one of a broker."""
-    with pytest.raises(ConfigurationError, match="a broker must be mqtts://host:port"):
+    with pytest.raises(ConfigurationError, match="a broker must be "):
         Broker(url=url)
 
 

@@ -1,12 +1,11 @@
 """The shuffler over HTTP, as the fusion centre asks it to countersign."""
 
-from urllib.parse import urlsplit
-
 import httpx
 
+from rase.address import split_address
 from rase.campaign import Campaign
 from rase.errors import ConfigurationError, Malformed, RaseError
-from rase.service.clients import client, is_loopback
+from rase.service.clients import client
 from rase.wire import cbor
 from rase.wire.keys import Keyset
 from rase.wire.problems import Problem
@@ -42,12 +41,10 @@ class HttpCountersigner:
         timeout_s: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        is_local = parts.scheme == "http" and is_loopback(parts.hostname)
-        if not is_local and not (parts.scheme == "https" and parts.hostname):
-            raise ConfigurationError(
-                [f"shuffler_url must begin with https:// except on this machine, got {url!r}."]
-            )
+        try:
+            split_address(url, plain="http", secure="https")
+        except ValueError as error:
+            raise ConfigurationError([f"shuffler_url {error}"]) from None
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._transport = transport

@@ -4,16 +4,16 @@ A proxy elsewhere cannot reach this machine's loopback; it would get the request
 the clear, and answer for something else.
 """
 
-import ipaddress
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
+from rase.address import is_loopback
 from rase.errors import ConfigurationError
 
-__all__ = ["async_client", "client", "is_loopback"]
+__all__ = ["async_client", "client"]
 
 _T = TypeVar("_T", httpx.Client, httpx.AsyncClient)
 
@@ -34,21 +34,6 @@ def client(url: str, **options: Any) -> httpx.Client:
 def async_client(url: str, **options: Any) -> httpx.AsyncClient:
     """Return a client for asyncio, as `client`."""
     return _made(httpx.AsyncClient, url, options)
-
-
-def is_loopback(host: str | None) -> bool:
-    """Say whether a name or address of a host is that of this machine.
-
-    Example:
-        >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "fusion.example")]
-        [True, True, True, False]
-    """
-    if host is None or host == "localhost":
-        return host is not None
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _made(make: Callable[..., _T], url: str, options: dict[str, Any]) -> _T:

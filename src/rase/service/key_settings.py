@@ -5,12 +5,11 @@ import binascii
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from rase.address import split_address
 from rase.errors import ConfigurationError, WireError
-from rase.service.clients import is_loopback
 from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
 
 __all__ = [
@@ -39,11 +38,7 @@ def _public_key(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"must be an address of http or https, got {text!r}.")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"must begin with https:// except on this machine, got {text!r}.")
+    split_address(text, plain="http", secure="https")
     return text
 
 

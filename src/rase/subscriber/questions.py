@@ -1,10 +1,9 @@
 """Questions as requests: what both clients send, and how times are written."""
 
 from datetime import datetime
-from urllib.parse import urlsplit
 
+from rase.address import split_address
 from rase.errors import ConfigurationError
-from rase.service.clients import is_loopback
 
 __all__ = ["Moment", "base_url", "headers", "span"]
 
@@ -18,13 +17,10 @@ def base_url(url: str) -> str:
     Raises:
         ConfigurationError: If a token would go over the network in the clear.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError([f"url must be an address of http or https, got {url!r}."])
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ConfigurationError(
-            [f"url must begin with https:// except on this machine, got {url!r}."]
-        )
+    try:
+        split_address(url, plain="http", secure="https")
+    except ValueError as error:
+        raise ConfigurationError([f"url {error}"]) from None
     return url.rstrip("/")
 
 

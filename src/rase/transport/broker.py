@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
+from rase.address import split_address
 from rase.errors import ConfigurationError
 from rase.transport.http import ClientTls
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "Reachable"]
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEEPALIVE_S: Final = 60
 
 
@@ -77,19 +77,13 @@ class Broker:
     def __post_init__(self) -> None:
         """Check the address once."""
         try:
-            parts = urlsplit(self.url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            host = None
-        if not host or parts.scheme not in _PORTS or parts.path not in ("", "/") or parts.query:
-            raise ConfigurationError([f"a broker must be mqtts://host:port, got {self.url!r}."])
-        if parts.username or parts.password:
-            # The address is told in messages; a password must not be in it.
-            raise ConfigurationError(["a broker's address must not hold a user or password."])
-        if parts.scheme == "mqtt" and host not in _LOOPBACK and not self.insecure_mqtt:
-            raise ConfigurationError(
-                [f"a broker must begin with mqtts:// except on this machine, got {self.url!r}."]
+            parts = split_address(
+                self.url, plain="mqtt", secure="mqtts", is_plain_anywhere=self.insecure_mqtt
             )
+        except ValueError as error:
+            raise ConfigurationError([f"a broker {error}"]) from None
+        if parts.path not in ("", "/") or parts.query:
+            raise ConfigurationError([f"a broker must be mqtts://host:port, got {self.url!r}."])
 
     @property
     def host(self) -> str:

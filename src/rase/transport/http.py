@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
+from rase.address import split_address
 from rase.errors import ConfigurationError
 from rase.transport.face import Answer, Unreachable
 
@@ -17,7 +17,6 @@ __all__ = ["MAX_ANSWER_BYTES", "ClientTls", "HttpTransport"]
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 _PORTS = {"http": 80, "https": 443}
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_RETRY_AFTER_S = 3600.0
 _MUST_BE = "must be a certificate and its private key in PEM, without a password:"
 
@@ -104,16 +103,14 @@ class HttpTransport:
         bearer: str | None = None,
     ) -> None:
         try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port = None, None
-        if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-            raise ConfigurationError([f"url must be an address of http or https, got {url!r}."])
-        if parts.scheme == "http" and host not in _LOOPBACK and not insecure_http:
-            raise ConfigurationError(
-                [f"url must begin with https:// except on this machine, got {url!r}."]
+            parts = split_address(
+                url, plain="http", secure="https", is_plain_anywhere=insecure_http
             )
+        except ValueError as error:
+            raise ConfigurationError([f"url {error}"]) from None
+        if parts.query or parts.fragment:
+            raise ConfigurationError([f"url must have neither query nor fragment, got {url!r}."])
+        host, port = parts.hostname or "", parts.port
         self._host, self._port = host, port or _PORTS[parts.scheme]
         name = f"[{host}]" if ":" in host else host
         self._authority = name if port is None else f"{name}:{port}"

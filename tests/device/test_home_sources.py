@@ -277,6 +277,25 @@ def test_counters_become_increments() -> None:
     assert counter.take(4) is None
 
 
+def test_a_counter_that_dips_was_not_reset() -> None:
+    """A little less than before is no new beginning, or a meter's whole life would be one round."""
+    counter = Collection("increments")
+    for reading in (1000.0, 1000.5, 1000.4, 1000.5, 1001.0, 901.0, 1002.0):
+        counter.add(1, reading)
+    assert counter.take(1) == pytest.approx(2.0)
+    for reading in (900.0, 901.0):
+        counter.add(2, reading)
+    assert counter.take(2) == pytest.approx(901.0)
+
+
+def test_a_counter_below_nothing_adds_nothing() -> None:
+    """Meters that feed in may count below 0; falling is no use, and rising is."""
+    counter = Collection("increments")
+    for reading in (-1.0, -3.0, -2.5):
+        counter.add(1, reading)
+    assert counter.take(1) == pytest.approx(0.5)
+
+
 def test_a_pause_hides_what_a_counter_did() -> None:
     """After a pause counting begins anew: what was used meanwhile is in no round."""
     counter = Collection("increments")

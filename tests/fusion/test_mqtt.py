@@ -201,10 +201,12 @@ url = "{mosquitto.broker().url}"
     assert main(["ha", "publish", "--config", str(config)]) == 0
     assert capsys.readouterr().out == f"{topic}\n"
     check_discovery(topic, json.dumps(reader.json(topic)).encode())
+    capsys.readouterr()
     assert main(["ha", "clean", "--config", str(config)]) == 0
     until(lambda: reader.last[topic] == b"")
     reader.close()
-    capsys.readouterr()
+    # Nothing else: the estimates are also for those who have no Home Assistant.
+    assert capsys.readouterr().out == f"{topic}\n"
     assert main(["ha", "clean"]) == 2
     mosquitto.kill()
     monkeypatch.setattr("rase.cli.ha._PATIENCE_S", 0.2)

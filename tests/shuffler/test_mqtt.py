@@ -363,7 +363,7 @@ def test_the_deployed_acl_keeps_everybody_to_their_topics(world: "World", tmp_pa
             sessions[user] = BrokerSession(
                 mosquitto.broker(user, users[user]),
                 f"id-{user}",
-                subscriptions=["#", "rase/#", *everything],
+                subscriptions=["#", "rase/#", "$share/spies/rase/#", *everything],
                 on_message=got[user].append,
             )
             sessions[user].start()
@@ -409,3 +409,8 @@ def test_the_deployed_acl_keeps_everybody_to_their_topics(world: "World", tmp_pa
         "homeassistant/device/homes/config",
     }
     assert written["rase-reader"] == set()
+    assert written["rase-shuffler"] == {
+        topics.policy,
+        topics.status("shuffler"),
+        *(topics.answer(handle) for handle in handles[:1]),
+    }

@@ -59,8 +59,11 @@ def publish(config: Path | None, folder: Path | None) -> None:
 def clean(config: Path | None, folder: Path | None) -> None:
     """Remove the entities: an empty retained message in the place of each discovery message."""
     broker, found = _found(config, folder)
-    topics = [topic for one in found for topic in (one.topic, one.state_topic)]
-    topics += [one.shared["avty_t"] for one in found if "avty_t" in one.shared]
+    topics = [one.topic for one in found]
+    if folder is not None:
+        # A device's state is for Home Assistant alone; a fleet's estimates have other readers.
+        topics += [one.state_topic for one in found]
+        topics += [one.shared["avty_t"] for one in found if "avty_t" in one.shared]
     _send(broker, dict.fromkeys(topics, b""))
     for topic in topics:
         click.echo(topic)

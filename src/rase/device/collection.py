@@ -7,6 +7,8 @@ __all__ = ["AGGREGATES", "Collection"]
 
 AGGREGATES: Final = ("mean", "last", "increments")
 _MOST_ROUNDS = 64
+# As Home Assistant tells resets of a sensor with the state class total_increasing.
+_DIP = 0.9
 
 
 class Collection:
@@ -14,7 +16,8 @@ class Collection:
 
     Args:
         aggregate: "mean"; "last" for the newest; "increments" for how much a counter, such as an
-            energy meter's, has risen. A counter that is lower than before was reset to 0.
+            energy meter's, has risen. A counter that lost a tenth or more was reset to 0; one that
+            lost less was rounded or came late, and counts once it is higher than ever.
 
     Example:
         >>> collection = Collection()
@@ -49,11 +52,14 @@ class Collection:
         elif self._aggregate == "mean":
             value += reading / count - value / count
         else:
-            before, self._counter = self._counter, reading
+            before = self._counter
             if before is None:
                 # Where a counter stands says nothing about this round.
+                self._counter = reading
                 return
-            value += reading - before if reading >= before else max(reading, 0.0)
+            if not _DIP * before <= reading < before:
+                self._counter = reading
+                value += reading - before if reading >= before else max(reading, 0.0)
         self._rounds[round] = count, value
         if len(self._rounds) > _MOST_ROUNDS:
             # Only a clock that jumps about makes so many; the first one in is the oldest.

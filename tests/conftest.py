@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,11 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test that asks for a database on each engine; those about files on SQLite alone."""
+    """Run every test that asks for a database on each engine; those about files on SQLite alone.
+
+    What never gets as far as the database, or is not about it, waits for the long run to meet
+    PostgreSQL as well.
+    """
     if "new_address" not in metafunc.fixturenames:
         return
     asked = metafunc.config.getoption("--store")
-    engines = ["sqlite", "postgres"] if asked == "both" else [asked]
+    engines: list[Any] = ["sqlite", "postgres"] if asked == "both" else [asked]
+    if asked == "both" and metafunc.definition.get_closest_marker("any_store"):
+        engines[1] = pytest.param("postgres", marks=pytest.mark.slow)
     if metafunc.definition.get_closest_marker("sqlite"):
         engines = ["sqlite"]
     metafunc.parametrize("new_address", engines, indirect=True)

@@ -129,6 +129,7 @@ def test_forms(asked: Asked) -> None:
     assert influx.headers["content-type"] == "text/plain; charset=utf-8"
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     "query",
     [
@@ -166,6 +167,7 @@ def test_missing_parts_are_problems(asked: Asked) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     "route", ["/v1/estimates", "/v1/estimates/latest", "/v1/windows?w=2", "/v1/stream"]
 )
@@ -454,6 +456,7 @@ def test_metrics_tell_the_newest_round(centre: Centre) -> None:
     assert f'rase_fusion_last_round_timestamp_seconds{{campaign="street-power"}} {start_s}' in lines
 
 
+@pytest.mark.any_store
 def test_the_description_is_current(centre: Centre) -> None:
     """The copy in docs is what is served; docs/reference/http-api.md says how to renew it."""
     app = app_of(centre)

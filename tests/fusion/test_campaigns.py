@@ -73,6 +73,7 @@ def test_versions_follow_each_other(centre: Centre) -> None:
         assert campaign_in_round(transaction, CAMPAIGN.id, CAMPAIGN.not_after + 1) is None
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     ("campaign", "words"),
     [
@@ -109,6 +110,7 @@ class SignsWrongly(Signs):
         return bytes(64)
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("shuffler", [Refuses(), SignsWrongly()])
 def test_without_the_shufflers_signature_nothing_is_published(
     centre: Centre, shuffler: Signs

@@ -111,6 +111,7 @@ def test_tampered_batches_are_refused(centre: Centre) -> None:
         assert refused(centre, Parcel(sent.id, bytes(changed))) == "bad-batch"
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", cbor.encode([]), cbor.encode([b"", b"", b""]), cbor.encode({})]
 )
@@ -126,6 +127,7 @@ def test_oversized_batches_are_refused(centre: Centre) -> None:
     assert refused(centre, parcel(reports(range(20)))) == "bad-batch"
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -208,6 +210,7 @@ def break_byte(inner: bytes) -> bytes:
     return inner[:-1] + bytes([inner[-1] ^ 1])
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     "spoil",
     [

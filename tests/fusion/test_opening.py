@@ -102,6 +102,7 @@ def test_keys_and_reports_are_not_shown() -> None:
     assert "1234" not in repr(found)
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("count", [2500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_large_batches_are_opened_rightly(centre: Centre, count: int) -> None:
     """A large batch goes through the pool, and its mean is that of its places."""

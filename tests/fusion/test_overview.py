@@ -235,6 +235,7 @@ def test_subscribers_are_made_and_revoked(asked: Asked) -> None:
     assert "more" not in [one.name for one in list_subscribers(asked.centre.database)]
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     ("method", "route", "body", "status"),
     [

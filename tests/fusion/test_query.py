@@ -94,6 +94,7 @@ def test_early_windows_reach_before_the_first_round(centre: Centre) -> None:
     assert window.status == "gap"
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(("w", "last"), [(0, ROUND), (MAX_ROUNDS + 1, ROUND), (2, 2**31)])
 def test_windows_out_of_bounds_are_refused(asked: Centre, w: int, last: int) -> None:
     """Neither no rounds nor too many."""

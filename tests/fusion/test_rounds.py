@@ -240,6 +240,7 @@ def test_one_batch_more_is_waited_for(centre: Centre) -> None:
 CLASSES = replace(CAMPAIGN, id="classes", epsilon=(0.5, 2.0), mechanism="laplace")
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) -> None:
     """Each report is decoded with its own budget, by the campaign's mechanism."""

@@ -274,6 +274,7 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
     database.close()
 
 
+@pytest.mark.any_store
 def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) -> None:
     """What is followed is the combined mean, also after a restart; the plain one is kept."""
     classes = replace(CAMPAIGN, estimators=("auto",), epsilon=(0.5, 2.0), mechanism="hybrid")

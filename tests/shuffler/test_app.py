@@ -319,6 +319,7 @@ def test_a_gateway_is_told_what_to_send_again(
     talk(world, work, reports_per_minute=2)
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     "content",
     [

@@ -26,6 +26,7 @@ def test_a_campaign_gets_both_signatures_once(world: "World") -> None:
     assert SignedCampaign.from_bytes(first.to_bytes(), world.pinned).campaign == campaign
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -93,6 +94,7 @@ def test_only_the_fusion_centre_proposes(world: "World") -> None:
             sign(data)
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("data", [b"", b"\xff", cbor.encode([1, 2]), cbor.encode([b"", bytes(64)])])
 def test_what_is_no_proposal_is_named(world: "World", data: bytes) -> None:
     """Bytes that are no proposal are refused by name."""

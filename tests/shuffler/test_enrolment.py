@@ -53,6 +53,7 @@ def test_bad_tokens_are_refused_alike(world: "World", fault: str) -> None:
     assert enrol(world.database, token, device_key=KEY, now_s=9).device
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("key", ["", "!!", "AAAA", "é"])
 def test_a_device_key_must_be_one(world: "World", key: str) -> None:
     """A text that is no key is refused before the token is used."""

@@ -21,6 +21,7 @@ def problem_of(world: "World", wire: bytes) -> str:
     return caught.value.problem
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("cut", [0, 1, 14, 142, 144, 1230, 5000])
 def test_sizes_are_checked(world: "World", cut: int) -> None:
     """Truncated and oversized reports are bad reports."""

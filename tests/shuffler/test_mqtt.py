@@ -128,6 +128,7 @@ def test_a_report_goes_through_the_broker(world: "World", mosquitto: Mosquitto) 
         assert world.rows("SELECT device, wire FROM report") == [(world.devices[0], wire)]
 
 
+@pytest.mark.any_store
 def test_problems_have_the_same_words(world: "World", mosquitto: Mosquitto) -> None:
     """Whatever is refused over HTTP is refused through a broker by the same name."""
     with intake(world, mosquitto.broker()):
@@ -143,6 +144,7 @@ def test_problems_have_the_same_words(world: "World", mosquitto: Mosquitto) -> N
         assert send(transport, other) == (404, "unknown-campaign")
 
 
+@pytest.mark.any_store
 def test_only_enrolled_devices_are_believed(world: "World", mosquitto: Mosquitto) -> None:
     """A frame with another device's tag, a revoked device and a strange name are not enrolled."""
     world.upload_time(ROUND)
@@ -274,6 +276,7 @@ def test_a_broker_killed_under_load_loses_nothing_acknowledged(
     assert len(world.rows("SELECT * FROM report")) == 80
 
 
+@pytest.mark.any_store
 def test_a_policy_changes_when_what_was_agreed_does(world: "World", mosquitto: Mosquitto) -> None:
     """A new version is published without a restart; an empty broker is told again."""
     desk = desk_of(world)
@@ -305,6 +308,7 @@ def test_settings_name_a_broker(tmp_path: Path) -> None:
         Broker.of(missing)
 
 
+@pytest.mark.any_store
 def test_the_context_connects_and_says_farewell(world: "World", mosquitto: Mosquitto) -> None:
     """The shuffler's status is online while it runs and offline afterwards."""
     seen: list[bytes] = []
@@ -331,6 +335,7 @@ def test_the_context_connects_and_says_farewell(world: "World", mosquitto: Mosqu
     assert [b"online" in seen[0], b"offline" in seen[1]] == [True, True]
 
 
+@pytest.mark.any_store
 def test_the_deployed_acl_keeps_everybody_to_their_topics(world: "World", tmp_path: Path) -> None:
     """A device writes only its own topic and reads only the campaign; fusion sees no report."""
     folder = tmp_path / "broker"

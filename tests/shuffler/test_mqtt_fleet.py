@@ -53,6 +53,7 @@ def report(broker: Broker, credential: str, wire: bytes) -> int:
     pytest.fail("never answered.")
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(
     ("devices", "rounds"), [(1000, 2), pytest.param(10_000, 10, marks=pytest.mark.slow)]
 )

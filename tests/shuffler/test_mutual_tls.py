@@ -55,6 +55,7 @@ def served(app: Any, *, certificate: tuple[Path, Path], clients: Path) -> Iterat
         thread.join()
 
 
+@pytest.mark.any_store
 def test_a_device_with_a_certificate_reports_and_one_without_is_refused(
     world: "World", tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.mark.any_store
 def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_path: Path) -> None:
     """A device with a certificate enrols and reports; without, foreign or revoked, it does not."""
     page = (ROOT / "docs/guides/mutual-tls.md").read_text(encoding="utf-8")
@@ -170,6 +171,7 @@ def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_pat
     assert len(world.rows("SELECT * FROM report")) == 1
 
 
+@pytest.mark.any_store
 def test_the_example_for_a_plain_proxy_is_run(world: "World", tmp_path: Path) -> None:
     """Without certificates of devices everybody reaches the shuffler, but not its metrics."""
     servers = Authority(tmp_path, "servers")

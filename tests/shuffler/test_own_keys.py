@@ -33,6 +33,7 @@ def changed(world: "World", **changes: Any) -> KeyConfig:
     return replace(world.openers["shuffler"].config(**TIMES), **changes)
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize("name", ["unknown", "number", "cipher", "point"])
 def test_a_key_that_is_not_ours_is_refused(world: "World", name: str) -> None:
     """Another key, our key under another number or cipher, and other bytes under our number."""

@@ -87,6 +87,7 @@ def shuffler(config: Path) -> Iterator[tuple["subprocess.Popen[str]", str, list[
         process.stderr.close()
 
 
+@pytest.mark.any_store
 def test_reports_go_through_real_processes(
     world: "World", new_address: NewAddress, tmp_path: Path
 ) -> None:

@@ -130,7 +130,7 @@ def live_through(operations: list[Operation]) -> None:
         same_without_faults(world.run(operations), operations).close()
 
 
-@settings(max_examples=50)
+@settings(max_examples=12)
 @given(st.lists(faults(), max_size=24))
 def test_random_lists(operations: list[Operation]) -> None:
     """Any list leaves the estimates of the world without faults; a failure shrinks to a list."""

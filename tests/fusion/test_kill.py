@@ -101,6 +101,7 @@ def told(address: DatabaseAddress) -> list[Answer]:
         return centre.questions.between(PAST, 0, 2**32, method="all")
 
 
+@pytest.mark.any_store
 @pytest.mark.parametrize(("kills", "n"), [(2, 40), pytest.param(30, 400, marks=pytest.mark.slow)])
 def test_kills_change_no_estimate(
     new_address: NewAddress, tmp_path: Path, kills: int, n: int

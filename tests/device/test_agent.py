@@ -504,7 +504,7 @@ def test_a_state_that_cannot_be_written_is_survived(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rase.device.state.os.open", full)
+        patch.setattr("os.open", full)
         world.run(agent, 2 * HOUR)
         assert world.shuffler.received == []
         assert world.notes.of("not-fetched")[0]["kind"] == "StateUnusable"
@@ -512,7 +512,7 @@ def test_a_state_that_cannot_be_written_is_survived(
     world.run(agent, 2 * HOUR - 60)
     assert len(world.shuffler.received) > 0
     with monkeypatch.context() as patch:
-        patch.setattr("rase.device.state.os.open", full)
+        patch.setattr("os.open", full)
         count = len(world.shuffler.received)
         world.run(agent, 2 * HOUR)
         assert len(world.shuffler.received) == count

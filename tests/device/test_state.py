@@ -83,7 +83,7 @@ def test_a_full_disk_keeps_the_old_state(
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rase.device.state.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StateUnusable, match="No space left"):
         file.save(DeviceState())
     assert file.load() == STATE

@@ -14,7 +14,7 @@ from rase.accounting.ledger import Ledger, create_ledger
 from rase.device.settings import DeviceSettings, read_settings
 from rase.device.state import DeviceState, StateFile
 from rase.errors import ConfigurationError, RaseError
-from rase.wire.keys import read_private, write_private
+from rase.wire.keys import read_private, replace_private, write_private
 
 __all__ = ["DeviceFolder", "FolderBusy"]
 
@@ -124,8 +124,7 @@ class DeviceFolder:
             create_ledger(self.ledger_file)
         if not self.state_file.exists():
             StateFile(self.state_file).save(DeviceState())
-        self.credential_file.unlink(missing_ok=True)
-        write_private(self.credential_file, credential + "\n")
+        replace_private(self.credential_file, credential + "\n")
 
     def ledger(self, settings: DeviceSettings) -> Ledger:
         """Open the ledger.
@@ -136,8 +135,8 @@ class DeviceFolder:
         return Ledger(self.ledger_file, settings.limits)
 
     def pause(self) -> None:
-        """Pause sharing; an agent that runs notices it."""
-        self.pause_file.touch(mode=0o600)
+        """Pause sharing; an agent that runs notices it, and one after a power cut, too."""
+        replace_private(self.pause_file, "")
 
     def resume(self) -> None:
         """End a pause; what is switched off stays so."""
@@ -145,7 +144,8 @@ class DeviceFolder:
 
     def switch(self, *, is_on: bool) -> None:
         """Switch sharing on or off, for agents with and without the owner's page."""
-        _replace_private(self.sharing_file, _ON if is_on else "off\n")
+        # There is no moment without the file, which would be read as a yes.
+        replace_private(self.sharing_file, _ON if is_on else "off\n")
 
     def keep_off_unless_said(self) -> None:
         """Switch sharing off, unless the owner has said something already."""
@@ -154,7 +154,7 @@ class DeviceFolder:
 
     def keep_page(self, address: str) -> None:
         """Keep the address of the owner's page, which opens it, where only its owner can read."""
-        _replace_private(self.page_file, address + "\n")
+        replace_private(self.page_file, address + "\n")
 
     def page_address(self) -> str:
         """Return the address of the owner's page.
@@ -221,12 +221,6 @@ class DeviceFolder:
         try:
             return read_private(file).strip()
         except OSError as error:
-            raise ConfigurationError([error.strerror or str(error)]) from None
-
-
-def _replace_private(file: Path, text: str) -> None:
-    """Write a file anew; there is no moment without one, which could be read as a yes."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.unlink(missing_ok=True)
-    write_private(beside, text)
-    beside.replace(file)
+            # What we refuse ourselves names the file already.
+            reason = f"{file}: {error.strerror}." if error.strerror else str(error)
+            raise ConfigurationError([reason]) from None

@@ -8,14 +8,13 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from rase.errors import RaseError
+from rase.wire.keys import replace_private
 
 __all__ = ["Cover", "DeviceState", "StateFile", "StateStore", "StateUnusable"]
 
@@ -113,18 +112,9 @@ class StateFile:
         """
         body = _fields_of(state)
         text = json.dumps({"schema": _SCHEMA, "sha256": _checksum(body), "state": body}, indent=1)
-        beside = self._path.with_name(f".{self._path.name}.new")
         try:
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(handle)
-            beside.replace(self._path)
-            _sync_folder(self._path.parent)
+            replace_private(self._path, text + "\n")
         except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
             raise StateUnusable(
                 f"{self._path} cannot be written: {error.strerror}. See that the disk has space."
             ) from None
@@ -134,14 +124,6 @@ class StateFile:
             f"{self._path} is damaged. Keep ledger.db, remove the file and enrol anew; "
             "what was spent stays counted."
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checksum(body: Any) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rase.errors import ConfigurationError, WireError
-from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role, write_private
+from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role, sync_folder, write_private
 
 __all__ = [
     "KEYSET_FILE",
@@ -358,3 +358,4 @@ def _replace(path: Path, text: str) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+    sync_folder(path.parent)

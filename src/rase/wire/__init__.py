@@ -10,6 +10,7 @@ The way of a report::
     inner      the fusion centre opens the inner one; nobody else may import it
     signed     what both servers sign, and how a device checks it (ed25519 without a wheel)
     frames     how reports and answers go through a broker that is not trusted
+    parcel     how a batch goes to the fusion centre, its manifest ahead of it
     cbor       deterministic CBOR, the form of everything that is signed or hashed
     problems   how a refusal is told to the other side
 

@@ -1,7 +1,6 @@
 """Who may open a report: the public keyset, and the servers' private keys with their files."""
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rase.errors import Malformed, UnknownKey, WrongSize
 from rase.wire import cbor
-from rase.wire.messages import VERSION, check_format, check_names
+from rase.wire.messages import VERSION, check_format, check_names, check_whole
 from rase.wire.suites import (
     CHACHA20_POLY1305,
     HKDF_SHA256,
@@ -33,6 +32,8 @@ __all__ = [
     "Role",
     "SigningKey",
     "read_private",
+    "replace_private",
+    "sync_folder",
     "write_private",
 ]
 
@@ -89,12 +90,9 @@ class KeyConfig:
     def __post_init__(self) -> None:
         """Check everything once."""
         object.__setattr__(self, "role", Role(self.role))
-        for name in ("id", "kem", "kdf", "aead", "not_before_s", "not_after_s"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_S:
-                raise ValueError(f"{name} must be a whole number of at least 0.")
-        if self.id > 255:
-            raise ValueError(f"id must be a whole number from 0 to 255, got {self.id}.")
+        check_whole("id", self.id, 0, 256)
+        for name in ("kem", "kdf", "aead", "not_before_s", "not_after_s"):
+            check_whole(name, getattr(self, name), 0, _MAX_S)
         check_suite(self.kem, self.kdf, self.aead)
         if self.role is Role.SHUFFLER and self.kem != X25519:
             raise ValueError("kem must be X25519 for the shuffler; X-Wing is for the inner layer.")
@@ -129,9 +127,7 @@ class Keyset:
     def __post_init__(self) -> None:
         """Check everything once."""
         for name in ("version", "cache_s"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < _MAX_S:
-                raise ValueError(f"{name} must be a whole number of at least 1.")
+            check_whole(name, getattr(self, name), 1, _MAX_S)
         owners = [(config.role, config.id) for config in self.configs]
         if len(set(owners)) != len(owners):
             raise ValueError("configs must not use a number twice for one server.")
@@ -320,15 +316,36 @@ class SigningKey:
 def write_private(path: Path, text: str) -> None:
     """Write a new file that only its owner can read; an existing one is never overwritten.
 
+    It is on the disk when this returns, and not there at all if it could not be written whole.
+
     Raises:
         FileExistsError: If there is a file of that name.
     """
     # The mode is set when the file is made: there is no moment in which others could open it.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(handle)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        # Half a key would keep a whole one from being written in its place.
+        path.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read anew; at every moment the old or the new is there.
+
+    Raises:
+        OSError: If it could not be written; the old one is as it was.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    write_private(beside, text)
+    beside.replace(path)
+    sync_folder(path.parent)
 
 
 def read_private(path: Path) -> str:
@@ -342,6 +359,15 @@ def read_private(path: Path) -> str:
         if mode & 0o077:
             raise PermissionError(f"{path} must be for its owner only (chmod 600), got {mode:o}.")
         return file.read(2 * _MAX_KEY_BYTES)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, as the files that they name are."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _config_of(values: Mapping[str, Any]) -> KeyConfig:
@@ -370,6 +396,6 @@ def _key_of(kind: str, text: str, cls: type[_T]) -> _T:
         if values.pop("kind") != kind:
             raise Malformed(f"the file must hold a key for {kind}; it holds another.")
         return cls(**values)
-    except (ValueError, TypeError, WrongSize, binascii.Error):
+    except (ValueError, TypeError, WrongSize):
         # What went wrong may quote the file, and with it the secret.
         raise Malformed(f"the file must hold one {kind} key; it does not.") from None

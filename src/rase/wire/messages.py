@@ -24,6 +24,7 @@ __all__ = [
     "check_format",
     "check_names",
     "check_report_size",
+    "check_whole",
     "inner_info",
     "outer_info",
 ]
@@ -63,8 +64,8 @@ class Header:
 
     def __post_init__(self) -> None:
         """Check the three once."""
-        _check_whole("key_id", self.key_id, 0, 256)
-        _check_whole("round", self.round, 0, _U32)
+        check_whole("key_id", self.key_id, 0, 256)
+        check_whole("round", self.round, 0, _U32)
         if len(self.campaign_tag) != 8:
             raise ValueError(f"campaign_tag must have 8 bytes, got {len(self.campaign_tag)}.")
 
@@ -106,9 +107,9 @@ class Content:
 
     def __post_init__(self) -> None:
         """Check the four once."""
-        _check_whole("round", self.round, 0, _U32)
-        _check_whole("epsilon_class", self.epsilon_class, 0, 4)
-        _check_whole("place", self.place, -_I64, _I64)
+        check_whole("round", self.round, 0, _U32)
+        check_whole("epsilon_class", self.epsilon_class, 0, 4)
+        check_whole("place", self.place, -_I64, _I64)
         if self.is_cover and (self.place or self.epsilon_class):
             raise ValueError("place and epsilon_class must be 0 in a cover report.")
 
@@ -162,8 +163,8 @@ class Batch:
     def __post_init__(self) -> None:
         """Check sizes and numbers once."""
         _check_hash("campaign_hash", self.campaign_hash)
-        _check_whole("round", self.round, 0, _U32)
-        _check_whole("key_id", self.key_id, 0, 256)
+        check_whole("round", self.round, 0, _U32)
+        check_whole("key_id", self.key_id, 0, 256)
         sizes = {len(envelope) for envelope in self.inner}
         if len(sizes) > 1 or not sizes.issubset(INNER_SIZES.values()):
             raise ValueError("inner must hold envelopes of one size that the protocol knows.")
@@ -226,8 +227,8 @@ class BatchManifest:
     def __post_init__(self) -> None:
         """Check everything once."""
         _check_hash("batch_id", self.batch_id)
-        _check_whole("n", self.n, 0, _U32)
-        _check_whole("k_min", self.k_min, 1, _U32)
+        check_whole("n", self.n, 0, _U32)
+        check_whole("k_min", self.k_min, 1, _U32)
         _check_name("shuffler", self.shuffler)
         if self.method not in self.METHODS:
             raise ValueError(f"method must be one of {', '.join(self.METHODS)}.")
@@ -324,7 +325,12 @@ def check_names(kind: str, values: Mapping[str, Any], known: list[str]) -> dict[
     return dict(values)
 
 
-def _check_whole(name: str, value: object, low: int, below: int) -> None:
+def check_whole(name: str, value: object, low: int, below: int) -> None:
+    """Refuse what is no whole number from ``low`` to one less than ``below``.
+
+    Raises:
+        ValueError: If so; the value is not quoted, it may be of any length.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value < below:
         raise ValueError(f"{name} must be a whole number from {low} to {below - 1}.")
 

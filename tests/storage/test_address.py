@@ -38,6 +38,7 @@ def test_no_password_is_shown(url: str, shown: str) -> None:
         ("postgresql://h:x/d", "cannot be read"),
         ("postgresql://h/d p4ss", "has a blank"),
         ("mysql://h/d", "begins otherwise"),
+        ("postgresql://rase:12/p4ss@h/d", "a / in its user or password must be written %2F"),
     ],
 )
 def test_a_wrong_address_is_refused_without_quoting_it(url: str, words: str) -> None:

@@ -67,6 +67,14 @@ def test_a_missing_database_is_told(postgres: "PostgresServer") -> None:
         open_postgres(postgres.address("nowhere"), migrations="shuffler")
 
 
+def test_a_missing_database_of_an_address_without_a_name_shows_no_password() -> None:
+    """libpq then takes the user's name for it; the address itself is never quoted."""
+    error = psycopg.OperationalError('FATAL: database "rase" does not exist')
+    told = str(not_opened(error, PostgresAddress("postgresql://rase:p4ss@db.example")))
+    assert "p4ss" not in told
+    assert told.endswith("createdb rase.")
+
+
 def test_a_server_that_does_not_answer_is_told() -> None:
     """Nobody listens there: a failure of the network, which may pass."""
     with pytest.raises(

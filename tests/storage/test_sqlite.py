@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,28 @@ def test_a_full_disk_is_named_and_loses_nothing(database: SqliteDatabase) -> Non
     with database.transaction() as transaction:
         transaction.execute("INSERT INTO thing VALUES (3, NULL)")
         assert transaction.execute("SELECT id FROM thing ORDER BY id") == [(1,), (3,)]
+
+
+def test_a_connection_that_cannot_roll_back_is_not_used_again(
+    database: SqliteDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep everybody from writing; closing it ends its transaction."""
+
+    class Stuck(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            if sql == "ROLLBACK":
+                raise sqlite3.OperationalError("disk I/O error")
+            return super().execute(sql, *parameters)
+
+    database.close()
+    with monkeypatch.context() as patch:
+        stuck = sqlite3.connect(path, isolation_level=None, factory=Stuck)
+        patch.setattr(database, "_connected", lambda *, may_write: stuck)
+        with pytest.raises(KeyError), database.transaction() as transaction:
+            transaction.execute("INSERT INTO thing VALUES (1, 0)")
+            raise KeyError
+    with database.transaction() as transaction:
+        assert transaction.execute("SELECT * FROM thing") == []
 
 
 def test_a_held_file_is_busy(

@@ -46,6 +46,11 @@ class PostgresAddress:
             name == "password" for name, _ in parse_qsl(urlsplit(self.url).query)
         )
 
+    @property
+    def name(self) -> str:
+        """The database's name; empty if libpq decides."""
+        return unquote(urlsplit(self.url).path.removeprefix("/"))
+
     def __str__(self) -> str:
         """Return user, host and database only."""
         parts = urlsplit(self.url)
@@ -86,6 +91,9 @@ def _problem(url: str) -> str:
         return "it begins otherwise"
     if port is not None and not 1 <= port <= _MAX_PORT:
         return f"its port must be 1 to {_MAX_PORT}, got {port}"
+    if "@" in parts.path:
+        # Behind a stray slash a password would be taken for a database, and told as one.
+        return "a / in its user or password must be written %2F"
     if any(character.isspace() or not character.isprintable() for character in url):
         return "it has a blank"
     return ""

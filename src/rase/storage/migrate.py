@@ -38,7 +38,6 @@ def migrate(database: Database, role: str, *, target: int | None = None) -> int:
         StorageUnusable: If it belongs to another role, or a newer release has changed it.
     """
     steps = migrations_of(role)
-    version = 0
     with database.transaction() as transaction:
         version = _version(transaction, role)
     if version > steps[-1].number:

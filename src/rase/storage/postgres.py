@@ -201,8 +201,10 @@ class PostgresDatabase:
         the next one is tried.
         """
         while True:
-            is_new = not self._idle
-            connection = self._connected() if is_new else self._idle.pop()
+            try:
+                connection, is_new = self._idle.pop(), False
+            except IndexError:
+                connection, is_new = self._connected(), True
             try:
                 connection.execute(begin.encode())
             except psycopg.OperationalError:
@@ -259,15 +261,15 @@ class _PostgresTransaction:
         *,
         key: int,
     ) -> list[bool]:
+        if not rows:
+            return []
         places: dict[tuple[Any, ...], int] = {}
         for place, row in enumerate(rows):
             places.setdefault(tuple(row[:key]), place)
         # Sorted: two processes that insert the same keys then wait for, not against, each other.
         chosen = [rows[place] for _, place in sorted(places.items())]
-        marks = ", ".join(f"%b::{_ARRAYS[type(value)]}" for value in rows[0]) if rows else ""
+        marks = ", ".join(f"%b::{_ARRAYS[type(value)]}" for value in rows[0])
         is_new = [False] * len(rows)
-        if not rows:
-            return is_new
         keys = ", ".join(columns[:key])
         sql = (
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({marks}) "  # noqa: S608 - our words

@@ -39,9 +39,8 @@ def not_opened(error: psycopg.Error, address: PostgresAddress) -> StorageError:
     """Return why a database could not be opened, with the way out."""
     text = str(error)
     if "database" in text and "does not exist" in text:
-        name = address.url.partition("?")[0].rpartition("/")[2]
         return StorageUnusable(
-            f"{address} does not exist. Make it on its server: createdb {name or 'rase'}."
+            f"{address} does not exist. Make it on its server: createdb {address.name or 'rase'}."
         )
     if "role" in text and "does not exist" in text:
         return StorageUnusable(

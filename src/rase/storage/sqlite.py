@@ -141,11 +141,15 @@ class SqliteDatabase:
     def _connection(self, *, may_write: bool) -> Iterator[sqlite3.Connection]:
         try:
             idle = self._idle[may_write]
-            connection = idle.pop() if idle else self._connected(may_write=may_write)
+            try:
+                connection = idle.pop()
+            except IndexError:
+                connection = self._connected(may_write=may_write)
             try:
                 yield connection
             finally:
-                idle.append(connection)
+                # Closing ends a transaction that could not even be rolled back.
+                connection.close() if connection.in_transaction else idle.append(connection)
         except sqlite3.Error as error:
             raise self._named(error) from error
 

@@ -36,7 +36,7 @@ CREATE TABLE round (
     campaign       BYTEA NOT NULL,
     round          BIGINT NOT NULL,
     closes_s       BIGINT NOT NULL,
-    -- open, closing, released, below_k
+    -- open, closing; then released, carried or below_k
     state          TEXT NOT NULL,
     lease_token    BYTEA,
     lease_until_s  BIGINT NOT NULL,

@@ -170,7 +170,7 @@ def test_there_is_no_default_epsilon(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--k-min", "1"], 3, "k_min must be"),
         (["--campaign", "No Good"], 3, "id must be"),
         (["--fusion-url", "http://fusion.example"], 3, "--fusion-url must begin with https://"),
-        (["--fusion-url", "http://127.0.0.1:99999"], 3, "--fusion-url must begin with"),
+        (["--fusion-url", "http://127.0.0.1:99999"], 3, "--fusion-url must be an address"),
         (["--fusion-url", "http://127.0.0.1:8701"], 3, "must be different"),
     ],
 )

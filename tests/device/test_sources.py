@@ -151,6 +151,11 @@ def test_http_failures_are_told_by_kind() -> None:
     assert "finite number" in failure(meter(Answer(200, b'{"apower": "x4321"}')))
     with pytest.raises(ConfigurationError, match=r"source.url must be an address"):
         HttpSource("http://[x")
+    with pytest.raises(ConfigurationError, match="other letters as %C3%BC"):
+        HttpSource("http://meter.local/rpc?name=küche")
+    with pytest.raises(ConfigurationError, match="user or password") as refused:
+        HttpSource("http://me:hush@meter.local/ü")
+    assert "hush" not in str(refused.value)
     assert HttpSource("http://meter.local")._target == "/"
 
 

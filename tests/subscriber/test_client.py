@@ -276,6 +276,9 @@ def test_a_stream_that_is_full_is_tried_again() -> None:
     [
         ("http://fusion.example", "t", "https"),
         ("fusion", "t", "address of http or https"),
+        ("https://[fusion", "t", "address of http or https"),
+        ("https://fusion:port", "t", "address of http or https"),
+        ("https://me:hush@fusion.example", "t", "url must not hold a user or password"),
         ("http://localhost", "", "token"),
         ("http://localhost", "a\nb", "token"),
         ("http://localhost", "é", "token"),

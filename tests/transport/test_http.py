@@ -140,6 +140,29 @@ def test_addresses_must_be_such(url: str) -> None:
         HttpTransport(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["https://me:hush@x", "ftp://me:hush@x", "https://me:hush@x:port"],
+)
+def test_an_address_with_a_password_is_refused_and_not_quoted(url: str) -> None:
+    """Addresses are told in messages and journals."""
+    with pytest.raises(ConfigurationError, match="must not hold a user or password") as refused:
+        HttpTransport(url)
+    assert "hush" not in str(refused.value)
+
+
+def test_what_no_header_can_hold_is_refused_before_it_is_sent(server: Server) -> None:
+    """Letters beyond ASCII are mistakes of the settings; of a server's ETag, none at all."""
+    for url in ("https://x.example/küche", "https://x.example/a b"):
+        with pytest.raises(ConfigurationError, match="a path of plain ASCII"):
+            HttpTransport(url)
+    assert HttpTransport("https://küche.example")._authority == "xn--kche-0ra.example"
+    with pytest.raises(ConfigurationError, match="token must be printable ASCII"):
+        HttpTransport("https://x.example", bearer="schlüssel")
+    server.headers = {"ETag": "\xfc"}
+    assert HttpTransport(server.url).get("/").etag is None
+
+
 def test_plain_http_is_for_this_machine_only() -> None:
     """Reports never travel in the clear; meters in the home may."""
     with pytest.raises(ConfigurationError, match="must begin with https"):

@@ -11,6 +11,7 @@ from rase.transport.broker import Broker
 from rase.transport.face import Unreachable
 from rase.transport.mqtt import MqttTransport
 from rase.transport.session import BrokerSession
+from rase.wire.frames import Reply, Topics, answer_frame, handle_of, report_id
 
 CREDENTIAL = "3f2a90c1d45b6e78.secret"
 
@@ -70,6 +71,23 @@ def test_a_device_leaves_nothing_behind(mosquitto: Mosquitto, tmp_path: Path) ->
     assert b"3f2a90c1d45b6e78" not in kept
 
 
+@pytest.mark.parametrize("asked_s", [10**400, -5])
+def test_no_broker_makes_a_device_wait_for_ever(asked_s: int, mosquitto: Mosquitto) -> None:
+    """That a device is not enrolled has no tag, so a broker could have written any number."""
+    mine = transport(mosquitto, "me", "right")
+    reply = Reply(403, "not-enrolled", asked_s)
+    frame = answer_frame(report_id(b"report"), handle_of(CREDENTIAL), reply, None)
+    session = BrokerSession(mosquitto.broker("me", "right"), "forger")
+    session.start()
+    assert session.wait_up(10)
+    answer = Topics("homes").answer(handle_of(CREDENTIAL))
+    session.publish(answer, frame, is_retained=True).wait_for_publish(5)
+    session.stop()
+    told = mine.post("/v1/reports", b"report", content_type="")
+    assert told.status == 403
+    assert told.retry_after_s == (3600 if asked_s > 0 else 0)
+
+
 @pytest.mark.parametrize(
     "url", ["", "http://b", "mqtts://", "mqtts://b:x", "mqtts://b/path", "mqtts://b?x=1"]
 )
@@ -81,8 +99,10 @@ def test_other_addresses_are_mistakes(url: str) -> None:
 
 def test_secrets_in_addresses_are_mistakes() -> None:
     """An address is shown in messages, so it may hold no password, and TLS is a must."""
-    with pytest.raises(ConfigurationError, match="must not hold a user or password"):
-        Broker(url="mqtts://me:hush@b")
+    for url in ("mqtts://me:hush@b", "tcp://me:hush@b", "mqtts://me:hush@b/path"):
+        with pytest.raises(ConfigurationError, match="must not hold a user or password") as refused:
+            Broker(url=url)
+        assert "hush" not in str(refused.value)
     with pytest.raises(ConfigurationError, match="except on this machine"):
         Broker(url="mqtt://b.example")
     assert Broker(url="mqtt://b.example", insecure_mqtt=True).port == 1883

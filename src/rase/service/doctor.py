@@ -51,8 +51,6 @@ _CLOCK_PROBLEM_S: Final = 60.0
 _DISK_WARNING: Final = 1 << 30
 _DISK_PROBLEM: Final = 100 << 20
 _EXPIRY_WARNING_S: Final = 14 * 86400
-
-
 _NAMES: Final = {Role.SHUFFLER: "shuffler", Role.FUSION: "fusion centre"}
 
 
@@ -305,21 +303,23 @@ def fetch(url: str, path: str, *, tls: ssl.SSLContext | None = None) -> Fetched:
 
     Raises:
         OSError: If it does not answer.
-        http.client.HTTPException: If it does not speak HTTP.
+        http.client.HTTPException: If it does not speak HTTP, or the address is none.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise http.client.InvalidURL("no address") from None
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
             parts.hostname or "",
-            parts.port,
+            port,
             timeout=_TIMEOUT_S,
             context=tls or ssl.create_default_context(),
         )
     else:
-        connection = http.client.HTTPConnection(
-            parts.hostname or "", parts.port, timeout=_TIMEOUT_S
-        )
+        connection = http.client.HTTPConnection(parts.hostname or "", port, timeout=_TIMEOUT_S)
     with closing(connection):
         connection.request("GET", parts.path.rstrip("/") + path)
         answer = connection.getresponse()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rase.address import split_address
 from rase.campaign import Campaign
 from rase.errors import ConfigurationError
 from rase.service.keyring import (
@@ -145,14 +146,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Check the addresses once."""
-        mistakes = [
-            f"{name} must begin with https://, or http:// on this machine, got {url!r}."
-            for name, url in (
-                ("--shuffler-url", self.shuffler_url),
-                ("--fusion-url", self.fusion_url),
-            )
-            if not _is_address(url)
-        ]
+        mistakes = []
+        for name, url in (
+            ("--shuffler-url", self.shuffler_url),
+            ("--fusion-url", self.fusion_url),
+        ):
+            try:
+                split_address(url, plain="http", secure="https")
+            except ValueError as error:
+                mistakes.append(f"{name} {error}")
         if not mistakes and self.shuffler_url == self.fusion_url:
             mistakes.append("--shuffler-url and --fusion-url must be different.")
         if mistakes:
@@ -314,14 +316,3 @@ def _listens(url: str, role: Role) -> tuple[str, int]:
         return parts.hostname or "127.0.0.1", parts.port or 80
     # TLS ends in a proxy on the same machine.
     return "127.0.0.1", _PORTS[role]
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return False
-    if parts.scheme == "http":
-        return parts.hostname in ("localhost", "127.0.0.1", "::1")
-    return parts.scheme == "https" and bool(parts.hostname)

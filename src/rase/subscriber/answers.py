@@ -20,6 +20,8 @@ __all__ = [
     "refusal_of",
 ]
 
+_NO_ANSWER = "what answers is no fusion centre of this version; check the address."
+
 
 class FusionUnreachable(RaseError):
     """The fusion centre does not answer, or what answers is no fusion centre."""
@@ -123,7 +125,6 @@ def refusal_of(status: int, body: bytes) -> FusionRefused:
     return FusionRefused(f"the fusion centre refuses: {detail}", problem=kind, status=status)
 
 
-_NO_ANSWER = "what answers is no fusion centre of this version; check the address."
 _KNOWN = frozenset(item.name for item in fields(Mean))
 _REQUIRED = [item.name for item in fields(Mean) if item.default is MISSING]
 

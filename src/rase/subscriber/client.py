@@ -19,7 +19,7 @@ from rase.subscriber.answers import (
 from rase.subscriber.following import Following, NotNow, unreachable
 from rase.subscriber.questions import Moment, base_url, headers, span
 
-__all__ = ["AsyncSubscriber", "Subscriber", "unreachable"]
+__all__ = ["AsyncSubscriber", "Subscriber"]
 
 _TIMEOUT_S = 30.0
 
@@ -39,9 +39,8 @@ class Subscriber:
         ConfigurationError: If address or token cannot be used.
 
     Example:
-        >>> from rase.subscriber.client import Subscriber
-        >>> with Subscriber("http://localhost:8702", "rase_…".replace("…", "x")) as centre:
-        ...     question = centre.average  # centre.average(at="2026-06-21T00:00:00Z")
+        >>> with Subscriber("http://localhost:8702", "rase_your_token") as centre:
+        ...     ask = centre.average  # ask(at="2026-06-21T00:00:00Z")
     """
 
     def __init__(

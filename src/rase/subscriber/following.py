@@ -1,17 +1,16 @@
 """A stream that is followed over broken connections: what both clients do between their waits."""
 
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from rase.subscriber.answers import FusionRefused, FusionUnreachable, Mean, mean_of, refusal_of
 from rase.subscriber.events import EventReader
 
-__all__ = ["Following", "NotNow", "unreachable"]
+__all__ = ["STREAM_TIMEOUT", "Following", "NotNow", "unreachable"]
 
 # The server says something at least every 15 seconds; a connection silent for longer is dead.
-_SILENCE_S = 45.0
-_CONNECT_S = 30.0
+STREAM_TIMEOUT: Final = httpx.Timeout(30.0, read=45.0)
 _LONGEST_PAUSE_S = 300.0
 # Too many streams, or a server that is not there just now: both pass.
 _PASSING = (429, 502, 503, 504)
@@ -56,7 +55,7 @@ class Following:
         headers = {"Accept": "text/event-stream"}
         if self._reader.last_id is not None:
             headers["Last-Event-ID"] = self._reader.last_id
-        return {"headers": headers, "timeout": httpx.Timeout(_CONNECT_S, read=_SILENCE_S)}
+        return {"headers": headers, "timeout": STREAM_TIMEOUT}
 
     def feed(self, line: str) -> Mean | None:
         """Take the next line; return the mean that it completes."""

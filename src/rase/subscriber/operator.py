@@ -8,13 +8,11 @@ from urllib.parse import quote
 import httpx
 
 from rase.subscriber.answers import FusionUnreachable, Mean, document_of, means_of, refusal_of
-from rase.subscriber.client import AsyncSubscriber, unreachable
+from rase.subscriber.client import AsyncSubscriber
+from rase.subscriber.following import STREAM_TIMEOUT, unreachable
 from rase.subscriber.questions import Moment, span
 
 __all__ = ["AsyncOperator", "Raw"]
-
-# The server says something at least every 15 seconds; a connection silent for longer is dead.
-_SILENCE_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class AsyncOperator(AsyncSubscriber):
     async def campaigns(self) -> list[dict[str, Any]]:
         """Return the newest version of every campaign, with what its parameters mean in words."""
         found = await self._document("GET", "/v1/campaigns")
-        return list(found["campaigns"])
+        return _listed(found, "campaigns")
 
     async def trace(
         self,
@@ -95,18 +93,18 @@ class AsyncOperator(AsyncSubscriber):
     async def effect(self, campaign: str, **asked: float) -> dict[str, Any]:
         """Return the expected error now and with other ``beta``, ``rho`` for ``n`` reports."""
         query = {name: repr(value) for name, value in asked.items()}
-        return await self._document("GET", f"/v1/campaigns/{quote(campaign)}/effect", query)
+        return await self._document("GET", f"/v1/campaigns/{_quoted(campaign)}/effect", query)
 
     async def publish(self, campaign: str, **changes: Any) -> dict[str, Any]:
         """Publish a new version; ``not_before`` is its first round."""
         return await self._document(
-            "POST", f"/v1/campaigns/{quote(campaign)}/versions", body=changes
+            "POST", f"/v1/campaigns/{_quoted(campaign)}/versions", body=changes
         )
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Return who may ask, and who no longer may."""
         found = await self._document("GET", "/v1/subscribers")
-        return list(found["subscribers"])
+        return _listed(found, "subscribers")
 
     async def add_subscriber(
         self, name: str, *, scopes: list[str], valid_s: int | None = None
@@ -118,7 +116,7 @@ class AsyncOperator(AsyncSubscriber):
 
     async def revoke_subscriber(self, name: str) -> None:
         """Take a token back."""
-        await self._send("DELETE", f"/v1/subscribers/{quote(name, safe='')}")
+        await self._send("DELETE", f"/v1/subscribers/{_quoted(name)}")
 
     async def access_log(
         self, *, subscriber: str | None = None, limit: int = 100
@@ -144,7 +142,7 @@ class AsyncOperator(AsyncSubscriber):
                 "/v1/stream",
                 params=span(campaign=self._campaign, method=None),
                 headers={"Accept": "text/event-stream"},
-                timeout=httpx.Timeout(30.0, read=_SILENCE_S),
+                timeout=STREAM_TIMEOUT,
             ) as answer:
                 if answer.status_code != 200:
                     raise refusal_of(answer.status_code, await answer.aread())
@@ -171,3 +169,15 @@ class AsyncOperator(AsyncSubscriber):
         if not 200 <= answer.status_code < 300:
             raise refusal_of(answer.status_code, answer.content)
         return answer
+
+
+def _quoted(name: str) -> str:
+    """Return a name as one part of an address, whatever is in it."""
+    return quote(name, safe="")
+
+
+def _listed(document: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
+    found = document.get(member)
+    if not isinstance(found, list):
+        raise FusionUnreachable("the fusion centre answers with something else than asked for.")
+    return found

@@ -1,11 +1,14 @@
 """The face of every transport: ask for bytes, hand over bytes, and what comes back."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from rase.errors import RaseError
 
-__all__ = ["Answer", "Transport", "Unreachable"]
+__all__ = ["MAX_RETRY_AFTER_S", "Answer", "Transport", "Unreachable"]
+
+# Whatever the other side asks for, it is asked again within the hour.
+MAX_RETRY_AFTER_S: Final = 3600.0
 
 
 class Unreachable(RaseError):

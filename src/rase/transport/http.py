@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rase.address import split_address
 from rase.errors import ConfigurationError
-from rase.transport.face import Answer, Unreachable
+from rase.transport.face import MAX_RETRY_AFTER_S, Answer, Unreachable
 
 if TYPE_CHECKING:
     import socket
@@ -17,7 +17,6 @@ __all__ = ["MAX_ANSWER_BYTES", "ClientTls", "HttpTransport"]
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 _PORTS = {"http": 80, "https": 443}
-_MAX_RETRY_AFTER_S = 3600.0
 _MUST_BE = "must be a certificate and its private key in PEM, without a password:"
 
 
@@ -110,7 +109,12 @@ class HttpTransport:
             raise ConfigurationError([f"url {error}"]) from None
         if parts.query or parts.fragment:
             raise ConfigurationError([f"url must have neither query nor fragment, got {url!r}."])
-        host, port = parts.hostname or "", parts.port
+        if not _is_plain(parts.path) or " " in parts.path:
+            raise ConfigurationError([f"url must have a path of plain ASCII, got {url!r}."])
+        if bearer is not None and not _is_plain(bearer):
+            raise ConfigurationError(["the token must be printable ASCII; it is not."])
+        # As it is sent in a header and looked up: letters beyond ASCII by their other spelling.
+        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
         self._host, self._port = host, port or _PORTS[parts.scheme]
         name = f"[{host}]" if ":" in host else host
         self._authority = name if port is None else f"{name}:{port}"
@@ -166,7 +170,7 @@ class HttpTransport:
         return Answer(
             response.status,
             response.body,
-            etag=response.headers.get("etag"),
+            etag=_etag(response.headers.get("etag")),
             retry_after_s=_retry_after_s(response.headers.get("retry-after")),
         )
 
@@ -186,6 +190,16 @@ class HttpTransport:
             raise
 
 
+def _is_plain(text: str) -> bool:
+    """Return whether a text can stand in a header."""
+    return text.isascii() and text.isprintable()
+
+
+def _etag(text: str | None) -> str | None:
+    """Return a version that can be sent back; another is none."""
+    return text if text is not None and _is_plain(text) else None
+
+
 def _reason(error: OSError) -> str:
     return getattr(error, "reason", None) or error.strerror or "not readable"
 
@@ -194,4 +208,4 @@ def _retry_after_s(text: str | None) -> float | None:
     """Return the seconds of a Retry-After header; dates and nonsense count as none."""
     if text is None or not text.strip().isdecimal():
         return None
-    return min(float(text), _MAX_RETRY_AFTER_S)
+    return min(float(text), MAX_RETRY_AFTER_S)

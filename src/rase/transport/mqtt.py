@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rase.clock import SystemClock
 from rase.errors import WireError
 from rase.transport.broker import Broker
-from rase.transport.face import Answer, Unreachable
+from rase.transport.face import MAX_RETRY_AFTER_S, Answer, Unreachable
 from rase.wire.frames import (
     Policy,
     Reply,
@@ -106,7 +106,11 @@ class MqttTransport:
             return Answer(reply.status)
         kind = PROBLEM_TYPES.get(reply.problem)
         problem = b"" if kind is None else Problem(kind).to_json()
-        return Answer(reply.status, problem, retry_after_s=reply.retry_after_s)
+        # Not every answer has a tag: a broker may have written any number there.
+        wait_s = None
+        if reply.retry_after_s is not None:
+            wait_s = min(max(reply.retry_after_s, 0), MAX_RETRY_AFTER_S)
+        return Answer(reply.status, problem, retry_after_s=wait_s)
 
     def _policy(self) -> Policy:
         found = list[bytes]()

@@ -22,7 +22,11 @@ class HttpSource:
         json_path: Where the number stands, e.g. ``apower`` or ``meters.0.power``; empty if the
             answer is the number itself.
         scale: What the number is multiplied by.
+        timeout_s: How long to wait.
         transport: The way there; made from the address if None.
+
+    Raises:
+        ConfigurationError: If the address is none.
     """
 
     KIND = "http"
@@ -39,10 +43,14 @@ class HttpSource:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise ConfigurationError([f"source.url must be an address, got {url!r}."]) from None
+            raise ConfigurationError(["source.url must be an address of http or https."]) from None
         root = f"{parts.scheme}://{parts.netloc}"
         self._transport = transport or HttpTransport(root, timeout_s=timeout_s, insecure_http=True)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not (self._target.isascii() and self._target.isprintable()) or " " in self._target:
+            raise ConfigurationError(
+                [f"source.url must be ASCII, other letters as %C3%BC, got {self._target!r}."]
+            )
         self._json_path = json_path
         self._scale = scale
 

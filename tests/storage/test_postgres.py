@@ -68,7 +68,7 @@ def test_a_missing_database_is_told(postgres: "PostgresServer") -> None:
 
 
 def test_a_missing_database_of_an_address_without_a_name_shows_no_password() -> None:
-    """libpq then takes the user's name for it; the address itself is never quoted."""
+    """The user's name is then taken for it; the address itself is never quoted."""
     error = psycopg.OperationalError('FATAL: database "rase" does not exist')
     told = str(not_opened(error, PostgresAddress("postgresql://rase:p4ss@db.example")))
     assert "p4ss" not in told

@@ -76,9 +76,8 @@ def test_a_connection_that_cannot_roll_back_is_not_used_again(
     with monkeypatch.context() as patch:
         stuck = sqlite3.connect(path, isolation_level=None, factory=Stuck)
         patch.setattr(database, "_connected", lambda *, may_write: stuck)
-        with pytest.raises(KeyError), database.transaction() as transaction:
-            transaction.execute("INSERT INTO thing VALUES (1, 0)")
-            raise KeyError
+        with pytest.raises(StorageConflict), database.transaction() as transaction:
+            transaction.execute_many("INSERT INTO thing VALUES (?, 0)", [(1,), (1,)])
     with database.transaction() as transaction:
         assert transaction.execute("SELECT * FROM thing") == []
 

@@ -117,7 +117,7 @@ def create_app(
     async def answered(request: Request, error: Exception) -> Response:
         return _answer_to(error, telemetry)
 
-    for kind in (RaseError, RequestValidationError, HTTPException, Exception):
+    for kind in (RaseError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answered)
 
     @app.get("/healthz", include_in_schema=False)
@@ -197,7 +197,7 @@ def serve(
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # uvicorn's own log would name the address of every peer.
     config = uvicorn.Config(
-        app,
+        _Discreet(app, telemetry),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -217,6 +217,25 @@ def serve(
         gc.unfreeze()
         signal.signal(signal.SIGTERM, before)
     telemetry.event("stopped")
+
+
+class _Discreet:
+    """Tell failures that nobody answered by their kind alone, instead of in the server's own log.
+
+    An answer that was begun is cut off by the server when the app returns.
+    """
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            self._telemetry.event("unexpected", error=type(error).__name__)
 
 
 class _App(FastAPI):
@@ -249,7 +268,11 @@ class _App(FastAPI):
 
 
 class _Front:
-    """Bound the bodies of all requests but those of plain routes."""
+    """Bound the bodies of all requests but those of plain routes, and answer what fails.
+
+    Whatever is unexpected is answered here, too: Starlette would hand it on to the server's log,
+    with its message, which may quote what was sent.
+    """
 
     def __init__(
         self,
@@ -268,9 +291,18 @@ class _Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
         try:
-            await self._app(scope, self._bounded(scope, receive), send)
-        except (RaseError, HTTPException) as error:
+            await self._app(scope, self._bounded(scope, receive), sending)
+        except Exception as error:
+            if has_begun:
+                raise
             await _answer_to(error, self._telemetry)(scope, receive, send)
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:

@@ -14,6 +14,7 @@ from rase.errors import UnknownKey
 from rase.fusion import opening
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener
+from rase.service import workers
 from rase.wire.messages import Batch
 from rase.wire.signed import campaign_hash
 
@@ -82,8 +83,8 @@ def test_workers_end_with_their_server() -> None:
 
 def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs in a worker opens with its own keys and no others."""
-    monkeypatch.setattr(opening, "_worker_keys", ())
-    opening._keep_keys((KEYS[7],))
+    monkeypatch.setattr(workers, "_keys", ())
+    workers._begin((KEYS[7],))
     job = (campaign_hash(CAMPAIGN), 1, 7, ROUND, 80)
     rows, _ = opening._open_in_worker(job, envelope(42))
     row = np.frombuffer(rows, opening._ROW)

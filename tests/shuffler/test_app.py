@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,15 @@ import httpx
 import pytest
 
 from rase.errors import ConfigurationError, StorageBusy
-from rase.shuffler.app import create_shuffler_app
+from rase.shuffler.app import IntakeDesk, create_shuffler_app
+from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.gateway import reply_to
 from rase.shuffler.settings import LimitSettings
+from rase.storage.face import Database
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire import cbor
-from rase.wire.signed import SignedCampaign, SignedKeyset, versions_from_bytes
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
@@ -494,6 +497,39 @@ def test_what_others_countersign_is_noticed(
             await asyncio.sleep(0.005)
 
     talk(world, work)
+
+
+def test_what_was_agreed_is_read_by_one_at_a_time(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read earlier never takes the place of what was read later."""
+    desk = IntakeDesk(
+        world.database,
+        world.clock,
+        pinned=world.pinned,
+        telemetry=world.telemetry,
+        limits=LimitSettings(),
+    )
+    steps: list[str] = []
+    is_reading, is_beside, may_end = (threading.Event() for _ in range(3))
+
+    def slow(database: Database, pinned: PinnedKeys) -> Documents:
+        steps.append("begin")
+        (is_beside if is_reading.is_set() else is_reading).set()
+        assert may_end.wait(10)
+        steps.append("end")
+        return load_documents(database, pinned)
+
+    monkeypatch.setattr("rase.shuffler.app.load_documents", slow)
+    threads = [threading.Thread(target=desk.refresh) for _ in range(2)]
+    threads[0].start()
+    assert is_reading.wait(10)
+    threads[1].start()
+    is_beside.wait(0.1)
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert steps == ["begin", "end", "begin", "end"]
 
 
 def test_a_revoked_device_is_refused_by_a_running_intake(

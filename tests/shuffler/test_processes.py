@@ -186,10 +186,13 @@ def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str]) -> None
                 told += capsys.readouterr().err
         async with beside([sys.executable, "-c", "pass"], Telemetry("t")):
             await asyncio.sleep(0)
+        capsys.readouterr()
         async with beside([sys.executable, "-c", "import sys; sys.stdin.read()"], Telemetry("t")):
             await asyncio.sleep(0.2)
 
     asyncio.run(main())
+    # That it ended because it was told to is no news.
+    assert "closer_ended" not in capsys.readouterr().err
 
 
 def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

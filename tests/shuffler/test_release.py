@@ -1,5 +1,7 @@
 """Closing a round: k_min, one batch for each fusion key, nothing left of the payloads."""
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,3 +126,9 @@ def test_a_large_round_is_opened_by_processes(make_world: "MakeWorld") -> None:
         for _ in range(2):
             assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone
         assert peeler.peel(wires[:3], campaign_hash=world.hash, kem=0x20) == alone[:3]
+        # A worker that is killed loses no report, and the next round has new ones.
+        assert peeler._pool is not None
+        for number in list(peeler._pool._processes):
+            os.kill(number, signal.SIGKILL)
+        for _ in range(2):
+            assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone

@@ -1,9 +1,5 @@
-"""Many inner envelopes at once: in this process when they are few, in a pool when they are many.
+"""Many inner envelopes at once: in this process when they are few, in a pool when they are many."""
 
-HPKE holds the interpreter's lock, so threads would not help; processes do.
-"""
-
-import multiprocessing
 import os
 import threading
 from collections.abc import Sequence
@@ -11,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing.connection import wait
 from struct import Struct
 from types import TracebackType
 from typing import Self
@@ -20,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.errors import UnknownKey, WireError
+from rase.service.workers import worker_keys, worker_pool
 from rase.wire.inner import InnerOpener, replay_tag
 from rase.wire.keys import OpeningKey
 from rase.wire.messages import Batch
@@ -140,13 +136,7 @@ class BatchOpener:
     def _workers(self) -> ProcessPoolExecutor:
         with self._lock:
             if self._pool is None:
-                # A server has threads, and forking a process with threads can lock it up.
-                self._pool = ProcessPoolExecutor(
-                    self._processes,
-                    mp_context=multiprocessing.get_context("spawn"),
-                    initializer=_keep_keys,
-                    initargs=(self._keys,),
-                )
+                self._pool = worker_pool(self._processes, self._keys)
             return self._pool
 
 
@@ -156,26 +146,10 @@ _NOTHING = _ROW_BYTES.pack(_BAD, 0, 0)
 _TAG = Struct("16s")
 _Job = tuple[bytes, int, int, int, int]
 _Piece = tuple[bytes, bytes]
-_worker_keys: tuple[OpeningKey, ...] = ()
-
-
-def _keep_keys(keys: tuple[OpeningKey, ...]) -> None:
-    # The keys go to each worker once, when it starts, and never into its queue of work.
-    global _worker_keys  # noqa: PLW0603 - a process of a pool has no other place
-    _worker_keys = keys
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    # A server that was killed cannot end its workers, and they would keep its keys.
-    wait([sentinel])
-    os._exit(0)
 
 
 def _open_in_worker(job: _Job, body: bytes) -> _Piece:
-    return _open_piece(job, _worker_keys, body)
+    return _open_piece(job, worker_keys(), body)
 
 
 def _open_piece(job: _Job, keys: tuple[OpeningKey, ...], body: bytes) -> _Piece:

@@ -4,6 +4,7 @@ The route of reports bypasses FastAPI's machinery; see rase.service.http.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
@@ -81,6 +82,7 @@ class IntakeDesk:
         self._clock = clock
         self._pinned = pinned
         self._telemetry = telemetry
+        self._reading = threading.Lock()
         self._authenticator = Authenticator(database)
         self._authenticator.preload()
         self._rate = RateLimit(limits.reports_per_minute, clock)
@@ -93,9 +95,13 @@ class IntakeDesk:
 
     def refresh(self) -> None:
         """Read anew what was agreed, and forget devices that were revoked."""
-        self._refreshed_s = self._clock.monotonic_s()
-        self.documents = load_documents(self._database, self._pinned)
-        self._authenticator.forget_revoked()
+        # One after the other: what was read earlier must not take the place of what is newer.
+        with self._reading:
+            began_s = self._clock.monotonic_s()
+            self.documents = load_documents(self._database, self._pinned)
+            self._authenticator.forget_revoked()
+            # Only now: whoever finds this believes that it was read.
+            self._refreshed_s = began_s
 
     async def keep_fresh(self) -> None:
         """Refresh for ever: other processes countersign too."""

@@ -1,8 +1,8 @@
 """What was agreed: campaigns and keysets, countersigned within the operator's policy."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rase.campaign import Campaign, CampaignInvalid
 from rase.clock import round_number
@@ -195,7 +195,7 @@ class Documents:
         ]
         return min([agreed.campaign.not_after, *later])
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Agreed]:
         """Go through all versions of all campaigns."""
         return iter(self._by_tag.values())
 

@@ -1,17 +1,15 @@
-"""Open outer envelopes: here if they are few, by a pool of processes if they are many.
-
-HPKE in cryptography holds the interpreter's lock, so threads would not help.
-"""
+"""Open outer envelopes: here if they are few, by a pool of processes if they are many."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
-from multiprocessing import get_context
 from struct import Struct
 from types import TracebackType
 from typing import Final
 
 from rase.errors import WireError
+from rase.service.workers import worker_keys, worker_pool
 from rase.wire.keys import OpeningKey
 from rase.wire.messages import INNER_SIZES, REPORT_SIZES
 from rase.wire.outer import OpenedOuter, OuterOpener
@@ -55,12 +53,22 @@ class Peeler:
         """
         if self._workers == 1 or len(wires) < self._pool_from:
             return _peel(self._keys, campaign_hash, kem, wires)
+        try:
+            return self._peel_in_pool(wires, campaign_hash, kem)
+        except BrokenProcessPool:
+            # A worker was killed, perhaps for want of memory. The round is opened here, and the
+            # next one gets new workers.
+            self.close()
+            return _peel(self._keys, campaign_hash, kem, wires)
+
+    def _peel_in_pool(
+        self, wires: Sequence[bytes], campaign_hash: bytes, kem: int
+    ) -> list[OpenedOuter | None]:
         if self._pool is None:
-            # Spawned, not forked: a fork would share the database's connections.
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
+            self._pool = worker_pool(self._workers, self._keys)
         parts = [wires[place : place + _CHUNK] for place in range(0, len(wires), _CHUNK)]
         jobs = [
-            self._pool.submit(_peel_packed, self._keys, campaign_hash, kem, _packed(part, kem))
+            self._pool.submit(_peel_packed, campaign_hash, kem, _packed(part, kem))
             for part in parts
         ]
         return list(chain.from_iterable(_unpacked(job.result(), kem) for job in jobs))
@@ -92,14 +100,12 @@ def _packed(wires: Sequence[bytes], kem: int) -> bytes:
     return b"".join(wire if len(wire) == size else bytes(size) for wire in wires)
 
 
-def _peel_packed(
-    keys: tuple[OpeningKey, ...], campaign_hash: bytes, kem: int, packed: bytes
-) -> bytes:
+def _peel_packed(campaign_hash: bytes, kem: int, packed: bytes) -> bytes:
     wires = [wire for (wire,) in Struct(f"{REPORT_SIZES[kem]}s").iter_unpack(packed)]
     row = _row(kem)
     return b"".join(
         bytes(row.size) if found is None else row.pack(True, *found)
-        for found in _peel(keys, campaign_hash, kem, wires)
+        for found in _peel(worker_keys(), campaign_hash, kem, wires)
     )
 
 

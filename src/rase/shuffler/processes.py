@@ -54,6 +54,7 @@ def run_intake(
     """
     key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings, key)
+    clock = clock or SystemClock()
     if settings.mqtt is not None:
         # A mistake is told before anything is served.
         settings.mqtt.secrets()
@@ -63,14 +64,16 @@ def run_intake(
     ):
         app = create_shuffler_app(
             database,
-            clock or SystemClock(),
+            clock,
             countersigner=Countersigner(
                 database, key=key, pinned=pinned, policy=settings.policy.policy()
             ),
             pinned=pinned,
             telemetry=telemetry,
             limits=settings.limits,
-            beside=lambda desk: _all_beside(desk, settings, closer_command, telemetry=telemetry),
+            beside=lambda desk: _all_beside(
+                desk, settings, closer_command, clock=clock, telemetry=telemetry
+            ),
         )
         serve(app, host=settings.host, port=settings.port, telemetry=telemetry)
 
@@ -158,6 +161,7 @@ async def _all_beside(
     settings: ShufflerSettings,
     closer_command: Sequence[str] | None,
     *,
+    clock: Clock,
     telemetry: Telemetry,
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
@@ -167,7 +171,7 @@ async def _all_beside(
             from rase.shuffler.mqtt import mqtt_intake
 
             await stack.enter_async_context(
-                mqtt_intake(desk, settings.mqtt, clock=SystemClock(), telemetry=telemetry)
+                mqtt_intake(desk, settings.mqtt, clock=clock, telemetry=telemetry)
             )
         yield
 
@@ -198,18 +202,22 @@ class _Keeper:
         self._command = command
         self._telemetry = telemetry
         self._process: Process | None = None
+        self._is_ending = False
 
     async def keep(self) -> None:
         pause_s = 0.5
         while True:
             self._process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE)
             status = await self._process.wait()
+            if self._is_ending:
+                return
             self._telemetry.count("closer_deaths")
             self._telemetry.event("closer_ended", status=status, retry_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def end(self) -> None:
+        self._is_ending = True
         process = self._process
         if process is None or process.returncode is not None:
             return

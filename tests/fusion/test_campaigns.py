@@ -30,7 +30,7 @@ from rase.fusion.mechanism import effect_of
 from rase.wire import cbor
 from rase.wire.keys import Keyset
 from rase.wire.problems import PROBLEM_TYPES, Problem
-from rase.wire.signed import SignedCampaign, campaign_from_bytes, signature_of
+from rase.wire.signed import SignedCampaign, SignedKeyset, campaign_from_bytes, signature_of
 
 
 def published_by(centre: Centre, shuffler: object) -> Publisher:
@@ -59,6 +59,50 @@ def test_publishing_again_asks_nobody(centre: Centre) -> None:
     assert centre.publisher.publish(CAMPAIGN).campaign == CAMPAIGN
     assert centre.publisher.publish_keyset(keyset(7)).keyset == keyset(7)
     assert centre.shuffler.asked == asked
+
+
+class Meanwhile:
+    """A shuffler that signs, while somebody else proposes another document of the same version."""
+
+    def __init__(self, centre: Centre, sql: str, *rival: int | str | bytes) -> None:
+        self._centre = centre
+        self._rival = sql, rival
+
+    def campaign(self, campaign: Campaign, fusion_signature: bytes) -> bytes:
+        """Sign a campaign."""
+        self._propose("campaigns")
+        return self._centre.shuffler.campaign(campaign, fusion_signature)
+
+    def keyset(self, keyset: Keyset, fusion_signature: bytes) -> bytes:
+        """Sign a keyset."""
+        self._propose("keysets")
+        return self._centre.shuffler.keyset(keyset, fusion_signature)
+
+    def _propose(self, table: str) -> None:
+        with self._centre.database.transaction() as transaction:
+            transaction.execute(f"DELETE FROM {table} WHERE shuffler_signature IS NULL")  # noqa: S608
+            transaction.execute(*self._rival)
+
+
+def test_what_the_shuffler_signed_is_published_whoever_else_proposes(centre: Centre) -> None:
+    """A rival proposal neither loses a signed campaign nor gets the signature of another keyset."""
+    newer = next_version(CAMPAIGN, not_before=ROUND + 5, beta=0.1)
+    rival = (CAMPAIGN.id, 2, b"hash", b"body", ROUND + 6, b"signature")
+    columns = "(campaign, version, hash, body, not_before, fusion_signature)"
+    sql = f"INSERT INTO campaigns {columns} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+    published_by(centre, Meanwhile(centre, sql, *rival)).publish(newer)
+    keys = replace(keyset(7), version=keyset(7).version + 1)
+    sql = "INSERT INTO keysets (version, body, fusion_signature) VALUES (?, ?, ?)"
+    shuffler = Meanwhile(centre, sql, keys.version, b"body", b"signature")
+    published_by(centre, shuffler).publish_keyset(keys)
+    with centre.database.snapshot() as transaction:
+        signed, public = current_campaign(transaction, CAMPAIGN.id), current_keyset(transaction)
+        left = transaction.execute("SELECT 1 FROM campaigns WHERE shuffler_signature IS NULL")
+    assert signed is not None
+    assert SignedCampaign.from_bytes(signed.to_bytes(), PINNED).campaign == newer
+    assert public is not None
+    assert SignedKeyset.from_bytes(public.to_bytes(), PINNED).keyset == keys
+    assert left == []
 
 
 def test_versions_follow_each_other(centre: Centre) -> None:

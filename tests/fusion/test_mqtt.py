@@ -105,6 +105,13 @@ def published(fusion: FusionCentre, settings: FusionBrokerSettings) -> Iterator[
         thread.join()
 
 
+@pytest.mark.parametrize("w", [0, -1, 10_001])
+def test_windows_that_nobody_can_answer_are_refused_before_the_start(w: int) -> None:
+    """Otherwise no round would ever be published."""
+    with pytest.raises(ValueError, match="windows"):
+        FusionBrokerSettings(url="mqtts://broker.example", windows=[w])
+
+
 def test_final_rounds_are_published(centre: "Centre", mosquitto: Mosquitto) -> None:
     """Each final round is retained with its error and guarantee, windows and status beside it."""
     fusion = fusion_of(centre)

@@ -154,6 +154,9 @@ def test_rounds_come_in_pages(asked: Asked) -> None:
     assert rest["next"] is None
     assert asked("/v1/rounds?before=5").json()["rounds"] == []
     assert asked("/v1/rounds?method=nonsense").status_code == 400
+    # Of a final round that has no such estimate nobody says that it is still open.
+    other = asked("/v1/rounds?limit=2&method=winsorized_mean").json()["rounds"]
+    assert [row["status"] for row in other] == ["open", "gap"]
 
 
 def test_whose_token_and_which_campaigns(asked: Asked) -> None:

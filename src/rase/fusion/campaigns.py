@@ -90,10 +90,14 @@ class Publisher:
         # The shuffler's signature is checked before anybody is told that there is a campaign.
         SignedCampaign.from_bytes(signed.to_bytes(), self._pinned)
         with self._database.transaction() as transaction:
-            transaction.execute(
-                "UPDATE campaigns SET shuffler_signature = ? WHERE hash = ?",
-                (known, campaign_hash(campaign)),
-            )
+            # Written anew: another proposal may have taken this one's place meanwhile. It is not
+            # lost by that, the shuffler signs one campaign of a version alone.
+            if _countersigned(transaction, campaign) is None:
+                _propose(transaction, campaign, signature)
+                transaction.execute(
+                    "UPDATE campaigns SET shuffler_signature = ? WHERE hash = ?",
+                    (known, campaign_hash(campaign)),
+                )
         return signed
 
     def publish_keyset(self, keyset: Keyset) -> SignedKeyset:
@@ -122,9 +126,15 @@ class Publisher:
         signed = SignedKeyset(keyset, signature, self._countersigner.keyset(keyset, signature))
         SignedKeyset.from_bytes(signed.to_bytes(), self._pinned)
         with self._database.transaction() as transaction:
+            # Another proposal of this version may have taken its place meanwhile, as above.
             transaction.execute(
-                "UPDATE keysets SET shuffler_signature = ? WHERE version = ?",
-                (signed.shuffler_signature, keyset.version),
+                "DELETE FROM keysets WHERE version = ? AND shuffler_signature IS NULL",
+                (keyset.version,),
+            )
+            transaction.execute(
+                "INSERT INTO keysets (version, body, fusion_signature, shuffler_signature) "
+                "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (keyset.version, body, signature, signed.shuffler_signature),
             )
         return signed
 
@@ -152,6 +162,9 @@ def next_version(campaign: Campaign, *, not_before: int, **changes: Any) -> Camp
     """
     changes.setdefault("not_after", max(campaign.not_after, not_before))
     return replace(campaign, version=campaign.version + 1, not_before=not_before, **changes)
+
+
+_COLUMNS = "body, fusion_signature, shuffler_signature"
 
 
 def known_campaigns(transaction: Transaction) -> list[str]:
@@ -206,16 +219,13 @@ def campaign_of_hash(transaction: Transaction, hash: bytes) -> Campaign | None: 
 def current_keyset(transaction: Transaction) -> SignedKeyset | None:
     """Return the newest published keyset."""
     rows = transaction.execute(
-        "SELECT body, fusion_signature, shuffler_signature FROM keysets "
+        f"SELECT {_COLUMNS} FROM keysets "  # noqa: S608 - fixed words
         "WHERE shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1"
     )
     if not rows:
         return None
     body, fusion, shuffler = (bytes(part) for part in rows[0])
     return SignedKeyset(Keyset.from_bytes(body), fusion, shuffler)
-
-
-_COLUMNS = "body, fusion_signature, shuffler_signature"
 
 
 def _signed(row: tuple[Any, ...]) -> SignedCampaign:

@@ -139,7 +139,9 @@ def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[st
     more = {"version": version, "state": state, "batches": batches}
     if told is not None:
         return {**told, **more}
-    return {"time": time, "round": round, "status": "open", "mean": None, "n": 0, **more}
+    # A final round whose version did not have the estimator says nothing about it.
+    status = "open" if state == "open" else "gap"
+    return {"time": time, "round": round, "status": status, "mean": None, "n": 0, **more}
 
 
 def _points(campaign: Campaign, rows: list[Row], begin: int, width: int) -> list[Point]:

@@ -175,7 +175,7 @@ class Intake:
             _refuse_final(transaction, campaign, batch.round)
             keyset = current_keyset(transaction)
         self._check_round(campaign, batch.round)
-        check_manifest(manifest, batch, campaign)
+        _check_manifest(manifest, batch, campaign)
         # Opening takes long and changes nothing, so it happens before the transaction begins.
         opened = None
         if batch.inner:
@@ -233,7 +233,7 @@ class Intake:
         return now + (self._policy.settle_s if len(keys) > 1 else 0)
 
 
-def check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -> None:
+def _check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -> None:
     """Refuse a batch whose manifest does not keep what the campaign promises to owners.
 
     Raises:

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from rase.errors import StorageError
 from rase.fusion.answers import Answer, as_json
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
+from rase.fusion.query import MAX_ROUNDS
 from rase.fusion.refusals import Refused
 from rase.service.broker_settings import BrokerSettings
 from rase.transport.broker import Broker
@@ -42,7 +43,9 @@ class FusionBrokerSettings(BrokerSettings):
         discovery: Whether Home Assistant is told of the fleet's entities.
     """
 
-    windows: list[int] = Field(default_factory=list, max_length=16)
+    windows: list[Annotated[int, Field(ge=1, le=MAX_ROUNDS)]] = Field(
+        default_factory=list, max_length=16
+    )
     discovery: bool = False
 
 
@@ -140,7 +143,8 @@ class _Publisher:
 
     async def aclose(self) -> None:
         """Say farewell and disconnect."""
-        last = [self._status(campaign, "offline") for campaign in self._seen]
+        # A copy: the thread that tells may not have noticed the end yet.
+        last = [self._status(campaign, "offline") for campaign in list(self._seen)]
         await asyncio.to_thread(self._session.stop, *last)
 
     def _publish(self) -> None:

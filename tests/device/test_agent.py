@@ -59,6 +59,20 @@ def test_a_round_with_readings_gives_one_report(world: Any) -> None:
     assert world.ledgers[0].status(int(world.clock.now_s())).total_spent == 2.0
 
 
+def test_the_newest_rounds_are_remembered_longest(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that takes over forgets the oldest rounds first, not one that is still open."""
+    world.source.always = 1500.0
+    world.run(world.agent(), 6 * HOUR)
+    newest = world.ledgers[0].history(1)[0].round
+    monkeypatch.setattr("rase.device.agent._REMEMBERED_ROUNDS", 3)
+    again = world.agent()
+    again._remember(newest + 1)
+    assert newest in again._done
+    assert newest - 3 not in again._done
+
+
 def test_several_readings_of_a_round_become_their_mean(world: Any, drawn: list[float]) -> None:
     """Noise is drawn once, for the mean of what the source gave during the round."""
     agent = world.agent()

@@ -90,6 +90,16 @@ def test_a_failed_enrolment_keeps_its_key(folder: DeviceFolder) -> None:
             EnrolmentRefused,
             "not-enrolled",
         ),
+        (
+            Answer(403, b'{"type":"urn:rase:problem:not-enrolled","detail":"ask for another."}'),
+            EnrolmentRefused,
+            r"refuses to enrol: ask for another \(not-enrolled\)",
+        ),
+        (
+            Answer(403, b'{"type":"urn:rase:problem:not-enrolled","detail":"\\u001b[2J"}'),
+            EnrolmentRefused,
+            r"refuses to enrol: The sender is not enrolled \(not-enrolled\)",
+        ),
         (Answer(500, b"oops"), EnrolmentRefused, "status 500"),
         (Answer(201, b"{}"), Unreachable, "cannot be read"),
         (Answer(201, b"["), Unreachable, "cannot be read"),

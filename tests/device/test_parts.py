@@ -26,6 +26,16 @@ def test_the_journal_writes_words() -> None:
     ]
 
 
+def test_a_journal_that_nobody_can_read_ends_no_agent() -> None:
+    """The other end of a pipe may be gone, or the disk full."""
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    LineJournal(Gone(), FakeClock(0)).note("sent", round=3, attempts=1)
+
+
 def test_the_journal_takes_known_fields_only() -> None:
     """A field that is not listed for an event, such as a reading, is a mistake in the program."""
     journal = LineJournal(io.StringIO(), FakeClock(0))

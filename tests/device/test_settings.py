@@ -74,7 +74,11 @@ def test_all_mistakes_are_told_at_once() -> None:
     ("section", "values", "mistake"),
     [
         ("device", {"schedule": "never"}, "device.schedule must be one of every-round, rotate."),
-        ("device", {"timeout_s": 0}, "device.timeout_s must be greater than 0, got 0."),
+        (
+            "device",
+            {"timeout_s": 0},
+            "device.timeout_s must be greater than 0 and below 1000000, got 0",
+        ),
         ("device", {"cover": 1}, "device.cover must be true or false, got 1."),
         ("device", {"fusion_key": "x"}, "device.fusion_key must be the 32 bytes"),
         ("device", {"fusion_key": KEYS[1]}, "fusion and shuffler must have different keys"),
@@ -84,9 +88,13 @@ def test_all_mistakes_are_told_at_once() -> None:
         ("owner", {"report_epsilon": True}, "owner.report_epsilon must be a number, got True."),
         ("owner", {"low": 2, "high": 1}, "owner.low must be below owner.high"),
         ("source", {"kind": "magic"}, "source.kind must be one of csv, stdin, exec, http"),
-        ("source", {"kind": "csv"}, "source.path is missing: a csv source needs it."),
-        ("source", {"kind": "http"}, "source.url is missing: a http source needs it."),
-        ("source", {"every_s": -1}, "source.every_s must be greater than 0, got -1."),
+        ("source", {"kind": "csv"}, "source.path is missing: the source csv needs it."),
+        ("source", {"kind": "http"}, "source.url is missing: the source http needs it."),
+        (
+            "source",
+            {"every_s": -1},
+            "source.every_s must be greater than 0 and below 1000000, got -1.",
+        ),
     ],
 )
 def test_wrong_settings_are_named(section: str, values: dict[str, Any], mistake: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,24 @@ def test_csv_needs_its_file_column_and_text(tmp_path: Path) -> None:
     path.write_bytes(b"power\n\xff\xfe4321\n")
     source = CsvSource(path, "power")
     assert "UTF-8" in failure(source)
+    source.close()
+
+
+def test_a_csv_file_that_is_taken_away_is_a_failure_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent notes it and asks again later; it does not end."""
+
+    def gone() -> int:
+        raise OSError(5, "Input/output error")
+
+    path = tmp_path / "power.csv"
+    path.write_bytes(b"power\n4321\n")
+    source = CsvSource(path, "power")
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "_file", SimpleNamespace(tell=gone))
+        assert "cannot be read: Input/output error" in failure(source)
+    assert source.read() == [4321.0]
     source.close()
 
 
@@ -179,8 +198,26 @@ def test_functions_are_called() -> None:
     assert "raised ZeroDivisionError" in failure(FunctionSource(lambda: 4321 / 0))
 
 
-@pytest.mark.parametrize("name", ["nowhere:read", "time:nothing", "time", ":", "math:pi", ".x:y"])
-def test_functions_must_exist(name: str) -> None:
-    """A name that leads to no function is refused."""
-    with pytest.raises(SourceFailed, match="must be module:function"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nowhere:read", "there is no module 'nowhere'"),
+        ("time:nothing", "must be module:function"),
+        ("time", "must be module:function"),
+        (":", "must be module:function"),
+        ("math:pi", "must be module:function"),
+        (".x:y", "importing '.x:y' raised TypeError"),
+        ("half_written:read", "importing 'half_written:read' raised SyntaxError"),
+        ("hasty:read", "importing 'hasty:read' raised ZeroDivisionError"),
+    ],
+)
+def test_functions_must_exist(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads to no function is refused, and so is a module that cannot be imported."""
+    (tmp_path / "half_written.py").write_text("def read(:\n")
+    (tmp_path / "hasty.py").write_text("4321 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SourceFailed, match=words) as refused:
         function_named(name)
+    assert "4321" not in str(refused.value)

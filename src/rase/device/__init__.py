@@ -8,7 +8,9 @@ The way of a reading::
     reporter     the mean becomes noise, the noise an envelope, paid for in the ledger
     outbox       the envelope is sent at a random moment, the same bytes until acknowledged
     agent        one step of all this after the other, by the clock that it is given
-    folder       what lies on the disk: settings, keys, state, ledger
+    folder       what lies on the disk: settings, keys, state (memory holds it), ledger
+    program      all of it put together from a folder, and run
+    page, home   what the owner sees and decides: in a browser, on the broker at home
 
 Nothing here imports NumPy, a web framework or an HTTP library beside the standard one.
 """

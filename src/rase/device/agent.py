@@ -155,7 +155,8 @@ class Agent:
     def _recall(self) -> None:
         """Find what an agent before this one left behind."""
         name = self._terms.campaign_id
-        for entry in self._ledger.history(_REMEMBERED_ROUNDS):
+        # Oldest first: when there are too many, the first one in is forgotten.
+        for entry in reversed(self._ledger.history(_REMEMBERED_ROUNDS)):
             if entry.campaign == name:
                 self._done[entry.round] = None
         unsent = [

@@ -11,6 +11,7 @@ from rase.wire.problems import Problem
 __all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]
 
 ENROLMENTS_PATH = "/v1/enrolments"
+_LONGEST_DETAIL = 300
 
 _TEMPLATE = """\
 # A device of RASE. RASE_DEVICE__SHUFFLER and the like in the environment go before this file.
@@ -154,7 +155,10 @@ def _reason(answer: Answer) -> str:
         problem = Problem.from_json(answer.body)
     except Malformed:
         return f"status {answer.status}"
-    return problem.type.name
+    # What another machine says goes to the terminal only if it is plain words.
+    is_plain = problem.detail.isprintable() and 0 < len(problem.detail) <= _LONGEST_DETAIL
+    told = problem.detail if is_plain else problem.type.title
+    return f"{told.rstrip('.')} ({problem.type.name})"
 
 
 def _public_key(secret: bytes) -> bytes:

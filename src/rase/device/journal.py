@@ -1,5 +1,6 @@
 """What the agent says of itself: events with a few harmless fields, never a reading or a report."""
 
+from contextlib import suppress
 from typing import Final, Protocol, TextIO
 
 from rase.clock import Clock
@@ -54,7 +55,7 @@ class LineJournal:
         self._clock = clock
 
     def note(self, event: str, **fields: object) -> None:
-        """Write the line.
+        """Write the line, if it can be written.
 
         Raises:
             ValueError: If the event or a field is none of `EVENTS`.
@@ -64,8 +65,10 @@ class LineJournal:
             raise ValueError(f"{event} with {unknown} must be an event of the journal; it is not.")
         words = [f"time={int(self._clock.now_s())}", f"event={event}"]
         words += [f"{name}={_word(value)}" for name, value in fields.items() if value is not None]
-        self._stream.write(" ".join(words) + "\n")
-        self._stream.flush()
+        # Whoever reads the notes may be gone, or the disk full; no agent ends for want of a line.
+        with suppress(OSError):
+            self._stream.write(" ".join(words) + "\n")
+            self._stream.flush()
 
 
 class StudyJournal:

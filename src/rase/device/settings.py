@@ -24,6 +24,7 @@ __all__ = [
     "is_plain_name",
     "key_bytes",
     "read_settings",
+    "settings_of",
 ]
 
 SCHEDULES: Final = ("every-round", "rotate")
@@ -352,7 +353,7 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
         mistakes.append(f"source.kind must be one of {', '.join(SOURCES)}.")
     else:
         mistakes += [
-            f"source.{name} is missing: a {source['kind']} source needs it."
+            f"source.{name} is missing: the source {source['kind']} needs it."
             for name in SOURCES[source["kind"]]
             if source[name] is None
         ]
@@ -372,7 +373,9 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for section, name in (("source", "every_s"), ("source", "timeout_s"), ("device", "timeout_s")):
         value = values[section][name]
         if value is not None and not 0 < value < 1e6:
-            mistakes.append(f"{section}.{name} must be greater than 0, got {value}.")
+            mistakes.append(
+                f"{section}.{name} must be greater than 0 and below 1000000, got {value}."
+            )
     return mistakes
 
 
@@ -386,9 +389,9 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
         from rase.device.sources.presets import PRESETS
 
         if home["broker"] is None:
-            mistakes.append("home.broker is missing: an mqtt source needs it.")
+            mistakes.append("home.broker is missing: the source mqtt needs it.")
         if source["preset"] is None and source["topic"] is None:
-            mistakes.append("source.preset or source.topic is missing: an mqtt source needs one.")
+            mistakes.append("source.preset or source.topic is missing: the source mqtt needs one.")
         elif source["preset"] is not None and source["preset"] not in PRESETS:
             mistakes.append(f"source.preset must be one of {', '.join(PRESETS)}.")
         elif source["preset"] is not None and source["meter"] is None:

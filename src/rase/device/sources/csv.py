@@ -40,7 +40,8 @@ class CsvSource:
         """Return the reading of the next row.
 
         Raises:
-            SourceFailed: If the row has no number there; the one after it is next.
+            SourceFailed: If the file cannot be read, or the row has no number there; the one after
+                it is next.
         """
         line = self._line()
         if not line.strip():
@@ -59,11 +60,15 @@ class CsvSource:
 
     def _line(self) -> bytes:
         """Return the next whole line; a line that is being written is left for later."""
-        start = self._file.tell()
-        line = self._file.readline()
-        if line.endswith(b"\n"):
-            return line
-        self._file.seek(start)
+        try:
+            start = self._file.tell()
+            line = self._file.readline()
+            if line.endswith(b"\n"):
+                return line
+            self._file.seek(start)
+        except OSError as error:
+            # The disk that it is on may have been taken away.
+            raise SourceFailed(self.KIND, f"cannot be read: {error.strerror}.") from None
         return b""
 
 

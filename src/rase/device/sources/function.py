@@ -50,9 +50,15 @@ def function_named(name: str) -> Callable[[], object]:
     """
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError):
-        found = None
+        found = getattr(import_module(module), attribute, None) if module else None
+    except ModuleNotFoundError as error:
+        raise SourceFailed(
+            FunctionSource.KIND, f"there is no module {error.name!r} for {name!r}."
+        ) from None
+    except Exception as error:  # noqa: BLE001 - the owner's code, which may do anything
+        raise SourceFailed(
+            FunctionSource.KIND, f"importing {name!r} raised {type(error).__name__}."
+        ) from None
     if not callable(found):
         raise SourceFailed(FunctionSource.KIND, f"{name!r} must be module:function; it is not.")
     function: Callable[[], object] = found

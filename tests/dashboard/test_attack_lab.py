@@ -286,6 +286,42 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     runs.close()
 
 
+def test_a_run_that_cannot_be_started_does_not_stop_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Want of memory for a process is that run's failure; the next one has its turn."""
+
+    def no_memory(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    runs = Runs(longest_s=0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", no_memory)
+        first = runs.start("me", a_job())
+        with runs.changed:
+            assert runs.changed.wait_for(lambda: first.is_over, PATIENCE_S)
+    assert first.error == "The run could not be started: Cannot allocate memory."
+    second = runs.start("me", a_job())
+    with runs.changed:
+        assert runs.changed.wait_for(lambda: second.is_over, PATIENCE_S)
+    assert "ended early" in second.error
+    runs.close()
+
+
+def test_a_run_whose_file_cannot_be_kept_takes_no_place() -> None:
+    """A full disk must not fill the queue."""
+
+    class Full(io.BytesIO):
+        def read(self, *_: object) -> bytes:
+            raise OSError(28, "No space left on device")
+
+    runs = Runs()
+    with pytest.raises(OSError, match="No space left"):
+        runs.start("me", {**a_job(), "file": "data.csv"}, upload=Full())
+    assert runs.of("me") == []
+    runs.close()
+
+
 def test_old_results_are_erased_while_nobody_asks() -> None:
     """The thread that runs attacks looks by itself for what is too old."""
     runs = Runs(longest_s=0.05, kept_s=0.0, sweep_s=0.05)

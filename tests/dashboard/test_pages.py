@@ -217,6 +217,7 @@ def test_ask_answers_windows(desk: Desk) -> None:
         ("kind=win&w=99999", "1 to 10000 whole rounds"),
         ("kind=avg&at=yesterday", "The time must be a date"),
         ("kind=avg&at=0001-01-01T00:00", "must be milliseconds"),
+        ("kind=avg&at=0001-01-01T00:00%2B05:00", "The time must be a date"),
     ],
 )
 def test_ask_explains_mistakes(desk: Desk, query: str, words: str) -> None:

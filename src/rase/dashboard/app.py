@@ -39,7 +39,7 @@ from starlette.routing import BaseRoute, Route
 
 from rase.clock import Clock
 from rase.dashboard import assets, login
-from rase.dashboard.guard import Guard
+from rase.dashboard.guard import Guard, set_cookie
 from rase.dashboard.page import (
     SESSION_COOKIE,
     Dashboard,
@@ -53,6 +53,7 @@ from rase.dashboard.page import (
 )
 from rase.dashboard.registry import load_pages
 from rase.dashboard.sessions import Sessions
+from rase.look.words import sentence
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 
@@ -183,14 +184,14 @@ async def _refused(request: Request, error: Exception) -> Response:
         # The token was revoked or has ended: so has the session.
         await dashboard_of(request).sessions.end(request.scope.get("rase_session_id"))
         answer = RedirectResponse(f"{login_address(request)}&why=ended", 303)
-        answer.delete_cookie(SESSION_COOKIE)
+        set_cookie(answer.headers, request, name=SESSION_COOKIE, value="", max_age=0)
         return answer
     status = error.status if 400 <= error.status < 500 else 502
-    return _problem(request, status, _sentence(str(error)))
+    return _problem(request, status, sentence(str(error)))
 
 
 async def _unreachable(request: Request, error: Exception) -> Response:
-    return _problem(request, 502, _sentence(str(error)))
+    return _problem(request, 502, sentence(str(error)))
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -214,7 +215,3 @@ def _problem(request: Request, status: int, detail: str) -> Response:
         502: "The fusion centre does not answer",
     }.get(status, "This cannot be done")
     return render(request, "problem.html", status=status, title=title, detail=detail)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -14,6 +14,7 @@ from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.snippets import Question, snippets
 from rase.dashboard.tables import chart_rows, saved
+from rase.look.words import sentence
 from rase.subscriber.answers import FusionRefused, Mean
 from rase.subscriber.operator import AsyncOperator, Raw
 
@@ -46,7 +47,7 @@ async def shown(request: Request) -> Response:
         "ask.html",
         status=400 if mistake else 200,
         fleet=fleet,
-        mistake=mistake[:1].upper() + mistake[1:],
+        mistake=sentence(mistake),
         typed=_typed(request, fleet),
         **answer,
     )
@@ -165,11 +166,11 @@ def _moment(text: str) -> str:
         return ""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"The time must be a date and a time such as 2026-06-21T13:00, got {text!r}."
         ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

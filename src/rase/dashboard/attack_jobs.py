@@ -142,10 +142,15 @@ class Runs:
             folder.mkdir(mode=0o700)
             run = Run(made, owner, job, folder, time.monotonic())
             self._runs[made] = run
-        (folder / JOB_FILE).write_text(json.dumps(job), "utf-8")
-        if upload is not None:
-            with (folder / job["file"]).open("wb") as file:
-                shutil.copyfileobj(upload, file)
+        try:
+            (folder / JOB_FILE).write_text(json.dumps(job), "utf-8")
+            if upload is not None:
+                with (folder / job["file"]).open("wb") as file:
+                    shutil.copyfileobj(upload, file)
+        except BaseException:
+            # A run that never begins would keep its place among the few for ever.
+            self.erase(run)
+            raise
         self._queue.put(run)
         with self._lock:
             if self._thread is None:
@@ -227,17 +232,14 @@ class Runs:
         with self._lock:
             if run.is_over:
                 return
+            try:
+                run.process = process = _worker(run.folder)
+            except OSError as error:
+                # For want of memory, say; the runs behind it still get their turn.
+                self._end(run, f"The run could not be started: {error.strerror}.")
+                self._forget_data(run)
+                return
             run.state = "running"
-            run.process = process = subprocess.Popen(  # noqa: S603 - our own module, a folder of ours
-                [sys.executable, "-m", "rase.dashboard.attack_worker", str(run.folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                cwd=run.folder,
-                env=_surroundings(run.folder),
-                start_new_session=True,
-            )
             self.changed.notify_all()
         limit = threading.Timer(self._longest_s, _kill, (process,))
         limit.daemon = True
@@ -251,18 +253,26 @@ class Runs:
         self._forget_data(run)
         with self._lock:
             run.process = None
-            if run.is_over:
-                return
-            run.ended_s = time.monotonic()
             if process.returncode == 0 and (run.folder / RESULT_FILE).is_file():
-                run.state, run.doing, run.done = "done", "done", run.total
+                self._end(run, None)
             else:
-                run.state, run.doing = "failed", "failed"
-                run.error = run.error or (
-                    f"The run ended early; it may take {self._longest_s / 60:g} minutes and some "
-                    "memory. Take fewer devices, days or attacks."
+                self._end(
+                    run,
+                    run.error
+                    or f"The run ended early; it may take {self._longest_s / 60:g} minutes and "
+                    "some memory. Take fewer devices, days or attacks.",
                 )
-            self.changed.notify_all()
+
+    def _end(self, run: Run, error: str | None) -> None:
+        """Note with the lock held what became of a run, unless it was cancelled."""
+        if run.is_over:
+            return
+        run.ended_s = time.monotonic()
+        if error is None:
+            run.state, run.doing, run.done = "done", "done", run.total
+        else:
+            run.state, run.doing, run.error = "failed", "failed", error
+        self.changed.notify_all()
 
     def _note(self, run: Run, line: str) -> None:
         try:
@@ -281,6 +291,19 @@ class Runs:
         """Remove the readings; only what was found is kept."""
         if run.job.get("file"):
             (run.folder / run.job["file"]).unlink(missing_ok=True)
+
+
+def _worker(folder: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603 - our own module, a folder of ours
+        [sys.executable, "-m", "rase.dashboard.attack_worker", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=folder,
+        env=_surroundings(folder),
+        start_new_session=True,
+    )
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:

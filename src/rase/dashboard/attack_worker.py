@@ -52,10 +52,9 @@ def _attack(folder: Path, job: dict[str, Any]) -> None:
     from rase.lab.attack_study import AttackPlan, attack_study
     from rase.lab.datasets import open_panel
 
-    plan = AttackPlan(
-        **{**job["plan"], "attacks": tuple(job["plan"]["attacks"]),
-           "schemes": tuple(job["plan"]["schemes"])}
-    )  # fmt: skip
+    # JSON has lists where the plan has tuples.
+    chosen = {name: tuple(job["plan"][name]) for name in ("attacks", "schemes")}
+    plan = AttackPlan(**{**job["plan"], **chosen})
     _tell({"done": 0, "total": 1, "doing": "reading the data"})
     source = job["source"] if job["file"] is None else str(folder / job["file"])
     panel = open_panel(source, every=job["every"], devices=job["devices"])

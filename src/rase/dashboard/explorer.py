@@ -33,6 +33,7 @@ PARTS: Final = ("summary", "advice", "errors", "guarantees", "shuffler", "precis
 # Answers that may be under way or wait; the page is open, so somebody may ask too much.
 _MOST_AT_ONCE: Final = 8
 _DIGITS: Final = 5
+_FRESH: Final = {"Cache-Control": "no-store"}
 _under_way = 0
 
 
@@ -113,7 +114,7 @@ async def shown(request: Request) -> Response:
             if any(filled[one.name] != one.usual for one in fields)
         },
         mistakes=mistakes,
-        found=None if found is None else found,
+        found=found,
         shown=None if found is None else document_of(found),
         curves=None if found is None else curves_of(found),
         query=request.url.query,
@@ -229,8 +230,6 @@ async def _lifespan() -> AsyncIterator[None]:
     finally:
         await first
 
-
-_FRESH: Final = {"Cache-Control": "no-store"}
 
 PAGE = Page(
     name="explorer",

@@ -12,7 +12,17 @@ from rase.clock import parse_duration_s
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 from rase.stream import ValueRange
 
-__all__ = ["FIELDS", "Asked", "Choice", "Field", "Refused", "asked_of"]
+__all__ = [
+    "FIELDS",
+    "MOST_DEVICES",
+    "USUAL",
+    "Asked",
+    "Choice",
+    "Field",
+    "Refused",
+    "asked_of",
+    "shown_number",
+]
 
 Scale = Literal["linear", "log", "both", "stops"]
 

@@ -43,7 +43,12 @@ class InsideTransport(httpx.AsyncBaseTransport):
             "client": ("127.0.0.1", 0),
         }
         call.task = asyncio.create_task(self._run(scope, call))
-        await call.begun.wait()
+        try:
+            await call.begun.wait()
+        except asyncio.CancelledError:
+            # Nobody will read the answer; the app must not go on for nothing.
+            await call.aclose()
+            raise
         if call.status == 0:
             await call.task
             raise httpx.RemoteProtocolError("the app ended without an answer", request=request)

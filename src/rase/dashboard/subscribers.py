@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from rase.dashboard.page import ADMIN, READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.tables import csv_response
-from rase.look.words import moment
+from rase.look.words import moment, sentence
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator
 
@@ -43,7 +43,7 @@ async def added(request: Request) -> Response:
         except FusionRefused as error:
             if error.status == 401:
                 raise
-            return await _shown(request, client, mistake=_sentence(error), typed=typed)
+            return await _shown(request, client, mistake=sentence(str(error)), typed=typed)
         return await _shown(request, client, made=(name, token))
 
 
@@ -60,7 +60,7 @@ async def revoked(request: Request) -> Response:
         except FusionRefused as error:
             if error.status == 401:
                 raise
-            return await _shown(request, client, mistake=_sentence(error))
+            return await _shown(request, client, mistake=sentence(str(error)))
     return RedirectResponse("/subscribers?done=revoked", 303)
 
 
@@ -113,11 +113,6 @@ def _state(one: dict[str, Any], now_s: float) -> str:
     if one["expires_s"] is not None and one["expires_s"] <= now_s:
         return "expired"
     return "valid"
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:]
 
 
 PAGE = Page(

@@ -108,7 +108,7 @@ const forms = {};
 const utc = (name, date) => (forms[name] ??= new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...FORMS[name] })).format(date);
 
 function times(self, splits, axis, space, step) {
-  return splits.map((value, place) => {
+  return splits.map((value) => {
     const date = new Date(value * 1000);
     return utc(step >= 86400 || value % 86400 === 0 ? "day" : step < 60 ? "second" : "clock", date);
   });

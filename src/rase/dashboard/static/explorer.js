@@ -12,8 +12,6 @@ let timer = 0;
 let speaking = 0;
 let curves = null;
 
-// --- sliders and boxes ---
-
 function toValue(slider) {
   const share = Number(slider.value) / STEPS;
   const { scale, low, high, stops } = slider.dataset;
@@ -30,8 +28,7 @@ function toValue(slider) {
     value = Math.sign(place) * (10 ** (Math.abs(place) * Math.log10(to + 1)) - 1);
   }
   if ("whole" in slider.dataset) return String(Math.round(Number(value.toPrecision(value < 1000 ? 3 : 2))));
-  const digits = scale === "linear" ? 3 : 2;
-  const short = scale === "linear" ? Number(value.toFixed(3)) : Number(value.toPrecision(digits));
+  const short = Number(scale === "linear" ? value.toFixed(3) : value.toPrecision(2));
   return String(Math.abs(short) < 1e-9 && scale === "both" ? 0 : short).replace("e+", "e");
 }
 
@@ -112,8 +109,6 @@ function robust() {
   }
 }
 
-// --- one call for each change ---
-
 function later(wait) {
   clearTimeout(timer);
   timer = setTimeout(ask, wait);
@@ -185,8 +180,6 @@ function show(found) {
     document.getElementById("said").textContent = `Error of a round ${shown(row.round.total)}. ${found.plan.guarantees[0].sentence}`;
   }, 900);
 }
-
-// --- the chart and its table ---
 
 function chosen() {
   const view = document.getElementById("view").value;
@@ -291,8 +284,6 @@ function table(lines) {
   });
   document.querySelector("#point-table .table-box").replaceChildren(whole);
 }
-
-// --- start ---
 
 if (form) {
   setUp();

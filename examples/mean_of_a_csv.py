@@ -14,8 +14,6 @@ from rase import ValueRange, aggregate
 
 def main(path: Path) -> None:
     """Print one line for each hour."""
-    if not path.exists():
-        write_readings(path)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     table = {
@@ -40,4 +38,7 @@ def write_readings(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "readings.csv"))
+    made = Path("readings.csv")
+    if not sys.argv[1:] and not made.exists():
+        write_readings(made)
+    main(Path(sys.argv[1]) if sys.argv[1:] else made)

@@ -235,6 +235,8 @@ def test_proxies_hide_metrics_and_senders() -> None:
     assert "location = /metrics {\n        return 404;" in nginx
     assert "access_log off;" in nginx
     assert 'proxy_set_header X-Forwarded-For "";' in nginx
+    # Without it the dashboard would take TLS for none, and its cookies would go without it, too.
+    assert "proxy_set_header X-Forwarded-Proto $scheme;" in nginx
     caddy = (DEPLOY / "proxy/Caddyfile").read_text()
     assert "respond /metrics 404" in caddy
     assert not re.search(r"^\s*log\b", caddy, re.MULTILINE)

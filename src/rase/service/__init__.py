@@ -1,1 +1,1 @@
-"""What both servers share: settings, the HTTP app with its problem details, and telemetry."""
+"""What both servers share: settings, keys, the HTTP app with its problem details, telemetry."""

@@ -1,5 +1,5 @@
--- Replay tags of final rounds whose block goes on: where a campaign carries rounds, an envelope would open in
--- any round of its block, and must count in one alone.
+-- Replay tags of final rounds whose block goes on: where a campaign carries rounds, an envelope
+-- would open in any round of its block, and must count in one alone.
 
 CREATE TABLE block_tags (
     batch BYTEA NOT NULL PRIMARY KEY,

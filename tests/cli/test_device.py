@@ -57,6 +57,8 @@ def test_settings_that_are_there_are_used(
     where = f"--folder={folder.path}"
     assert main(["device", "enrol", where, token, "--campaign=x"]) == 2
     assert "edit it instead of --campaign" in capsys.readouterr().err
+    assert main(["device", "enrol", where, token, "--range", "0", "9"]) == 2
+    assert "edit it instead of --range" in capsys.readouterr().err
     assert main(["device", "enrol", where, token]) == 4
     (tmp_path / "token").write_text("\n")
     assert main(["device", "enrol", where, token]) == 2

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 
@@ -12,12 +13,20 @@ import pytest
 from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
+from rase.device.folder import DeviceFolder
+from rase.device.state import DeviceState, StateFile
 from rase.service import doctor
 from rase.service.doctor import Fetched
 from rase.service.key_settings import read_signing_key
 from rase.service.keyring import public_text, read_keyset, with_setting
 from rase.wire.keys import Role
-from rase.wire.signed import SignedCampaign, SignedKeyset, signature_of
+from rase.wire.signed import (
+    SignedCampaign,
+    SignedKeyset,
+    campaign_hash,
+    signature_of,
+    versions_bytes,
+)
 
 Fetch = Callable[[str], Fetched]
 
@@ -45,11 +54,7 @@ def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
             signature_of(keyset, keys[Role.FUSION]),
             signature_of(keyset, keys[Role.SHUFFLER]),
         ).to_bytes(),
-        "/v1/campaigns/fleet": SignedCampaign(
-            campaign,
-            signature_of(campaign, keys[Role.FUSION]),
-            signature_of(campaign, keys[Role.SHUFFLER]),
-        ).to_bytes(),
+        "/v1/campaigns/fleet/versions": versions_bytes([_signed(campaign, folder)]),
     }
 
     def fetch(url: str, path: str, *, tls: object = None) -> Fetched:
@@ -58,6 +63,15 @@ def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
     monkeypatch.setattr(doctor, "fetch", fetch)
     return pages
+
+
+def _signed(campaign: Campaign, folder: Path) -> bytes:
+    keys = {role: read_signing_key(folder / role / "keys/signing.key", role=role) for role in Role}
+    return SignedCampaign(
+        campaign,
+        signature_of(campaign, keys[Role.FUSION]),
+        signature_of(campaign, keys[Role.SHUFFLER]),
+    ).to_bytes()
 
 
 def _campaign(folder: Path) -> Campaign:
@@ -110,7 +124,7 @@ def test_what_is_not_published_yet_is_a_warning(
     folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A shuffler without keyset and campaign is told to operator and owner."""
-    del served["/v1/keyset"], served["/v1/campaigns/fleet"], served["/readyz"]
+    del served["/v1/keyset"], served["/v1/campaigns/fleet/versions"], served["/readyz"]
     code, found = examined(folder, capsys)
     assert code == 0
     missing = {"database", "enrolment", "keyset", "campaign", "server"}
@@ -135,7 +149,7 @@ def test_a_shuffler_that_lies_is_found(
     # The last byte of an Ed25519 signature is often 0 already, so it is changed, not set.
     signed = served["/v1/keyset"]
     served["/v1/keyset"] = signed[:-1] + bytes([signed[-1] ^ 1])
-    served["/v1/campaigns/fleet"] = b"x"
+    served["/v1/campaigns/fleet/versions"] = b"x"
     code, found = examined(folder, capsys)
     assert code == 3
     texts = " ".join(check["text"] for check in found)
@@ -152,6 +166,29 @@ def test_owners_rules_are_tried(folder: Path, capsys: pytest.CaptureFixture[str]
     code, found = examined(folder / "device", capsys)
     assert code == 3
     assert any("epsilon-above-limit" in check["text"] for check in found)
+
+
+def test_a_campaign_that_went_on_is_no_problem_for_a_device(
+    folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hash that an owner was shown is that of the first version; the device knows it by now."""
+    first = _campaign(folder)
+    newer = replace(first, version=2, beta=0.1, not_before=first.not_before + 5)
+    place = DeviceFolder(folder / "device")
+    text = place.settings_file.read_text()
+    shown = f'campaign_hash = "{campaign_hash(first).hex()}"\n\n[owner]'
+    place.settings_file.write_text(text.replace("[owner]", shown))
+    place.keep_enrolment("bearer")
+    versions = [_signed(first, folder), _signed(newer, folder)]
+    served["/v1/campaigns/fleet/versions"] = versions_bytes(versions)
+    assert examined(place.path, capsys) == (0, [])
+    # The first version is over; a device that has accepted it goes on.
+    served["/v1/campaigns/fleet/versions"] = versions_bytes(versions[1:])
+    assert any("wrong-hash" in check["text"] for check in examined(place.path, capsys)[1])
+    StateFile(place.state_file).save(DeviceState(campaigns=(versions[0],)))
+    assert examined(place.path, capsys) == (0, [])
+    place.state_file.write_text("{}")
+    assert any("is damaged" in check["text"] for check in examined(place.path, capsys)[1])
 
 
 @pytest.mark.usefixtures("served")
@@ -232,8 +269,6 @@ def test_an_enrolled_device_shows_its_ledger(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once enrolled, the ledger is checked like a database."""
-    from rase.device.folder import DeviceFolder
-
     place = DeviceFolder(folder / "device")
     place.keep_enrolment("bearer")
     assert examined(place.path, capsys) == (0, [])

@@ -221,6 +221,21 @@ def test_updates_that_cannot_be_are_refused(
     assert "no such campaign" in ran(*unknown, capsys=capsys, exit_code=2)
 
 
+def test_a_version_that_came_too_late_while_somebody_thought_is_refused(
+    published: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first round may have begun by the time of the answer; that is no unexpected failure."""
+    later_s = SystemClock().now_s() + 10 * 3600
+
+    def think(*_: object, **__: object) -> bool:
+        monkeypatch.setattr(SystemClock, "now_s", lambda self: later_s)
+        return True
+
+    monkeypatch.setattr("click.confirm", think)
+    update = ("campaign", "update", "--config", published, "--beta", "0.2")
+    assert "not_before must be at least" in ran(*update, capsys=capsys, exit_code=3)
+
+
 def test_campaign_files_are_checked(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All mistakes of a file are told at once."""
     file = config.parent / "campaign.toml"
@@ -243,8 +258,8 @@ def test_keyset_files_are_checked(published: Path, capsys: pytest.CaptureFixture
     for document, words in (
         ({**good, "cache_s": 700}, "version must be above 1"),
         ({"version": 2, "cache_s": 600}, "configs is missing"),
-        ({**good, "colour": "red"}, "is no keyset"),
-        ([], "is no keyset"),
+        ({**good, "colour": "red"}, "holds no keyset: colour is not a field of one"),
+        ([], "keyset.json must be a JSON object"),
     ):
         file.write_text(json.dumps(document))
         said = ran(

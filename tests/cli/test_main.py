@@ -178,6 +178,28 @@ def test_missing_packages_are_named_with_their_extra(
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(2, "No such file", "a.csv"), "a.csv: No such file."),
+        (PermissionError("a.key must be for its owner only."), "a.key must be for its owner only."),
+        (TimeoutError(), "writing: TimeoutError."),
+    ],
+)
+def test_failures_of_files_say_which_and_why(
+    error: OSError, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those whose words stand where Python's own do not."""
+
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr("rase.cli.run.command", failing)
+    assert main(["run"]) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_packages_nobody_can_install_are_unexpected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

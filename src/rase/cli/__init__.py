@@ -101,7 +101,11 @@ def _failed(error: BaseException) -> int:
             extra = f'pip install "rase-iot[{_EXTRA_OF[package]}]"'
             message, exit_code = f"this command needs {package}; install it with: {extra}.", 3
         case OSError():
-            message, exit_code = f"{error.filename or 'writing'}: {error.strerror}.", 1
+            exit_code = 1
+            message = f"{error.filename or 'writing'}: {error.strerror or type(error).__name__}."
+            if error.strerror is None and str(error):
+                # One of ours, which says all there is to say.
+                message = str(error)
         case _:
             exit_code = 1
             message = (

@@ -103,7 +103,7 @@ def read_configuration(path: Path) -> Configuration:
         document = parse_toml(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigurationInvalid(f"{path}: {reason}.".replace("..", ".")) from error
+        raise ConfigurationInvalid(f"{path}: {str(reason).rstrip('.')}.") from error
     table = document.get("campaign")
     if not isinstance(table, dict):
         raise ConfigurationInvalid(f"{path}: there must be a table [campaign].")

@@ -13,7 +13,9 @@ from rase.errors import ConfigurationError
 from rase.toml import parse_toml
 
 if TYPE_CHECKING:
+    from rase.fusion.campaigns import Publisher
     from rase.fusion.mechanism import Effect
+    from rase.wire.signed import SignedCampaign
 
 __all__ = ["command"]
 
@@ -36,12 +38,8 @@ def publish(file: Path, config: Path) -> None:
     from rase.fusion.settings import open_publisher
 
     with open_publisher(settings, SystemClock()) as (publisher, _):
-        try:
-            signed = publisher.publish(campaign)
-        except CampaignInvalid as error:
-            raise ConfigurationError(error.mistakes) from None
+        signed = _publish(publisher, campaign, is_sure=True)
     click.echo(signed.hash.hex())
-    click.echo(f"published {campaign.id} version {campaign.version}", err=True)
 
 
 @command.command("update")
@@ -78,7 +76,6 @@ def update(
     The error shown is that of the unbiased mean, computed from the mechanism, not measured.
     """
     settings = fusion_settings(config)
-    from rase.fusion.campaigns import next_version
     from rase.fusion.mechanism import effect_of
     from rase.fusion.settings import open_publisher
 
@@ -93,20 +90,12 @@ def update(
         present = round_number(int(clock.now_s()), now.round_s)
         if from_round is None:
             from_round = max(present + _ROUNDS_AHEAD, now.not_before + 1)
-        try:
-            then = next_version(now, not_before=from_round, **changes)
-            then.check_succeeds(now, from_round=present + 1)
-        except CampaignInvalid as error:
-            raise ConfigurationError(error.mistakes) from None
+        then = _successor(now, from_round, present=present, **changes)
         n = questions.recent_n(now) if reports is None else reports
         effects = {"now": effect_of(now, n), "then": effect_of(then, n)}
         _show_effect(now, then, effects, as_json=as_json, is_published=not dry_run)
-        if dry_run:
-            return
-        if not yes:
-            click.confirm("Publish?", abort=True, err=True)
-        publisher.publish(then)
-    click.echo(f"published {then.id} version {then.version}", err=True)
+        if not dry_run:
+            _publish(publisher, then, is_sure=yes)
 
 
 @command.command("range")
@@ -137,7 +126,6 @@ def range_(
     owner's limits.
     """
     settings = fusion_settings(config)
-    from rase.fusion.campaigns import next_version
     from rase.fusion.probes import FEWEST_PROBES, range_status
     from rase.fusion.settings import open_publisher
     from rase.stream import ValueRange
@@ -175,15 +163,8 @@ def range_(
         present = round_number(int(clock.now_s()), now.round_s)
         first = max(present + _ROUNDS_AHEAD, now.not_before + 1)
         first = first if from_round is None else from_round
-        try:
-            then = next_version(now, not_before=first, low=advice.low, high=advice.high)
-            then.check_succeeds(now, from_round=present + 1)
-        except CampaignInvalid as error:
-            raise ConfigurationError(error.mistakes) from None
-        if not yes:
-            click.confirm("Publish?", abort=True, err=True)
-        publisher.publish(then)
-    click.echo(f"published {then.id} version {then.version}", err=True)
+        then = _successor(now, first, present=present, low=advice.low, high=advice.high)
+        _publish(publisher, then, is_sure=yes)
 
 
 @command.command("show")
@@ -216,6 +197,31 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
         click.echo(f"{name:<14} {value}")
     click.echo(f"{'hash':<14} {campaign_hash(campaign).hex()}")
     click.echo(f"{'guarantee':<14} {promise}")
+
+
+def _successor(now: Campaign, first: int, *, present: int, **changes: Any) -> Campaign:
+    """Return the next version from a round on, if it may follow."""
+    from rase.fusion.campaigns import next_version
+
+    try:
+        then = next_version(now, not_before=first, **changes)
+        then.check_succeeds(now, from_round=present + 1)
+    except CampaignInvalid as error:
+        raise ConfigurationError(error.mistakes) from None
+    return then
+
+
+def _publish(publisher: "Publisher", campaign: Campaign, *, is_sure: bool) -> "SignedCampaign":
+    """Publish a campaign, after asking unless that was done; say so."""
+    if not is_sure:
+        click.confirm("Publish?", abort=True, err=True)
+    try:
+        signed = publisher.publish(campaign)
+    except CampaignInvalid as error:
+        # While somebody thought about the answer, its first round may have begun.
+        raise ConfigurationError(error.mistakes) from None
+    click.echo(f"published {campaign.id} version {campaign.version}", err=True)
+    return signed
 
 
 def _show_effect(

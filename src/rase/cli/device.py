@@ -75,6 +75,7 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
     place.make()
     if place.settings_file.exists():
         given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
+        given += ["--range"] if options["value_range"] else []
         if given:
             raise click.UsageError(
                 f"{place.settings_file} is there already; edit it instead of {', '.join(given)}."

@@ -19,6 +19,7 @@ from rase.errors import ConfigurationError, RaseError, WireError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from rase.device.folder import DeviceFolder
     from rase.service.doctor import Fetched, Finding
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys
@@ -301,7 +302,7 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
     if len(found) > 1:
-        findings += _terms(where, settings, tls)
+        findings += _terms(where, folder, settings, tls)
     return findings
 
 
@@ -317,8 +318,11 @@ def _private_files(where: str, place: Path) -> "list[Finding]":
     return doctor.findings_of(where, "key files", mistakes, "readable by you only.")
 
 
-def _terms(where: str, settings: Any, tls: "SSLContext | None") -> "list[Finding]":
-    """Check campaign and keyset as the device would, before it has to."""
+def _terms(
+    where: str, folder: "DeviceFolder", settings: Any, tls: "SSLContext | None"
+) -> "list[Finding]":
+    """Check campaign and keyset as the device would, by what it has accepted, before it has to."""
+    from rase.device.state import StateFile, StateUnusable
     from rase.device.terms import Terms, TermsRefused
     from rase.service import doctor
 
@@ -328,10 +332,21 @@ def _terms(where: str, settings: Any, tls: "SSLContext | None") -> "list[Finding
         rules=settings.rules,
         first_hash=settings.campaign_hash,
     )
+    if folder.is_enrolled:
+        try:
+            state = StateFile(folder.state_file).load()
+            terms.restore(state.campaigns, state.keyset)
+        except (StateUnusable, TermsRefused) as error:
+            return doctor.findings_of(where, "state", [str(error)], "")
+
+    def offer_versions(data: bytes) -> None:
+        for version in terms.new_versions(data):
+            terms.offer_campaign(version)
+
     findings: list[Finding] = []
     offers: tuple[tuple[str, str, Callable[[bytes], Any]], ...] = (
         ("keyset", "/v1/keyset", terms.offer_keyset),
-        ("campaign", f"/v1/campaigns/{settings.campaign}", terms.offer_campaign),
+        ("campaign", f"/v1/campaigns/{settings.campaign}/versions", offer_versions),
     )
     for check, path, offer in offers:
         answer = _fetch(settings.shuffler, path, tls=tls)

@@ -1,7 +1,6 @@
 """``rase fusion``: run the server that estimates, and say who may ask it."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rase.clock import SystemClock, parse_duration_s, time_in_words
+from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -64,8 +64,6 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     from rase.service.http import serve
     from rase.service.tracing import traced
 
-    # uvicorn ends in good order and then sends itself the signal again; that one is for nobody.
-    signal.signal(signal.SIGTERM, lambda *_: None)
     clock = SystemClock()
     with (
         open_centre(settings, clock) as centre,
@@ -225,16 +223,10 @@ def _opened(config: Path) -> "Iterator[Database]":
 
 
 def _keyset(file: Path) -> "Keyset":
-    from rase.errors import WireError
-    from rase.wire.keys import KeyConfig, Keyset
+    from rase.service.keyring import read_keyset
 
     try:
-        document = json.loads(file.read_text("utf-8"))
-        configs = tuple(
-            KeyConfig(**{**item, "public_key": bytes.fromhex(item["public_key"])})
-            for item in document.pop("configs")
-        )
-        return Keyset(**document, configs=configs)
-    except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
-        reason = f"{error.args[0]} is missing." if isinstance(error, KeyError) else str(error)
-        raise click.UsageError(f"{file.name} is no keyset: {reason}") from None
+        return read_keyset(file)
+    except ConfigurationError as error:
+        # An argument, not a setting.
+        raise click.UsageError(str(error)) from None

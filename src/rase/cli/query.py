@@ -1,6 +1,7 @@
 """``rase query``: ask a fusion centre for avg(t) and Win(t, w)."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -44,8 +45,6 @@ def token_of(token_file: Path | None) -> str:
     Raises:
         ConfigurationError: If there is none.
     """
-    import os
-
     named = token_file or os.environ.get("RASE_SUBSCRIBER__TOKEN_FILE")
     if named:
         try:

@@ -108,10 +108,12 @@ def _target(url: str | None, to_file: Path | None) -> "DatabaseAddress":
 
     if (url is None) == (to_file is None):
         raise click.UsageError("give the target, with either --to or --to-file.")
-    if to_file is not None:
-        url = to_file.read_text("utf-8").strip()
     try:
+        if to_file is not None:
+            url = to_file.read_text("utf-8").strip()
         target = PostgresAddress(url or "")
+    except UnicodeDecodeError:
+        raise click.UsageError("--to-file must hold a text in UTF-8; it does not.") from None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if target.has_password and to_file is None:

@@ -156,6 +156,9 @@ def read_keyset(path: Path) -> Keyset:
     """
     document = _document(path)
     try:
+        unknown = sorted(set(document) - {item.name for item in fields(Keyset)})
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)} is not a field of one")
         return Keyset(
             version=document["version"],
             cache_s=document["cache_s"],

@@ -218,6 +218,24 @@ def test_a_home_broker_that_refuses_is_told(mosquitto: Mosquitto) -> None:
     source.close()
 
 
+def test_a_home_broker_that_goes_away_is_told_until_it_is_back(mosquitto: Mosquitto) -> None:
+    """Otherwise an owner would not learn why nothing but cover reports is sent."""
+    source = MqttSource(mosquitto.broker("owner", "hush"), "a")
+    try:
+        until(source._client.is_connected)
+        assert source.read() == []
+        mosquitto.kill()
+        with pytest.raises(SourceFailed, match="the broker is gone"):
+            until(lambda: bool(source.read()))
+        with pytest.raises(SourceFailed, match="the broker does not answer"):
+            until(lambda: "answer" in (source._trouble or "") and bool(source.read()))
+        mosquitto.start()
+        until(lambda: source._trouble is None)
+        assert source.read() == []
+    finally:
+        source.close()
+
+
 def test_other_meters_need_a_topic() -> None:
     """Whatever publishes numbers can be read by topic, path, unit and scale."""
     chosen = settings(topic="attic/meter", json_path="a.0", unit="kW", scale=0.5)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -333,6 +334,35 @@ def test_the_context_connects_and_says_farewell(world: "World", mosquitto: Mosqu
     until(lambda: len(seen) == 2)
     ear.stop()
     assert [b"online" in seen[0], b"offline" in seen[1]] == [True, True]
+
+
+@pytest.mark.any_store
+def test_a_message_that_fails_unexpectedly_is_told_by_kind_and_done_with(
+    world: "World", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its device sends it again; it keeps no other message from coming, and no log quotes it."""
+    acknowledged: list[Arrived] = []
+    arrived = Arrived("rase/homes/report/3f2a90c1d45b6e78", b"s3cret", 1, 1)
+
+    async def failing(name: str, frame: bytes) -> None:
+        raise ZeroDivisionError(frame.decode())
+
+    async def main() -> None:
+        intake = MqttIntake(
+            SimpleNamespace(take_frame=failing),  # type: ignore[arg-type]
+            Broker(url="mqtt://localhost"),
+            client_id="one",
+            clock=world.clock,
+            telemetry=Telemetry("shuffler"),
+        )
+        monkeypatch.setattr(intake._session, "acknowledge", acknowledged.append)
+        await intake._take(arrived)
+
+    asyncio.run(main())
+    assert acknowledged == [arrived]
+    told = capsys.readouterr().err
+    assert "unexpected error=ZeroDivisionError" in told
+    assert "s3cret" not in told
 
 
 @pytest.mark.any_store

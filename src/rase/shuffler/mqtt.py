@@ -175,7 +175,13 @@ class MqttIntake:
     async def _take(self, arrived: Arrived) -> None:
         _, campaign, _, handle = arrived.topic.split("/")
         self._telemetry.count("mqtt_messages")
-        reply, key = await self._desk.take_frame(handle, arrived.payload)
+        try:
+            reply, key = await self._desk.take_frame(handle, arrived.payload)
+        except Exception as error:  # noqa: BLE001 - told by its kind; it is of this message alone
+            self._telemetry.event("unexpected", error=type(error).__name__)
+            # Done with: its device sends the same bytes again until it is answered.
+            self._session.acknowledge(arrived)
+            return
         answer = answer_frame(report_id(arrived.payload[:-TAG_BYTES]), handle, reply, key)
         # Not kept for a device that has gone: it asks again, with the same bytes.
         self._session.publish(Topics(campaign).answer(handle), answer, qos=0)

@@ -39,9 +39,11 @@ class MqttSource:
         self._scale = scale
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
-        self._refusal: str | None = None
+        self._trouble: str | None = None
         self._client = broker.client(secrets.token_hex(8))
         self._client.on_connect = self._connected
+        self._client.on_connect_fail = self._not_reached
+        self._client.on_disconnect = self._lost
         self._client.on_message = self._arrived
         self._client.reconnect_delay_set(1, 60)
         self._client.connect_async(broker.host, broker.port, broker.keepalive_s)
@@ -51,14 +53,14 @@ class MqttSource:
         """Return the readings that came; none where the meter says null or nan.
 
         Raises:
-            SourceFailed: If the broker refuses, or a message has no number there; those beside it
-                are lost, too.
+            SourceFailed: If nothing came and the broker refuses or is away, or if a message has no
+                number there; those beside it are lost, too.
         """
         with self._lock:
             waiting, self._waiting = self._waiting, []
-            refusal = self._refusal
-        if refusal is not None:
-            raise SourceFailed(self.KIND, f"the broker refuses: {refusal}.")
+            trouble = self._trouble
+        if trouble is not None and not waiting:
+            raise SourceFailed(self.KIND, f"the broker {trouble}.")
         found = [self._value(message) for message in waiting]
         return [self._scale * number_in(self.KIND, value) for value in found if value is not None]
 
@@ -67,6 +69,7 @@ class MqttSource:
         self._client.disconnect()
         self._client.loop_stop()
         self._client.on_connect = self._client.on_message = None
+        self._client.on_connect_fail = self._client.on_disconnect = None
 
     def _value(self, message: bytes) -> Any:
         if not self._path:
@@ -78,9 +81,18 @@ class MqttSource:
 
     def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
         with self._lock:
-            self._refusal = str(code) if code.is_failure else None
+            self._trouble = f"refuses: {code}" if code.is_failure else None
         if not code.is_failure:
             client.subscribe(self._topic)
+
+    def _not_reached(self, client: "Client", _: Any) -> None:
+        with self._lock:
+            self._trouble = "does not answer"
+
+    def _lost(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+        with self._lock:
+            # A broker that refuses ends the connection, too, and has said why.
+            self._trouble = self._trouble or "is gone"
 
     def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
         if message.retain:

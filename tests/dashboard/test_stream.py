@@ -13,6 +13,7 @@ from rase.dashboard.hub import Hub
 from rase.dashboard.inside import InsideTransport
 from rase.fusion.subscribers import list_access
 from rase.subscriber.answers import FusionUnreachable
+from rase.subscriber.operator import AsyncOperator
 
 CLIENTS = 200
 PATIENCE_S = 60
@@ -228,3 +229,45 @@ def test_an_app_inside_is_asked_without_a_network() -> None:
                 await client.get("/broken")
 
     asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))
+
+
+def test_a_question_that_nobody_waits_for_any_more_ends_in_the_app() -> None:
+    """Whoever leaves before the answer has begun leaves no work behind."""
+
+    async def main() -> None:
+        has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+        async def slow(scope: Any, receive: Any, send: Any) -> None:
+            has_begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                has_ended.set()
+
+        transport = InsideTransport(slow)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asking = asyncio.create_task(client.get("/"))
+            await has_begun.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert has_ended.is_set()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
+@pytest.mark.parametrize("document", ["{}", '{"campaigns": 7}', "[]", "no json"])
+def test_what_is_no_fusion_centre_is_told_as_such(document: str) -> None:
+    """An answer without what was asked for is no failure of the page."""
+
+    async def other(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": document.encode()})
+
+    async def main() -> None:
+        transport = InsideTransport(other)
+        async with AsyncOperator("http://localhost", "token", transport=transport) as client:
+            with pytest.raises(FusionUnreachable):
+                await client.campaigns()
+
+    asyncio.run(main())

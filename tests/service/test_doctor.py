@@ -99,9 +99,9 @@ def test_a_peer_that_answers_is_well(server: str) -> None:
 
 
 def test_a_peer_that_does_not_answer_is_a_network_problem(server: str) -> None:
-    """Nobody listening, and somebody who does not speak TLS, are told with the address."""
+    """Nobody there, somebody who speaks no TLS, and what is no address: told as it was typed."""
     tls = server.replace("http://", "https://")
-    for url in ("http://127.0.0.1:1", tls):
+    for url in ("http://127.0.0.1:1", tls, "http://[no-address", "http://host:port"):
         (found,) = doctor.check_peer("here", Role.SHUFFLER, url, clock=FakeClock(NOW_S))
         assert (found.level, found.is_network) == (Level.PROBLEM, True)
         assert url in found.text

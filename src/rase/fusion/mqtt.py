@@ -13,12 +13,10 @@ from pydantic import Field
 
 from rase import __version__
 from rase.campaign import Campaign
-from rase.errors import StorageError
 from rase.fusion.answers import Answer, as_json
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.query import MAX_ROUNDS
-from rase.fusion.refusals import Refused
 from rase.service.broker_settings import BrokerSettings
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
@@ -136,7 +134,7 @@ class _Publisher:
             if self._session.is_up:
                 try:
                     await asyncio.to_thread(self._publish)
-                except (StorageError, Refused) as error:
+                except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
                     self._centre.telemetry.event("publish_failed", error=type(error).__name__)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), _LOOK_S)

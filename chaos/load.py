@@ -1,14 +1,16 @@
-"""How much the intake holds: its highest steady rate, and what twice that does to it.
+"""How much the intake holds: its highest steady rate, and what twice that and a stalled disk do.
 
 The rate is that of one intake on SQLite, each report a request of its own and answered when it is
 on the disk. Intake opens nothing, so these reports are not sealed.
 """
 
 import json
+import sqlite3
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -22,12 +24,15 @@ from benchmarks.loading.setting import CAMPAIGN, Fleet
 from chaos.evidence import measured
 from chaos.pressure import Pressed, Pressure
 from rase.clock import SystemClock
+from rase.shuffler.settings import LimitSettings
 
 _P99_S: Final = 0.25
 _CONNECTIONS: Final = 256
-_CROWD: Final = 1024
-# A queue that is reached on this machine, so that it can be seen how it is refused.
-_SHORT_QUEUE: Final = 50
+# More than reports may wait, so that the queue, not the senders, is what bounds them.
+_CROWD: Final = 4096
+# Whatever else runs may disturb one look.
+_TRIES: Final = 3
+_OVERLOADS: Final = ("overload", "stalled")
 
 
 @click.command()
@@ -35,7 +40,7 @@ _SHORT_QUEUE: Final = 50
 @click.option("--step", type=float, default=4.0, show_default=True, help="Seconds at each rate.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
 def main(*, first: float, step: float, file: Path | None) -> None:
-    """Find the highest steady rate of the intake, and press it with twice that."""
+    """Find the highest steady rate of the intake, press it with twice that, and stall its disk."""
     document: dict[str, Any] = {
         "schema": "rase.load/1",
         **measured(f"python -m chaos.load --first {first:g} --step {step:g}", seed=None),
@@ -54,47 +59,72 @@ def _loaded(first: float, step: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, Pressure() as pressure:
         folder = Path(name)
         credentials = prepared(folder, fleet, devices=10_000, address=folder / "shuffler.db")
+        database = folder / "shuffler.db"
         with serving(folder, credentials) as served:
             target = _Target(served, fleet, pressure)
             rate, calm = target.confirmed(target.highest(first, step), seconds=2 * step)
             over = target.overload(rate, seconds=2 * step)
-        # The same again with a queue so short that it is full: refusals must say when to return.
-        with _with_short_queue(folder, credentials) as served:
-            short = _Target(served, fleet, pressure, first_round=target.rounds_used)
-            refused = short.overload(rate, seconds=step)
+            # The same with another writer that holds the database for half of the time.
+            with _stalled(database, seconds=step):
+                stalled = target.overload(rate, seconds=2 * step)
+        with closing(sqlite3.connect(database)) as connection:
+            ((stored,),) = connection.execute("SELECT count(*) FROM report").fetchall()
     return {
         "rate_a_second": round(rate),
         "steady": _told(calm),
+        "connections": _CROWD,
+        "max_waiting": LimitSettings().max_waiting,
         "overload": over,
-        "overload_short_queue": {"max_waiting": _SHORT_QUEUE, **refused},
+        "stalled": {"stalled_s": step, **stalled},
+        "accepted": target.accepted,
+        "stored": stored,
     }
+
+
+@contextmanager
+def _stalled(path: Path, *, seconds: float) -> Iterator[None]:
+    """Hold a database for a while, from now on, in the background."""
+    held = threading.Event()
+
+    def hold() -> None:
+        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            held.set()
+            threading.Event().wait(seconds)
+            database.execute("ROLLBACK")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    yield
+    thread.join()
 
 
 class _Target:
     """An intake that is pressed with fresh reports: each device sends one for each past round."""
 
-    def __init__(
-        self, served: Served, fleet: Fleet, pressure: Pressure, *, first_round: int = 0
-    ) -> None:
+    def __init__(self, served: Served, fleet: Fleet, pressure: Pressure) -> None:
         self._served = served
         self._fleet = fleet
         self._pressure = pressure
         self._hour = int(SystemClock().now_s()) // 3600
         self._requests: list[bytes] = []
-        self.rounds_used = first_round
+        self._rounds_used = 0
+        self.accepted = 0
 
     def at(self, rate: float, *, seconds: float, connections: int) -> Pressed:
         """Press it for a while."""
         count = int(rate * seconds)
         while len(self._requests) < count:
-            self.rounds_used += 1
-            if self.rounds_used > HOURS - 4:
+            self._rounds_used += 1
+            if self._rounds_used > HOURS - 4:
                 raise click.ClickException("there are no more rounds to report for: shorten --step")
-            self._requests += self._served.requests(self._fleet, self._hour - 1 - self.rounds_used)
+            self._requests += self._served.requests(self._fleet, self._hour - 1 - self._rounds_used)
         now, self._requests = self._requests[:count], self._requests[count:]
         pressed = self._pressure.press(
             self._served.ports[0], now, a_second=rate, connections=connections
         )
+        self.accepted += pressed.statuses[201]
         _tell(f"{rate:.0f} a second: {_told(pressed)}")
         return pressed
 
@@ -122,7 +152,10 @@ class _Target:
         most = _Most(pid)
         pressed = self.at(2 * rate, seconds=seconds, connections=_CROWD)
         peak, files = most.stop()
-        after = self.at(rate / 2, seconds=seconds / 2, connections=_CONNECTIONS)
+        tries, after = 0, None
+        while after is None or (tries < _TRIES and not _is_held(after)):
+            tries += 1
+            after = self.at(rate / 2, seconds=seconds / 2, connections=_CONNECTIONS)
         return {
             "asked_a_second": round(2 * rate),
             **_told(pressed),
@@ -134,7 +167,7 @@ class _Target:
             },
             "most_files": files,
             "files_after": _files(pid),
-            "recovery": _told(after),
+            "recovery": {"tries": tries, **_told(after)},
         }
 
 
@@ -161,18 +194,16 @@ class _Most:
 
 
 def _is_held(pressed: Pressed) -> bool:
-    is_taken = set(pressed.statuses) == {201} and not pressed.behind
+    is_taken = pressed.statuses.keys() == {201} and not pressed.behind
     return is_taken and pressed.quantile_s(0.99) < _P99_S
 
 
-def _with_short_queue(folder: Path, credentials: list[str]) -> Any:
-    settings = folder / "rase.toml"
-    settings.write_text(settings.read_text() + f"[shuffler.limits]\nmax_waiting = {_SHORT_QUEUE}\n")
-    return serving(folder, credentials, max_group=_SHORT_QUEUE)
-
-
 def _failures(document: dict[str, Any]) -> Iterator[str]:
-    for name in ("overload", "overload_short_queue"):
+    if document["stored"] != document["accepted"]:
+        yield f"{document['accepted']} reports were accepted and {document['stored']} are stored"
+    if "429" not in document["stalled"]["statuses"]:
+        yield "stalled: nobody was refused although nothing could be written"
+    for name in _OVERLOADS:
         found = document[name]
         strange = [status for status in found["statuses"] if status not in ("201", "429", "503")]
         if strange:
@@ -194,6 +225,7 @@ def _told(pressed: Pressed) -> dict[str, Any]:
         "never_sent": pressed.behind,
         "p50_ms": round(1000 * median(pressed.took_s)),
         "p99_ms": round(1000 * pressed.quantile_s(0.99)),
+        "longest_answer_ms": round(1000 * max(pressed.waited_s)),
     }
 
 

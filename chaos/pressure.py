@@ -24,6 +24,7 @@ class Pressed:
         seconds: From the first request to the last answer.
         statuses: Answers by status.
         took_s: How long each answer took, from the moment at which its request was due.
+        waited_s: The same from the moment at which it was sent.
         without_retry: Refusals (429, 503) that did not say when to try again.
         behind: How many were never sent, as all connections were busy for ten seconds.
     """
@@ -31,6 +32,7 @@ class Pressed:
     seconds: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter)
     took_s: list[float] = field(default_factory=list)
+    waited_s: list[float] = field(default_factory=list)
     without_retry: int = 0
     behind: int = 0
 
@@ -77,7 +79,7 @@ class _Connection(asyncio.Protocol):
         self._free = free
         self._pressed = pressed
         self._answer = b""
-        self._due_s = 0.0
+        self._due_s = self._sent_s = 0.0
         self.is_busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -85,7 +87,7 @@ class _Connection(asyncio.Protocol):
         self._free.append(self)
 
     def send(self, data: bytes, due_s: float) -> None:
-        self._due_s, self.is_busy = due_s, True
+        self._due_s, self._sent_s, self.is_busy = due_s, time.perf_counter(), True
         self._transport.write(data)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
@@ -98,7 +100,9 @@ class _Connection(asyncio.Protocol):
         self._answer = b""
         status = int(head[9:12])
         self._pressed.statuses[status] += 1
-        self._pressed.took_s.append(time.perf_counter() - self._due_s)
+        now_s = time.perf_counter()
+        self._pressed.took_s.append(now_s - self._due_s)
+        self._pressed.waited_s.append(now_s - self._sent_s)
         if status in (429, 503) and b"retry-after:" not in lower:
             self._pressed.without_retry += 1
         self.is_busy = False

@@ -252,6 +252,30 @@ def test_retries_repeat_the_same_bytes(world: Any, drawn: list[float]) -> None:
     assert waits[1] >= 20.0
 
 
+def test_a_device_waits_as_long_as_it_is_asked_to(world: Any) -> None:
+    """After 429 or 503 nothing is sent before the time in Retry-After; then the report is."""
+    agent = world.agent()
+    world.source.always = 10.0
+    world.run(agent, HOUR - 1)
+    handle: Handler = world.shuffler.handle
+    replies = [problem("too-many", retry_after_s=70.0), problem("unavailable", retry_after_s=50.0)]
+    sent_s: list[float] = []
+
+    def busy(message: Any) -> Answer:
+        if message.path != "/v1/reports":
+            return handle(message)
+        sent_s.append(world.clock.monotonic_s())
+        return replies.pop(0) if replies else handle(message)
+
+    agent._outbox._transport = MemoryTransport(busy)
+    world.run(agent, 599)
+    assert len(sent_s) == 3
+    assert sent_s[1] - sent_s[0] >= 70
+    assert sent_s[2] - sent_s[1] >= 50
+    assert [note["problem"] for note in world.notes.of("refused")] == ["too-many", "unavailable"]
+    assert len(agent.outbox) == 0
+
+
 @pytest.mark.parametrize("name", ["unknown-campaign", "bad-report"])
 def test_final_refusals_end_a_report(world: Any, name: str) -> None:
     """The envelope is dropped, the budget stays spent."""

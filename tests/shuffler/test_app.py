@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,6 +15,7 @@ from rase.shuffler.app import IntakeDesk, create_shuffler_app
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.gateway import reply_to
+from rase.shuffler.intake import Outcome, Pending, store_reports
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
 from rase.storage.sqlite import SqliteDatabase
@@ -28,7 +29,7 @@ KEY = base64.urlsafe_b64encode(bytes(32)).decode()
 
 
 def talk(
-    world: "World", work: Callable[[httpx.AsyncClient], Awaitable[None]], **limits: int
+    world: "World", work: Callable[[httpx.AsyncClient], Awaitable[None]], **limits: Any
 ) -> Any:
     """Let a client talk to a fresh app; return the app."""
     app = create_shuffler_app(
@@ -179,6 +180,46 @@ def test_a_full_queue_asks_to_come_back(world: "World") -> None:
         assert {answer.headers["Retry-After"] for answer in refused} == {"2"}
 
     talk(world, work, max_waiting=1)
+
+
+def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
+    make_world: "MakeWorld", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is written a bounded number waits; others get 429 and are taken later."""
+    world = make_world(devices=9)
+    world.upload_time(100)
+    wires = [world.seal(100) for _ in world.devices]
+    begun, gate = threading.Event(), threading.Event()
+
+    def hang(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
+        begun.set()
+        assert gate.wait(60)
+        return store_reports(database, reports)
+
+    monkeypatch.setattr("rase.shuffler.app.store_reports", hang)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        def send(device: int) -> "asyncio.Task[httpx.Response]":
+            return asyncio.create_task(client.post(**report(world, wires[device], device=device)))
+
+        # One is being written, three wait; there is no room for the others.
+        waiting = [send(0)]
+        assert await asyncio.to_thread(begun.wait, 60)
+        waiting += [send(device) for device in (1, 2, 3)]
+        refused = [await send(device) for device in (4, 5, 6, 7, 8)]
+        for answer in refused:
+            check_problem(answer, 429, "too-many")
+            assert int(answer.headers["Retry-After"]) >= 1
+        assert not any(task.done() for task in waiting)
+        assert world.rows("SELECT count(*) FROM report") == [(0,)]
+        gate.set()
+        assert [(await task).status_code for task in waiting] == [201] * 4
+        assert world.rows("SELECT count(*) FROM report") == [(4,)]
+        again = [await send(device) for device in range(9)]
+        assert [answer.status_code for answer in again] == [200] * 4 + [201] * 5
+
+    talk(world, work, max_waiting=3, max_group=1, reports_per_minute=2)
+    assert world.rows("SELECT count(*) FROM report") == [(9,)]
 
 
 @pytest.mark.sqlite

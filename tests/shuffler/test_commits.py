@@ -70,6 +70,63 @@ def test_too_many_waiting_are_refused() -> None:
     asyncio.run(main())
 
 
+def test_nobody_waits_for_a_disk_without_end() -> None:
+    """Who waits too long behind a write is refused and not written; the write itself counts."""
+    gate = threading.Event()
+    written: list[int] = []
+
+    def write(items: Sequence[int]) -> list[int]:
+        gate.wait(10)
+        written.extend(items)
+        return list(items)
+
+    async def main() -> None:
+        commits = GroupCommit(write, max_group=1, max_wait_s=0.02)
+        first = commits.submit(0)
+        behind = [commits.submit(number) for number in (1, 2, 3)]
+        behind[0].cancel()
+        for one in behind[1:]:
+            with pytest.raises(Overloaded, match="too slow"):
+                await asyncio.wait_for(one, 10)
+        assert not first.done()
+        gate.set()
+        assert await first == 0
+        assert await commits.submit(4) == 4
+        await commits.aclose()
+
+    asyncio.run(main())
+    assert written == [0, 4]
+
+
+def test_many_short_writes_are_no_excuse() -> None:
+    """Also where each write is short, what waited too long is refused when its turn comes."""
+    begun, gate = threading.Event(), threading.Event()
+    written: list[int] = []
+
+    def write(items: Sequence[int]) -> list[int]:
+        begun.set()
+        gate.wait(10)
+        written.extend(items)
+        return list(items)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        commits = GroupCommit(write, max_group=1, max_wait_s=1000.0)
+        first, second = commits.submit(0), commits.submit(1)
+        assert await asyncio.to_thread(begun.wait, 10)
+        # The loop's clock is turned on instead of waiting for it.
+        early = loop.time
+        loop.time = lambda: early() + 1001.0  # type: ignore[method-assign]
+        gate.set()
+        assert await first == 0
+        with pytest.raises(Overloaded):
+            await second
+        await commits.aclose()
+
+    asyncio.run(main())
+    assert written == [0]
+
+
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_a_sender_who_hangs_up_disturbs_nobody(is_failing: bool) -> None:
     """A cancelled waiter's item is written, and the others get their outcome."""

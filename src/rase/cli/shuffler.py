@@ -82,8 +82,9 @@ def run(config: Path, host: str | None, port: int | None, part: str) -> None:
 @_config
 @click.option("--count", type=click.IntRange(1, 100_000), default=1, help="How many tokens (1).")
 @click.option("--group", default="", help="Public group of the devices that use them.")
+@click.option("--owner", default="", help="Whose they are: counts against devices_per_owner.")
 @click.option("--valid", default="7d", show_default=True, help="How long, as 12h or 7d.")
-def enrol(config: Path, count: int, group: str, valid: str) -> None:
+def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
     """Make single-use enrolment tokens and print them, one a line; they are shown only now."""
     from rase.shuffler.enrolment import make_tokens
     from rase.storage.opening import open_database
@@ -92,13 +93,21 @@ def enrol(config: Path, count: int, group: str, valid: str) -> None:
         valid_s = parse_duration_s(valid)
     except ValueError as error:
         raise click.UsageError(f"--valid: {error}") from None
-    database = open_database(_settings(config).database, migrations="shuffler")
-    try:
-        expires_s = int(SystemClock().now_s()) + valid_s
-        for token in make_tokens(database, count, expires_s=expires_s, group=group):
-            click.echo(token)
-    finally:
-        database.close()
+    settings = _settings(config)
+    with closing(open_database(settings.database, migrations="shuffler")) as database:
+        try:
+            tokens = make_tokens(
+                database,
+                count,
+                expires_s=int(SystemClock().now_s()) + valid_s,
+                group=group,
+                owner=owner,
+                most=settings.limits.devices_per_owner,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    for token in tokens:
+        click.echo(token)
 
 
 @command.command("devices")

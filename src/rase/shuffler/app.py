@@ -51,6 +51,7 @@ _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
 _LEAST_REFRESH_S: Final = 0.1
 _NEWS: Final = ("unknown-campaign", "outdated-config")
+_CROWDED_S: Final = 1.0
 _PATIENCE_S: Final = 20.0
 _AGAIN_S: Final = 0.1
 _BEARER: Final = b"Bearer "
@@ -89,7 +90,10 @@ class IntakeDesk:
         self._gateway_reports = limits.gateway_reports
         self._looking = asyncio.Lock()
         self._commits = GroupCommit(
-            self._store, max_group=limits.max_group, max_waiting=limits.max_waiting
+            self._store,
+            max_group=limits.max_group,
+            max_waiting=limits.max_waiting,
+            max_wait_s=limits.max_wait_s,
         )
         self.refresh()
 
@@ -124,6 +128,9 @@ class IntakeDesk:
                 authorization = value
             elif name == b"content-type":
                 content_type = value
+        if self._commits.is_full:
+            # Before all other work, and not counted against its device.
+            raise too_many(_CROWDED_S)
         if content_type == _GATEWAY_TYPE:
             await self._answer_gateway(receive, send)
             return
@@ -166,7 +173,7 @@ class IntakeDesk:
         try:
             outcome = await self._commits.submit(pending)
         except Overloaded:
-            raise too_many(1) from None
+            raise too_many(_CROWDED_S) from None
         if outcome is Outcome.STORED:
             return 201
         if outcome is Outcome.CLOSED:
@@ -366,7 +373,12 @@ def _add_enrolment(
     async def enrolments(asked: _Enrolment) -> Response:
         rate.check("everybody")
         enrolled = await asyncio.to_thread(
-            enrol, database, asked.token, device_key=asked.device_key, now_s=clock.now_s()
+            enrol,
+            database,
+            asked.token,
+            device_key=asked.device_key,
+            now_s=clock.now_s(),
+            most=limits.devices_per_owner,
         )
         telemetry.count("enrolments")
         answer = {"device": enrolled.device, "credential": enrolled.credential}

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
+from rase.shuffler.owners import check_room, keep_owner, owner_id
 from rase.storage.face import Database, Transaction
 from rase.wire.frames import broker_password, credential_key, read_report
 
 __all__ = [
+    "DEVICES_PER_OWNER",
     "Authenticator",
     "Enrolled",
     "EnrolledDevice",
@@ -27,9 +29,11 @@ __all__ = [
     "revoke_devices",
 ]
 
+DEVICES_PER_OWNER: Final = 20
 _SECRET_BYTES: Final = 32
 _RETRY_S: Final = 600
 _BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for another."  # noqa: S105
+_ENOUGH: Final = "the owner of this token has as many devices as the operator allows."
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _MAX_CREDENTIAL: Final = 128
@@ -57,7 +61,13 @@ class Enrolled:
 
 
 def make_tokens(
-    database: Database, count: int, *, expires_s: int, group: str = ""
+    database: Database,
+    count: int,
+    *,
+    expires_s: int,
+    group: str = "",
+    owner: str = "",
+    most: int = DEVICES_PER_OWNER,
 ) -> tuple[str, ...]:
     """Make single-use enrolment tokens; they can be shown only now.
 
@@ -66,22 +76,36 @@ def make_tokens(
         count: How many.
         expires_s: The second from which they are refused.
         group: The public group of the devices that use them.
+        owner: The operator's word for whose they are, kept as a hash; empty for nobody's.
+        most: How many devices an owner may have.
 
     Raises:
-        ValueError: If the count is not at least 1.
+        ValueError: If the count is not at least 1, or the owner would have too many devices.
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}.")
+    whose = owner_id(owner)
     tokens = [(secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)) for _ in range(count)]
     with database.transaction() as transaction:
+        if whose is not None:
+            keep_owner(transaction, whose)
+            check_room(transaction, whose, count=count, most=most)
         transaction.execute_many(
-            "INSERT INTO enrolment_token (id, digest, group_name, expires_s) VALUES (?, ?, ?, ?)",
-            [(name, credential_key(secret), group, expires_s) for name, secret in tokens],
+            "INSERT INTO enrolment_token (id, digest, group_name, expires_s, owner) "
+            "VALUES (?, ?, ?, ?, ?)",
+            [(name, credential_key(secret), group, expires_s, whose) for name, secret in tokens],
         )
     return tuple(f"{name}.{secret}" for name, secret in tokens)
 
 
-def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> Enrolled:
+def enrol(
+    database: Database,
+    token: str,
+    *,
+    device_key: str,
+    now_s: float,
+    most: int = DEVICES_PER_OWNER,
+) -> Enrolled:
     """Turn a token into a credential, for one device.
 
     If the answer is lost on its way, the same device, known by its key, may ask again within ten
@@ -92,9 +116,11 @@ def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> E
         token: As made by `make_tokens`.
         device_key: The device's public Ed25519 key in base64url.
         now_s: The time.
+        most: How many devices the owner of the token may have.
 
     Raises:
-        NotEnrolled: If the token is wrong, used or expired, or the key is none or taken.
+        NotEnrolled: If the token is wrong, used or expired, the key is none or taken, or the owner
+            has enough devices.
     """
     key = _key_of(device_key)
     name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
@@ -102,7 +128,8 @@ def enrol(database: Database, token: str, *, device_key: str, now_s: float) -> E
     with database.shared() as transaction:
         found = _token(transaction, name, secret=secret, now_s=now_s)
         if found.device is None:
-            device = _add_device(transaction, credential, key=key, group=found.group)
+            _check_owner(transaction, found.owner, most=most)
+            device = _add_device(transaction, credential, key=key, token=found)
             transaction.execute(
                 "UPDATE enrolment_token SET device = ?, expires_s = ? WHERE id = ?",
                 (device, min(found.expires_s, int(now_s) + _RETRY_S), name),
@@ -280,20 +307,22 @@ class Sender(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """What is known of a token: the group it is for, its end, and who used it."""
+    """What is known of a token: the group and owner it is for, its end, and who used it."""
 
     group: str
     expires_s: int
     device: int | None
+    owner: bytes | None
 
 
 def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) -> _Token:
     rows = transaction.execute(
-        "SELECT digest, group_name, expires_s, device FROM enrolment_token WHERE id = ? FOR UPDATE",
+        "SELECT digest, group_name, expires_s, device, owner FROM enrolment_token WHERE id = ? "
+        "FOR UPDATE",
         (name,),
     )
     # An unknown token is compared too, so that it takes as long as a wrong one.
-    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None)
+    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None)
     found = _Token(*rest)
     is_right = hmac.compare_digest(bytes(digest), credential_key(secret))
     if not is_right or now_s >= found.expires_s:
@@ -301,13 +330,21 @@ def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) ->
     return found
 
 
-def _add_device(transaction: Transaction, credential: str, *, key: bytes, group: str) -> int:
+def _check_owner(transaction: Transaction, owner: bytes | None, *, most: int) -> None:
+    if owner is not None:
+        try:
+            check_room(transaction, owner, count=1, most=most)
+        except ValueError:
+            raise NotEnrolled(_ENOUGH) from None
+
+
+def _add_device(transaction: Transaction, credential: str, *, key: bytes, token: _Token) -> int:
     # Random, so that the number tells nothing about when the device came.
     device = secrets.randbits(63)
     made = transaction.execute(
-        "INSERT INTO device (id, digest, device_key, group_name) VALUES (?, ?, ?, ?) "
+        "INSERT INTO device (id, digest, device_key, group_name, owner) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING RETURNING id",
-        (device, credential_key(credential), key, group),
+        (device, credential_key(credential), key, token.group, token.owner),
     )
     if not made:
         raise NotEnrolled("the device key is used by another device; make a new one.")

@@ -8,6 +8,7 @@ from rase.service.key_settings import AddressSetting, PublicKeySetting, public_k
 from rase.service.settings import DatabaseSetting, PathSetting, Settings
 from rase.service.tracing import TraceSettings
 from rase.shuffler.documents import Policy
+from rase.shuffler.enrolment import DEVICES_PER_OWNER
 from rase.wire.keys import SigningKey
 from rase.wire.signed import PinnedKeys
 
@@ -43,15 +44,19 @@ class LimitSettings(Settings):
     Args:
         reports_per_minute: The most requests of one device.
         enrolments_per_minute: The most enrolments of all.
+        devices_per_owner: The most devices of one owner, where tokens were made for owners.
         gateway_reports: The most reports of one request of a gateway.
-        max_waiting: How many reports may wait for the disk.
+        max_waiting: How many reports may wait for the disk; more are told to come back.
+        max_wait_s: How many seconds a report may wait for its commit to begin.
         max_group: The most reports of one commit.
     """
 
     reports_per_minute: int = Field(default=60, ge=1)
     enrolments_per_minute: int = Field(default=600, ge=1)
+    devices_per_owner: int = Field(default=DEVICES_PER_OWNER, ge=1)
     gateway_reports: int = Field(default=500, ge=1, le=10_000)
-    max_waiting: int = Field(default=20_000, ge=1)
+    max_waiting: int = Field(default=2000, ge=1)
+    max_wait_s: float = Field(default=5.0, gt=0)
     max_group: int = Field(default=1000, ge=1)
 
 

@@ -160,7 +160,7 @@ def storm(world: World, examples: int) -> dict[int, int]:
             assert answer.json()["status"] == answer.status_code
 
     names = st.one_of(st.just(world.campaign.id), st.text(min_size=1, max_size=20))
-    kinds = ["application/rase-report", "application/rase-reports", "application/json", "x/y"]
+    kinds = ["application/rase-report", "application/cbor", "application/json", "x/y"]
     headers = st.fixed_dictionaries(
         {"content-type": st.sampled_from(kinds)},
         optional={

@@ -109,8 +109,8 @@ def _again(request: Request, after: str, mistake: str, status: int) -> Response:
 
 def _own_address(text: str) -> str:
     """Return an address of ours to go to; never one of another site."""
-    parts = urlsplit(text)
     is_ours = text.startswith("/") and not text.startswith(("//", "/login", "/logout"))
-    if parts.scheme or parts.netloc or "\\" in text or not text.isprintable() or not is_ours:
+    if not is_ours or "\\" in text or not text.isprintable():
         return "/"
-    return text
+    parts = urlsplit(text)
+    return "/" if parts.scheme or parts.netloc else text

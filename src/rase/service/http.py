@@ -311,7 +311,7 @@ class _Front:
             (limit for start, limit in self._limits.items() if path.startswith(start)), self._limit
         )
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > limit:
+        if length.isdigit() and int(length[:20]) > limit:
             raise BodyTooLarge(f"the body must have at most {limit} bytes.")
         seen = 0
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from chaos.disks import compiler
 from chaos.installation import LEASE_S, Installation
 from chaos.programs import Program, until
 from chaos.proxy import HARMS
@@ -64,6 +65,7 @@ def left_out(kinds: Sequence[str], *, store: str) -> dict[str, str]:
         "full": None if is_root else "only root may mount a disk",
         "readonly": None if is_root else "only root may mount a disk",
         "clock": None if faketime() is not None else "libfaketime is not installed",
+        "slow": None if compiler() is not None else "there is no C compiler",
         "database": None if store == "postgresql" else "the store is SQLite",
         "broker": None if shutil.which("mosquitto", path=_PATH) else "mosquitto is not installed",
     }
@@ -119,6 +121,7 @@ class Faults:
             "stop": self._stop,
             "stutter": self._stutter,
             "network": self._network,
+            "slow": self._slow,
             "locked": self._locked,
             "full": self._full,
             "readonly": self._readonly,
@@ -174,6 +177,16 @@ class Faults:
         finally:
             proxy.end()
         return f"{harm} before the {role} for {seconds:.1f} s, {proxy.harmed - before} times"
+
+    def _slow(self) -> str:
+        file = self.chance.one_of(sorted(self.installation.folder.glob("*.disk")))
+        pause_ms = 200 + self.chance.below(1801)
+        file.write_text(str(pause_ms))
+        try:
+            seconds = self._last(2, 6)
+        finally:
+            file.write_text("0")
+        return f"{file.stem}, {pause_ms} ms a sync for {seconds:.1f} s"
 
     def _locked(self) -> str:
         role = self.chance.one_of((Role.SHUFFLER, Role.FUSION))

@@ -78,7 +78,7 @@ class Installation:
         postgres: Where the state of both servers is, if not in files.
         disk_mb: Size of a disk in memory for each server and the first device; None for none.
         broker: Through which every second device reports, if given.
-        clocks: The environment of each process that its clock needs, by its name.
+        variables: The environment of each process, by its name.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Installation:
         postgres: PostgresAddress | None = None,
         disk_mb: int | None = None,
         broker: "Mosquitto | None" = None,
-        clocks: Mapping[str, Mapping[str, str]] | None = None,
+        variables: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.folder = folder
         self._postgres = postgres
-        self._clocks = clocks or {}
+        self._variables = variables or {}
         self._ports = {Role.SHUFFLER: held_port(), Role.FUSION: held_port()}
         self.proxies = {role: ToxicProxy(port) for role, port in self._ports.items()}
         self.disks: dict[str, Path] = {}
@@ -260,7 +260,7 @@ class Installation:
             role = Role.FUSION if name == "fusion" else Role.SHUFFLER
             variables = {
                 f"RASE_{role.upper()}__PORT": str(self._ports[role]),
-                **self._clocks.get(name, {}),
+                **self._variables.get(name, {}),
             }
             log = self.folder / f"{name}.log"
             self.programs[name] = Program(name, arguments, log=log, variables=variables)
@@ -304,7 +304,7 @@ class Installation:
             if disk_mb is not None and number == 0:
                 self._mount(folder.name, folder, disk_mb)
             log = self.folder / f"{folder.name}.log"
-            variables = self._clocks.get(folder.name, {})
+            variables = self._variables.get(folder.name, {})
             self.agents.append(Agent(folder, log=log, variables=variables))
 
 

@@ -7,9 +7,10 @@ __all__ = ["KINDS"]
 KINDS: Final = {
     "kill": "kill -9 of a process, and its start",
     "stop": "SIGSTOP of a process for longer than a lease, then SIGCONT",
-    "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine or disk",
+    "stutter": "a process stopped for 80 of every 120 ms; stands for a slow machine",
     "network": "connections cut, delayed, truncated or reset by a proxy",
-    "locked": "another writer holds the database for seconds; stands for a slow disk",
+    "slow": "every sync of a process takes a fifth of a second to two seconds: a slow disk",
+    "locked": "another writer holds the database for seconds",
     "full": "a disk (tmpfs) without a free byte",
     "readonly": "servers started on a disk that cannot be written",
     "clock": "the clock of one process jumps and comes back (libfaketime)",

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from chaos.disks import build_slow_disk, disk_variables
 from chaos.faults import Chance, Faults, clock_variables, left_out, recovered
 from chaos.installation import Installation
 from chaos.invariants import Growth, Verdict, check, check_logs, is_settled
@@ -151,11 +152,6 @@ class _Run:
 
             broker = Mosquitto(folder / "broker")
             stack.callback(broker.kill)
-        names = (*_SERVERS, *(f"device-{number}" for number in range(plan.agents)))
-        if broker is not None:
-            # Under libfaketime the broker's client fails in time.sleep: those keep their clock.
-            names = tuple(name for name in names if name not in ("intake", *_odd(plan.agents)))
-        is_jumpy = "clock" in kinds
         needs_disks = not {"full", "readonly"}.isdisjoint(kinds)
         self._installation = Installation(
             folder,
@@ -163,11 +159,26 @@ class _Run:
             postgres=postgres.new_database() if postgres else None,
             disk_mb=_DISK_MB if needs_disks else None,
             broker=broker,
-            clocks={name: clock_variables(folder, name) for name in names} if is_jumpy else None,
+            variables=self._variables(folder, has_broker=broker is not None),
         )
         stack.callback(self._installation.close)
         self._faults = Faults(self._installation, self._chance, postgres=postgres, broker=broker)
         self._growth = Growth()
+
+    def _variables(self, folder: Path, *, has_broker: bool) -> dict[str, dict[str, str]]:
+        """Return what clocks that jump and disks that are slow need, for each process."""
+        agents = self._plan.agents
+        found: dict[str, dict[str, str]] = {
+            name: {} for name in (*_SERVERS, *(f"device-{number}" for number in range(agents)))
+        }
+        if "clock" in self._kinds:
+            # Under libfaketime the broker's client fails in time.sleep: those keep their clock.
+            kept = ("intake", *_odd(agents)) if has_broker else ()
+            found |= {name: clock_variables(folder, name) for name in found if name not in kept}
+        if "slow" in self._kinds:
+            library = build_slow_disk(folder)
+            found = {name: disk_variables(library, name, one) for name, one in found.items()}
+        return found
 
     def go(self, tell: Callable[[str], None]) -> None:
         """Let faults happen until the time is over, then let everything settle, and judge."""

@@ -48,9 +48,11 @@ def test_what_cannot_be_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without root, libfaketime or another store those kinds are left out, with the reason."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("chaos.faults.faketime", lambda: None)
+    monkeypatch.setattr("chaos.faults.compiler", lambda: None)
     found = left_out(tuple(KINDS), store="sqlite")
     assert found["full"] == found["readonly"] == "only root may mount a disk"
     assert found["clock"] == "libfaketime is not installed"
+    assert found["slow"] == "there is no C compiler"
     assert found["database"] == "the store is SQLite"
     assert "database" not in left_out(tuple(KINDS), store="postgresql")
 

@@ -1,13 +1,18 @@
 """The proxy harms what passes, the load is bounded, and the reader notices what is told wrongly."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from benchmarks.loading.generator import request
+from chaos.disks import build_slow_disk, disk_variables
 from chaos.pressure import Pressure
+from chaos.programs import environment
 from chaos.proxy import Harm, ToxicProxy
 from chaos.reader import Reader
 from chaos.soak import is_flat
@@ -95,3 +100,29 @@ def test_growth_is_told_from_a_level() -> None:
     assert is_flat([10, 30, 31, 30, 31, 30, 31, 30], slack=0)
     assert not is_flat(list(range(100, 200, 2)), slack=0)
     assert is_flat([1, 9], slack=0)
+
+
+def test_a_slow_disk_is_waited_for(tmp_path: Path) -> None:
+    """A preloaded process waits at each sync for as long as its file says, and not afterwards."""
+    library = build_slow_disk(tmp_path)
+    variables = disk_variables(library, "one", {"LD_PRELOAD": ""})
+    assert variables["LD_PRELOAD"] == str(library)
+    took: list[float] = []
+    for pause_ms in ("300", "0"):
+        (tmp_path / "one.disk").write_text(pause_ms)
+        program = (
+            "import os, sys, time\nbegin = time.perf_counter()\nos.fsync(1)\nos.fdatasync(1)\n"
+            "print(time.perf_counter() - begin, file=sys.stderr)"
+        )
+        with (tmp_path / "file").open("w") as file:
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                env=environment(variables),
+                stdout=file,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+        took.append(float(done.stderr))
+    assert took[0] >= 0.6
+    assert took[1] < took[0]

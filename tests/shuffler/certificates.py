@@ -32,18 +32,25 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         self.file = self._certificate(name, self._key, self._name, is_ca=True)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for this machine and of its key."""
+    def issue(self, name: str, *, days: int = 0) -> tuple[Path, Path]:
+        """Return the files of a certificate for this machine and of its key.
+
+        Args:
+            name: Of both, and of who is certified.
+            days: In how many days it holds for an hour; in the past, it has expired.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        certificate = self._certificate(name, key, subject, is_ca=False)
+        certificate = self._certificate(name, key, subject, is_ca=False, days=days)
         key_file = self._folder / f"{name}.key"
         key_file.touch(mode=0o600)
         key_file.write_bytes(pem_of(key, serialization.NoEncryption()))
         return certificate, key_file
 
-    def _certificate(self, name: str, key: Key, subject: x509.Name, *, is_ca: bool) -> Path:
-        now = datetime.now(UTC)  # noqa: TID251 - a true certificate has true times
+    def _certificate(
+        self, name: str, key: Key, subject: x509.Name, *, is_ca: bool, days: int = 0
+    ) -> Path:
+        now = datetime.now(UTC) + timedelta(days)  # noqa: TID251 - a true certificate has true times
         certificate = (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -70,6 +70,7 @@ class Outcome:
         told: How many rounds the subscriber was told.
         answers: Answers to the devices with known places.
         starts: How often processes were started.
+        harmed: How many connections were harmed on their way.
         most: Most memory and open files of each process.
         seconds: How long all of it took.
     """
@@ -82,6 +83,7 @@ class Outcome:
     answers: Counter[str] = field(default_factory=Counter)
     unexplained: int = 0
     starts: int = 0
+    harmed: int = 0
     most: dict[str, tuple[int, int]] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -103,6 +105,7 @@ class Outcome:
             "unexplained": self.unexplained,
             "answers": dict(sorted(self.answers.items())),
             "starts": self.starts,
+            "harmed": self.harmed,
             "most_memory_mb": {name: round(most[0] / 2**20) for name, most in self.most.items()},
             "most_files": {name: most[1] for name, most in self.most.items()},
             "violations": self.violations,
@@ -268,6 +271,7 @@ class _Run:
         outcome.violations += unexplained[:20] + reader.against(told) + self._growth.notes
         outcome.told = len(reader.told)
         outcome.answers = probes.answers
+        outcome.harmed = sum(proxy.harmed for proxy in installation.proxies.values())
         outcome.starts = sum(p.starts for p in installation.all_programs().values())
         outcome.most = self._growth.most
         for note in outcome.violations:

@@ -92,6 +92,7 @@ def _chaos(runs: list[dict[str, Any]]) -> Iterator[str]:
         "faults": lambda run: sum(run["faults"].values()),
         "seconds, with settling": lambda run: round(run["seconds"]),
         "starts of processes": lambda run: run["starts"],
+        "connections harmed on their way": lambda run: run.get("harmed", 0),
         "rounds with an estimate": lambda run: run["rounds"],
         "rounds withheld by rule": lambda run: run["withheld"],
         "reports accepted": lambda run: run["accepted"],

@@ -22,7 +22,7 @@ from rase.fusion.settings import FusionSettings
 from rase.service.answer import Answer
 from rase.service.metrics import COUNTERS, GAUGES
 from rase.service.settings import load_settings
-from rase.shuffler.settings import ShufflerSettings
+from rase.shuffler.settings import LimitSettings, ShufflerSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -121,6 +121,14 @@ def test_units_are_hardened_and_start_what_exists(unit: Path, tmp_path: Path) ->
             check=False,
         )
         assert done.returncode == 0, done.stdout[-200:]
+
+
+def test_the_intake_has_more_connections_than_reports_may_wait() -> None:
+    """Its queue is full before its files are, so that the many are answered 429."""
+    unit = (DEPLOY / "systemd/rase-shuffler-intake.service").read_text(encoding="utf-8")
+    limit = re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)
+    assert limit is not None
+    assert int(limit.group(1)) > 2 * LimitSettings().max_waiting
 
 
 def test_the_intake_cannot_see_opening_keys() -> None:

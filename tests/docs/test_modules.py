@@ -1,6 +1,7 @@
 """Modules introduce themselves: the first sentence of each says its duty."""
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,20 @@ def test_no_two_modules_have_one_duty() -> None:
     """Two modules that say the same would be one module; packages have their own."""
     said = [told_by(path)[0] for path in MODULES if path.name != "__init__.py"]
     assert sorted(said) == sorted(set(said))
+
+
+def test_every_file_that_the_code_names_is_there() -> None:
+    """A guarantee whose test has moved away would be one that nobody checks any more."""
+    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in {".py", ".c", ".h"}]
+    named = {
+        (name, path)
+        for path in sources
+        for name in re.findall(
+            r"\b(?:tests|docs|benchmarks)/[\w/-]+\.(?:py|md)\b", path.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 50
+    assert [f"{name} in {path}" for name, path in named if not (ROOT / name).is_file()] == []
 
 
 def told_by(path: Path) -> list[str]:

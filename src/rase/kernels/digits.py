@@ -80,7 +80,7 @@ def one_exact_geometric(digits: list[Digit], entropy: Entropy) -> int:
     """Draw one value.
 
     Validation: word for word that of `rase.kernels.unbounded.exact_geometric`
-    (tests/kernels/test_unbounded.py).
+    (tests/kernels/test_digits.py).
     """
     return sum(digit.weight * digit.drawn(entropy.word(), entropy) for digit in digits)
 

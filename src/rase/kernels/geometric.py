@@ -23,7 +23,7 @@ def geometric(rate: float, count: int, source: Random | Keystream) -> NDArray[np
         count: How many values.
         source: Where the words come from.
 
-    Validation: the law to the last table entry, and chi-square, in tests/kernels.
+    Validation: chi-square in tests/kernels/test_geometric.py.
     """
     if not (digits := _digit_tables(rate)):
         return np.zeros(count, dtype=np.uint64)

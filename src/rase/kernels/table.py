@@ -62,7 +62,7 @@ class IntegerTable:
     def indices(self, words: Words) -> NDArray[np.int64]:
         """Return for each word the index of the weight it falls into.
 
-        Validation: bisection by every boundary's neighbours in tests/kernels/test_table.py.
+        Validation: bisection by every boundary's neighbours in tests/kernels/test_twins.py.
         """
         if backend.native is None:
             return self.numpy_indices(words.reshape(-1)).reshape(words.shape)

@@ -22,7 +22,7 @@ def exact_geometric(rate: float, count: int, source: Random | Keystream) -> NDAr
         source: Where the words come from.
 
     Validation: boundaries decided by crafted words, and chi-square, in
-    tests/kernels/test_unbounded.py.
+    tests/kernels/test_digits.py.
     """
     values = np.zeros(count, dtype=np.uint64)
     for digit, table in _tables(rate):

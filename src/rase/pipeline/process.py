@@ -35,7 +35,7 @@ class Pipeline:
 
     Guarantee: each report is epsilon-LDP by its randomizer; each released round has what the
     shuffler's manifest says. Both are tested where they are made; the pipeline adds that every
-    reading is randomized once (tests/test_pipeline.py).
+    reading is randomized once (tests/pipeline/test_process.py).
 
     Args:
         randomizer: What each device does.

@@ -19,7 +19,7 @@ class MallowsAwareAttack:
     The exact posterior is a ratio of permanents and out of reach beyond twenty devices. Instead
     the marginals of the order's law times the likelihoods are scaled until every slot has one
     sender and every sender one slot (Sinkhorn); with n = 6 its success stays within 2 points of
-    the exact posterior's (tests/lab/attacks/test_mallows_aware.py).
+    the exact posterior's (tests/lab/attacks/test_exact.py).
 
     Knowledge:
         Knows the order in which devices reported (the centre), the law of the shuffle with its

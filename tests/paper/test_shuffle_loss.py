@@ -66,6 +66,34 @@ def test_the_corrected_shuffler_keeps_the_loss_within_alpha(n: int) -> None:
             assert manifest.alpha == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("cap", [2.0, 4.0])
+@pytest.mark.parametrize("alpha", [0.3, 0.9, 3.0])
+def test_groups_along_edges_lose_no_more_than_is_told(alpha: float, cap: float) -> None:
+    """For all real groups and arrivals of 4, by whatever law their neighbours are shuffled."""
+    n, is_more_than_one_theta_tells = 4, False
+    table = distance_tables(n, Line9.LEFT_FIRST_BY_PLACE)
+    for partition in all_partitions(n):
+        robust = Robust(
+            alpha,
+            2,
+            partition=partition,
+            refinement="connected",
+            edges=[(0, 1), (1, 2), (2, 3)],
+            attacker_cap=cap,
+        )
+        plans = [robust.plan(n, arrival=np.argsort(rank)) for rank in all_orders(n)]
+        thetas = np.array([plan.theta or 0.0 for plan in plans])
+        normalisers = np.array([Mallows(n, theta).log_normaliser for theta in thetas])
+        laws = -thetas[:, np.newaxis] * table - normalisers[:, np.newaxis]
+        told = np.array([plan.real_loss for plan in plans])
+        by_theta = thetas * [sensitivity(partition, rank) for rank in all_orders(n)]
+        for images in products(n).T[swaps_within(partition)]:
+            lost = np.abs(laws[images] - laws).max(axis=1)
+            assert (lost <= told + 1e-9).all()
+            is_more_than_one_theta_tells |= bool((lost > by_theta + 1e-9).any())
+    assert is_more_than_one_theta_tells
+
+
 @pytest.mark.departure(row=7)
 @pytest.mark.parametrize("line9", OTHER_READINGS)
 @pytest.mark.parametrize("n", [3, 4, 5])

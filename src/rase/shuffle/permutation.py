@@ -35,8 +35,7 @@ __all__ = [
 def kendall_tau(a: ArrayLike, b: ArrayLike) -> int:
     """Count the pairs of items that two orders put in opposite sequence, in O(n log n).
 
-    Given two ranks instead of two orders the paper's formula counts the same pairs of items; pass
-    their inverses.
+    The paper writes it for ranks, which count the same pairs of items: pass their inverses.
 
     Args:
         a: An order.

@@ -79,7 +79,9 @@ def refine(
         raise ValueError(f"group_count must be at most n {n}, got {group_count}.")
     place_of = identity(n) if rank is None else as_permutation(rank, name="rank")
     if place_of.size != n:
-        raise ValueError(f"rank must have one place for each of {n} contributors.")
+        raise ValueError(
+            f"rank must have one place for each of {n} contributors, got {place_of.size}."
+        )
     if (edges is not None) != (method == "connected"):
         raise ValueError(
             f'edges must be given for method "connected" alone, got method {method!r}.'

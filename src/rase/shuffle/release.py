@@ -61,7 +61,7 @@ class Manifest:
         theta: The spread parameter of a Mallows law, None otherwise.
         sensitivity: The sensitivity theta was set by, for the groups used; None without groups.
         alpha: The privacy loss for the groups used; 0 for uniform, infinite for cyclic.
-        real_loss: The privacy loss for the contributors' real groups.
+        real_loss: The privacy loss for the contributors' real groups, at most.
         stay_share: The share of reports expected to keep their place.
         attacker_success: The share of slots the best observer of order alone assigns rightly.
         exposed_slot_success: The same in the slot that is assigned most surely.
@@ -120,21 +120,26 @@ def loss_of(theta: float, sensitivity: float) -> float:
     return theta * sensitivity if sensitivity else 0.0
 
 
-def uniform_manifest(n: int, reason: str) -> Manifest:
-    """Return the manifest of a uniform shuffle: no loss, whatever the groups."""
+def uniform_manifest(n: int, reason: str, *, real_loss: float = 0.0) -> Manifest:
+    """Return the manifest of a uniform shuffle: no loss, whatever the groups.
+
+    Args:
+        n: How many reports.
+        reason: Why uniform, in one sentence.
+        real_loss: What is lost nevertheless where the shuffler might have chosen another law, had
+            the members of a real group arrived in another sequence.
+    """
     attack = _nothing_to_guess() if n == 0 else uniform_attack(n)
-    return _manifest("uniform", reason, attack, n=n)
+    return _manifest("uniform", reason, attack, real_loss=real_loss)
 
 
 def cyclic_manifest(n: int, reason: str) -> Manifest:
     """Return the manifest of the paper's loop: no report stays, and the loss is infinite."""
     if n < 2:
-        return _manifest(
-            "cyclic", reason, _nothing_to_guess() if n == 0 else uniform_attack(n), n=n
-        )
+        return _manifest("cyclic", reason, _nothing_to_guess() if n == 0 else uniform_attack(n))
     others = 1 / (n - 1)
     attack = OrderAttack(n, 0.0, others, 0, others, 0.0)
-    return _manifest("cyclic", reason, attack, n=n, alpha=math.inf, real_loss=math.inf)
+    return _manifest("cyclic", reason, attack, alpha=math.inf, real_loss=math.inf)
 
 
 def mallows_manifest(
@@ -145,7 +150,6 @@ def mallows_manifest(
         "mallows",
         reason,
         order_attack(n, theta),
-        n=n,
         theta=theta,
         sensitivity=float(sensitivity),
         alpha=alpha,
@@ -162,7 +166,6 @@ def _manifest(
     reason: str,
     attack: OrderAttack,
     *,
-    n: int,
     theta: float | None = None,
     sensitivity: float | None = None,
     alpha: float = 0.0,
@@ -171,7 +174,7 @@ def _manifest(
     return Manifest(
         method=method,
         reason=reason,
-        n=n,
+        n=attack.n,
         theta=theta,
         sensitivity=sensitivity,
         alpha=alpha,
@@ -179,5 +182,5 @@ def _manifest(
         stay_share=attack.stay_share,
         attacker_success=attack.mean_success,
         exposed_slot_success=attack.exposed_success,
-        chance=1 / n if n else 0.0,
+        chance=1 / attack.n if attack.n else 0.0,
     )

@@ -42,13 +42,15 @@ class Robust:
     Corrected mode: refine the groups, set theta = alpha / exact sensitivity, and draw from Mallows
     only if the best observer of order alone then succeeds in less than ``attacker_cap / n`` of the
     slots; else draw uniformly, at alpha = 0. Since refined groups are other than the real ones, the
-    manifest tells the loss for both.
+    manifest tells the loss for both. Where groups follow ``edges`` and a real group is spread over
+    several of them, neighbouring arrivals may be shuffled by different laws; the real loss is then
+    the most that any two of them lose.
 
     Guarantee: in corrected mode, loss at most alpha for the groups used, for swapped arrivals and
-    swapped values (tests/paper/test_shuffle_loss.py), assuming the shuffler keeps its permutation
-    to itself. The promise is about the values released; if ``arrival`` is passed, the manifest's
-    ``real_loss`` depends on where the real groups stood, and should stay with the shuffler. In
-    paper mode: none, and building it warns.
+    swapped values, and at most ``real_loss`` for the real ones (tests/paper/test_shuffle_loss.py),
+    assuming the shuffler keeps its permutation to itself. The promise is about the values released;
+    if ``arrival`` is passed, the manifest's ``real_loss`` depends on where the real groups stood,
+    and should stay with the shuffler. In paper mode: none, and building it warns.
 
     Args:
         alpha: The privacy loss allowed.
@@ -187,13 +189,24 @@ class Robust:
             f"{'below' if is_hidden else 'not below'} the cap "
             f"of {self.attacker_cap:g}/{n} = {100 * self.attacker_cap / n:.3g} %."
         )
-        if not is_hidden:
-            return uniform_manifest(n, reason)
-        if self.partition is None:
+        at_most = None
+        if measured.alphas_at_most is not None:
+            at_most = self.alpha * measured.alphas_at_most
+            reason += (
+                " Real groups are spread over several of these, whose sensitivity is another for "
+                "neighbouring arrivals: the real loss is the most there can be."
+            )
+        elif is_hidden and self.partition is None:
             reason += " Nobody named the real groups: their loss is that of one group of all."
-        real_loss = theta * measured.real
+        if not is_hidden:
+            return uniform_manifest(n, reason, real_loss=at_most or 0.0)
         return mallows_manifest(
-            n, reason, theta=theta, sensitivity=exact, alpha=theta * exact, real_loss=real_loss
+            n,
+            reason,
+            theta=theta,
+            sensitivity=exact,
+            alpha=theta * exact,
+            real_loss=theta * measured.real if at_most is None else at_most,
         )
 
     def _sensitivities(self, n: int, arrival: ArrayLike | None) -> "_Sensitivities":
@@ -203,9 +216,16 @@ class Robust:
             count = min(self.group_count, n)
             return _Sensitivities(_reversals(-(-n // max(count, 1))), _reversals(n), count)
         rank = inverse(_arrival(n, arrival))
-        groups = self._refined(n, rank)
+        groups, real = self._refined(n, rank), self._real_groups(n)
+        alphas = None
+        if self.refinement == "connected" and not _is_inside(real, groups):
+            # No arrival gives the largest group less sensitivity than standing side by side. Of
+            # Mallows laws up to the theta of that, the uniform one included, two differ by theta
+            # times the largest distance at most: log Z and theta d + log Z are monotonous in theta.
+            largest = int(np.bincount(groups.labels).max(initial=0))
+            alphas = _reversals(n) / max(_reversals(largest), 1)
         return _Sensitivities(
-            sensitivity(groups, rank), sensitivity(self._real_groups(n), rank), groups.group_count
+            sensitivity(groups, rank), sensitivity(real, rank), groups.group_count, alphas
         )
 
     def _refined(self, n: int, rank: Order) -> Partition:
@@ -242,11 +262,22 @@ class Robust:
 
 @dataclass(frozen=True, slots=True)
 class _Sensitivities:
-    """Of the groups used, how many these are, and of the real groups."""
+    """Of the groups used, of the real groups, and how many the former are.
+
+    ``alphas_at_most`` is how many alphas the real groups lose at most where neighbouring arrivals
+    of theirs may have another theta; None where all have the same.
+    """
 
     used: float
     real: float
     group_count: int
+    alphas_at_most: float | None = None
+
+
+def _is_inside(inner: Partition, outer: Partition) -> bool:
+    """Tell whether each group of one partition lies within a group of the other."""
+    pairs = np.unique(np.stack([inner.labels, outer.labels]), axis=1)
+    return len(pairs.T) == inner.group_count
 
 
 def _reversals(size: int) -> int:
@@ -259,7 +290,9 @@ def _arrival(n: int, arrival: ArrayLike | None) -> Order:
         return identity(n)
     checked = as_permutation(arrival, name="arrival")
     if checked.size != n:
-        raise ValueError(f"arrival must name a contributor for each of {n} reports.")
+        raise ValueError(
+            f"arrival must name a contributor for each of {n} reports, got {checked.size}."
+        )
     return checked
 
 

@@ -31,6 +31,7 @@ from rase.estimate.tracker import Tracker
 PUBLIC = ValueRange(0, 100)
 BR = BudgetAware(2.0, PUBLIC, Precision(0.5, 0.9))
 ALL = ["unbiased_mean", "sample_mean", "median", "bootstrap_mean"]
+CET = dt.timezone(dt.timedelta(hours=1))
 
 
 def test_a_round_is_randomized_shuffled_and_estimated() -> None:
@@ -98,10 +99,14 @@ def test_tables_are_cut_into_rounds() -> None:
         [dt.datetime(2026, 1, 1, 0), dt.datetime(2026, 1, 1, 1)],  # noqa: DTZ001
         ["2026-01-01T00:00:00", "2026-01-01T01:00:00"],
         np.array([1767225600, 1767229200]),
+        np.array([1767225600, 1767229200], dtype=object),
+        [dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 1, tzinfo=dt.UTC)],
+        [dt.datetime(2026, 1, 1, hour, tzinfo=CET) for hour in (1, 2)],
+        ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+01:00"],
     ],
 )
 def test_times_come_in_several_forms(time: object) -> None:
-    """Datetimes, texts and seconds mean the same."""
+    """Datetimes, texts and seconds mean the same, whatever their zone and the array's kind."""
     table = {"time": time, "device": ["a", "a"], "value": [1.0, 2.0]}
     results = Pipeline(BR).run(table)
     assert [r.start_ms for r in results] == [1767225600000, 1767229200000]
@@ -123,6 +128,14 @@ def test_arrow_tables_and_other_mappings_are_tables() -> None:
         ({"value": [None, None]}, "at least one reading"),
         ({"value": [1.0, math.inf]}, "finite"),
         ({"time": ["soon", "later"]}, "datetimes or whole seconds"),
+        ({"time": [True, False]}, "datetimes or whole seconds"),
+        ({"time": [0, None]}, "time is missing in row 2; give every row its time"),
+        ({"time": [math.nan, 0.0]}, "time is missing in row 1"),
+        ({"time": np.array(["NaT", "2026"], "datetime64[s]")}, "time is missing in row 1"),
+        ({"time": ["NaT", "2026-01-01"]}, "datetimes or whole seconds"),
+        ({"time": [1767225600000, 0]}, "divide milliseconds by 1000"),
+        ({"device": ["a", None]}, "device is missing in row 2; give every row its device"),
+        ({"value": [[1.0], [2.0]]}, "value must hold one item a row, got 2 dimensions"),
     ],
 )
 def test_bad_tables_are_refused(change: dict[str, object], message: str) -> None:
@@ -133,6 +146,16 @@ def test_bad_tables_are_refused(change: dict[str, object], message: str) -> None
         del table["value"]
     with pytest.raises(DataError, match=message):
         Pipeline(BR).run(table)
+
+
+def test_a_value_that_is_no_number_is_not_shown() -> None:
+    """The refusal says what to do, and neither it nor its causes quote what may be a reading."""
+    table = {"time": [0, 0], "device": ["a", "b"], "value": ["4711 W", 2.0]}
+    with pytest.raises(DataError, match="value must hold numbers") as refused:
+        Pipeline(BR).run(table)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+    assert "4711" not in str(refused.value)
 
 
 def test_contributors_with_budgets_of_their_own_are_estimated_together() -> None:

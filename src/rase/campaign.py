@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.stream import Precision, ValueRange
 
 __all__ = [
     "ESTIMATORS",
     "KEMS",
-    "MAX_EPSILON",
     "MECHANISMS",
-    "MIN_EPSILON",
     "PROBE",
     "SHUFFLES",
     "Campaign",
@@ -45,9 +44,6 @@ ESTIMATORS: Final = (
     "winsorized_mean",
 )
 KEMS: Final = ("x25519", "x-wing")
-# The bounds of rase.randomize.grid, which needs NumPy; a test keeps them equal.
-MIN_EPSILON: Final = 1e-4
-MAX_EPSILON: Final = 30.0
 
 _MAX_CLASSES = 4
 _MAX_GROUPS = 1024

@@ -7,9 +7,14 @@ device agent imports it.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-__all__ = ["CentralDP", "LocalDP", "PermutationPrivacy"]
+__all__ = ["MAX_EPSILON", "MIN_EPSILON", "CentralDP", "LocalDP", "PermutationPrivacy"]
+
+# The budgets a report may have. Below, 2^-64 is no longer small against differences of weights;
+# above, nobody is protected.
+MIN_EPSILON: Final = 1e-4
+MAX_EPSILON: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

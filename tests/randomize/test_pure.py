@@ -25,9 +25,8 @@ from rase import (
 )
 from rase.campaign import MECHANISMS
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
-from rase.randomize import bounded
 from rase.randomize.grid import GridRandomizer
-from rase.randomize.pure import HYBRID_FROM, DeviceRandomizer
+from rase.randomize.pure import DeviceRandomizer
 from rase.wire.pure import x25519
 
 PRECISION = Precision(beta=0.5, rho=0.9)
@@ -123,7 +122,6 @@ def test_law_names_tell_which_reports_mix() -> None:
     assert name("budget-aware", bound) == name("laplace", 1.0) == "unbounded"
     assert name("hybrid", 0.5) == name("duchi", 0.5) == "duchi"
     assert name("hybrid", 1.0) == "hybrid"
-    assert HYBRID_FROM == bounded.HYBRID_FROM
 
 
 def test_wrong_arguments_are_refused_without_showing_a_reading() -> None:

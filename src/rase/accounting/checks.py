@@ -2,7 +2,7 @@
 
 import math
 
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = ["MOST_REPORTS", "checked_delta", "checked_epsilon", "checked_n", "checked_rounds"]
 

@@ -13,8 +13,8 @@ from rase.accounting.candidates import mechanism_named
 from rase.accounting.checks import MOST_REPORTS
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.plan_schedule import turn_error
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.randomize.bounded import HYBRID_FROM
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
 from rase.shuffle.attacker import order_attack
 from rase.stream import Precision, ValueRange
 

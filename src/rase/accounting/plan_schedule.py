@@ -18,7 +18,7 @@ from rase.accounting.candidates import Mechanism
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.ledger_limits import nano_from_limit, nano_from_spending, nano_to_epsilon
 from rase.accounting.schedule import Split
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = [
     "SCHEDULES",

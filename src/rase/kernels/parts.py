@@ -13,6 +13,7 @@ from itertools import count
 from rase.kernels.fixed import FIXED_ONE, WORD, decay_powers
 
 __all__ = [
+    "HYBRID_FROM",
     "Parts",
     "bit_alone",
     "mixed_up",
@@ -21,6 +22,16 @@ __all__ = [
     "window_alone",
     "window_half",
 ]
+
+# Wang et al. Eq. (9): up to this budget their hybrid is Duchi's bit alone.
+HYBRID_FROM = math.log(
+    (
+        -5
+        + 2 * (6353 - 405 * math.sqrt(241)) ** (1 / 3)
+        + 2 * (6353 + 405 * math.sqrt(241)) ** (1 / 3)
+    )
+    / 27
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +168,7 @@ def square_wave(epsilon: float, steps: int) -> Parts:
 def mixed_up(epsilon: float, steps: int) -> Parts:
     """Return the weights of a window that has a share of 1 - exp(-epsilon / 2), and a bit.
 
-    Wang et al. Eq. (8).
+    Wang et al. Eq. (8), for budgets above `HYBRID_FROM`.
     """
     # Even, as the bit's total must be: its two places share it symmetrically.
     words = 2 * int(-math.expm1(-epsilon / 2) * 2.0**63)

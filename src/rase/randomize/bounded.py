@@ -6,7 +6,6 @@ Wang et al., "Collecting and analyzing multidimensional data with local differen
 private exactly and not up to rounding.
 """
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +14,7 @@ import numpy as np
 
 from rase.errors import NotIdentifiable
 from rase.kernels.fixed import WORD
-from rase.kernels.parts import Parts, bit_alone, mixed_up, window_alone
+from rase.kernels.parts import HYBRID_FROM, Parts, bit_alone, mixed_up, window_alone
 from rase.kernels.reports import PartsKernel, draw_reports
 from rase.kernels.words import Random
 from rase.randomize.certificate import Drawn
@@ -24,16 +23,6 @@ from rase.randomize.protocol import Codes, Flags, Floats, Indices, Law
 from rase.stream import ValueRange
 
 __all__ = ["HYBRID_FROM", "Duchi", "Hybrid", "Piecewise", "WindowLaw"]
-
-# Wang et al. Eq. (9): below this budget their hybrid is Duchi's mechanism alone.
-HYBRID_FROM = math.log(
-    (
-        -5
-        + 2 * (6353 - 405 * math.sqrt(241)) ** (1 / 3)
-        + 2 * (6353 + 405 * math.sqrt(241)) ** (1 / 3)
-    )
-    / 27
-)
 
 
 @dataclass(frozen=True)
@@ -111,7 +100,7 @@ class Hybrid(GridRandomizer):
 
 
 class _PartsLaw:
-    """What the three laws share: their whole numbers, and how reports are drawn from them."""
+    """What laws of a window and a bit share: their whole numbers, and how reports are drawn."""
 
     name = ""
 
@@ -136,7 +125,7 @@ class _PartsLaw:
         return draw_reports(readings, self._kernel, public=public, source=source)
 
 
-class BitLaw(_PartsLaw):
+class _BitLaw(_PartsLaw):
     """Draw one of two codes, the upper one with a chance that is linear in the index.
 
     Validation: chi-square against the exact law in tests/statistical/test_noise.py.
@@ -246,7 +235,7 @@ class WindowLaw(_PartsLaw):
         return self._far * reached + self._excess * inside
 
 
-class MixtureLaw(_PartsLaw):
+class _MixtureLaw(_PartsLaw):
     """Draw from the window law or the bit law, by a share of words that ignores the index.
 
     Validation: chi-square against the exact law in tests/statistical/test_noise.py.
@@ -257,7 +246,7 @@ class MixtureLaw(_PartsLaw):
     def __init__(self, epsilon: float, parts: Parts) -> None:
         """Look at both parts as laws of their own."""
         super().__init__(epsilon, parts)
-        self._window, self._bit = WindowLaw(epsilon, parts), BitLaw(epsilon, parts)
+        self._window, self._bit = WindowLaw(epsilon, parts), _BitLaw(epsilon, parts)
         self._share = parts.window_total / WORD
 
     def is_code(self, code: Codes) -> Flags:
@@ -291,8 +280,8 @@ class MixtureLaw(_PartsLaw):
 
 
 @lru_cache(maxsize=256)
-def _bit(epsilon: float, steps: int) -> BitLaw:
-    return BitLaw(epsilon, bit_alone(epsilon, steps))
+def _bit(epsilon: float, steps: int) -> _BitLaw:
+    return _BitLaw(epsilon, bit_alone(epsilon, steps))
 
 
 @lru_cache(maxsize=256)
@@ -301,5 +290,5 @@ def _window(epsilon: float, steps: int) -> WindowLaw:
 
 
 @lru_cache(maxsize=256)
-def _mixture(epsilon: float, steps: int) -> MixtureLaw:
-    return MixtureLaw(epsilon, mixed_up(epsilon, steps))
+def _mixture(epsilon: float, steps: int) -> _MixtureLaw:
+    return _MixtureLaw(epsilon, mixed_up(epsilon, steps))

@@ -16,7 +16,8 @@ __all__ = ["Certificate", "Drawn"]
 class Drawn(NamedTuple):
     """Hold what a law is drawn with, and where it gives most away, in grid units.
 
-    The attributes are those of `Certificate`; indices and code become readings and report.
+    The attributes are those of `Certificate`, in which ``epsilon`` is the ``drawn_epsilon``, and
+    indices and code become readings and report.
     """
 
     law: str

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.kernels.words import Random, source_of
-from rase.privacy import LocalDP
+from rase.privacy import MAX_EPSILON, MIN_EPSILON, LocalDP
 from rase.randomize.certificate import Certificate
 from rase.randomize.geometric import UnboundedGeometric
 from rase.randomize.protocol import Codes, Floats, Indices, Law, SweepingLaw
@@ -18,9 +18,6 @@ from rase.stream import ValueRange
 
 __all__ = ["MAX_EPSILON", "MIN_EPSILON", "GridRandomizer"]
 
-# Below, 2^-64 is no longer small against differences of weights; above, nobody is protected.
-MIN_EPSILON = 1e-4
-MAX_EPSILON = 30.0
 _GRID_TOLERANCE = 0.01
 
 
@@ -146,7 +143,7 @@ class GridRandomizer(ABC):
     def table_rows(self, *, epsilon: float | None = None) -> Iterator[Mapping[int, int]]:
         """Yield for each grid point the whole number with which each grid place is drawn.
 
-        The weights of all rows add up to the certificate's ``total``.
+        The weights of each row add up to the certificate's ``total``.
 
         Args:
             epsilon: One of the budgets; the largest unless given.

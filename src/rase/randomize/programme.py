@@ -103,9 +103,10 @@ class Programme:
         """The weight of each output (column, as in ``values``) for each input; rows sum to 2^64.
 
         Guarantee: all weights of an output lie between a whole number a and the largest whole
-        number b <= a e^epsilon, so no two inputs differ by more than e^epsilon in any output.
+        number b <= a e^epsilon, so no two inputs differ by more than e^epsilon in any output
+        (tests/randomize/test_optimal.py).
         """
-        # The power is rounded down and the quotient too: b is at most a e^epsilon.
+        # The decay is rounded up and the quotient down: b is at most a e^epsilon.
         decay = decay_powers(self.epsilon, 2)[1] + 1
         low = [max(int(mass * WORD), 1) for _, mass, _ in self._sorted]
         high = [weight * FIXED_ONE // decay for weight in low]
@@ -148,10 +149,10 @@ class Programme:
         reports taken as they are lie near what they are read as.
         """
         upper: list[int] = []
-        # Twice the distance from the middle in steps, which is a whole number and odd as steps is.
-        last = -(steps % 2)
+        # Twice the distance from the middle in steps: a whole number, odd if there are odd steps.
+        odd = steps % 2
+        last = -odd
         for value in self.values[len(self.outputs) :]:
-            odd = steps % 2
             wished = 2 * round((2 * value * steps - odd) / 2) + odd
             last = max(wished, last + 2)
             upper.append(last)

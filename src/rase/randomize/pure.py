@@ -13,27 +13,26 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol
 
-from rase.campaign import MAX_EPSILON, MECHANISMS, MIN_EPSILON
+from rase.campaign import MECHANISMS
 from rase.kernels.digits import exact_digits, one_exact_geometric, rate_within
 from rase.kernels.entropy import Entropy
 from rase.kernels.fixed import WORD, clamped_table, drawn_from, log_ratio
-from rase.kernels.parts import Parts, bit_alone, mixed_up, square_wave, window_alone
+from rase.kernels.parts import (
+    HYBRID_FROM,
+    Parts,
+    bit_alone,
+    mixed_up,
+    square_wave,
+    window_alone,
+)
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.randomize.certificate import Drawn
 from rase.stream import Precision, ValueRange
 
-__all__ = ["HYBRID_FROM", "LOWEST_RUNG", "DeviceRandomizer", "PlaceLaw"]
+__all__ = ["LOWEST_RUNG", "DeviceRandomizer", "PlaceLaw"]
 
 # As in rase.randomize.ladder; a test keeps them equal.
 LOWEST_RUNG = 0.25
-# Wang et al. Eq. (9), as in rase.randomize.bounded; a test keeps them equal.
-HYBRID_FROM = math.log(
-    (
-        -5
-        + 2 * (6353 - 405 * math.sqrt(241)) ** (1 / 3)
-        + 2 * (6353 + 405 * math.sqrt(241)) ** (1 / 3)
-    )
-    / 27
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,9 @@ class DeviceRandomizer:
     def __post_init__(self) -> None:
         """Check mechanism and budget once."""
         if self.mechanism not in MECHANISMS:
-            raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}.")
+            raise ValueError(
+                f"mechanism must be one of {', '.join(MECHANISMS)}, got {self.mechanism!r}."
+            )
         if not MIN_EPSILON <= self.epsilon <= MAX_EPSILON:
             raise ValueError(
                 f"epsilon must be between {MIN_EPSILON:g} and {MAX_EPSILON:g}, got {self.epsilon}."

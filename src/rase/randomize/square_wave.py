@@ -43,12 +43,12 @@ class SquareWave(GridRandomizer):
         return _wave(epsilon, self.value_range.steps)
 
 
-class WaveLaw(WindowLaw):
+class _WaveLaw(WindowLaw):
     """Draw from the window of the square wave."""
 
     name = "square-wave"
 
 
 @lru_cache(maxsize=256)
-def _wave(epsilon: float, steps: int) -> WaveLaw:
-    return WaveLaw(epsilon, square_wave(epsilon, steps))
+def _wave(epsilon: float, steps: int) -> _WaveLaw:
+    return _WaveLaw(epsilon, square_wave(epsilon, steps))

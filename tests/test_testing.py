@@ -41,6 +41,17 @@ class TooMuchClaimed(Laplace):
         return UnboundedGeometric(1.3 * epsilon, PUBLIC.steps)
 
 
+class Telling(Laplace):
+    """State a law in which some reports come from one half of the range alone."""
+
+    def report_probabilities(self, readings: Any, edges: Any) -> Any:
+        """Cheat."""
+        law = np.zeros((np.size(readings), np.size(edges) - 1))
+        law[:, 0] = np.asarray(readings) < PUBLIC.middle
+        law[:, -1] = 1 - law[:, 0]
+        return law
+
+
 class Biased(Laplace):
     """Decode a little too high."""
 
@@ -113,6 +124,7 @@ class Boastful(Laplace):
     [
         (TooLittleNoise, "follow the stated law"),
         (TooMuchClaimed, "must be epsilon-LDP"),
+        (Telling, "must be epsilon-LDP, a bin loses inf"),
         (Biased, "average to the reading"),
         (OffGrid, "lie on the grid"),
         (BadSquares, "squared reading"),

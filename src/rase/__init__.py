@@ -1,6 +1,6 @@
 """RASE: randomize, shuffle, estimate. Learn a fleet's averages, never who sent what.
 
-The way of a reading::
+The way of a reading, and the room for each step::
 
     collect      one reading per device and round
     randomize    the device adds noise: from here on nothing depends on trust
@@ -9,7 +9,20 @@ The way of a reading::
     pipeline     the three steps in one process
     accounting   what it all costs: amplification, composition, ledger, planner
 
-Names below are resolved when first used, so that ``import rase`` costs next to nothing.
+Around them: ``campaign`` is what a fleet agrees to; ``device``, ``shuffler``, ``fusion`` and
+``subscriber`` are the programs that the command ``rase`` starts; ``engine`` runs tables of any
+length; ``lab`` attacks and audits all this on data one holds; ``testing`` checks mechanisms of
+one's own.
+
+Example:
+    Seeded noise is for study; without ``rng`` it is secure.
+
+    >>> import rase
+    >>> readings = [12.5, 80.0, 43.0] * 40
+    >>> print(rase.aggregate(readings, (0, 100), epsilon=2, rng=rase.SeededRandom(7)))
+    46.4 ± 5.6 (95 %: 35.4 to 57.3, n = 120)
+
+A public name is loaded when it is first used, so that ``import rase`` costs next to nothing.
 """
 
 from importlib import import_module

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
-from rase.stream import Precision, ValueRange
+from rase.stream import MAX_STEPS, Precision, ValueRange
 
 __all__ = [
     "ESTIMATORS",
@@ -52,7 +52,7 @@ _MAX_DURATION_S = 366 * 86400
 _MAX_CARRY = 1000
 # Part of addresses and MQTT topics, so nothing in it may need escaping.
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_GROUP_KEYS = ("method", "alpha", "groups")
+_SHUFFLE_FIELDS = ("method", "alpha", "groups")
 _FIXED = ("id", "quantity", "unit", "round_s", "window")
 
 
@@ -233,12 +233,10 @@ class Campaign:
         values["epsilon"] = list(self.epsilon)
         values["estimators"] = list(self.estimators)
         values["shuffle"] = self.shuffle.as_fields()
-        if not self.carry_rounds:
-            # Absent means 0: campaigns that do not carry have the bytes they always had.
-            del values["carry_rounds"]
-        # Campaigns that never probe keep the bytes, and so the hash, that they always had.
-        if not self.probe_every:
-            del values["probe_every"]
+        # Absent means 0: campaigns that do neither keep the bytes, and so the hash, they had.
+        for name in ("carry_rounds", "probe_every"):
+            if not values[name]:
+                del values[name]
         return values
 
     @property
@@ -291,9 +289,9 @@ class Campaign:
         """Refuse to follow a campaign unless this is its next version, for later rounds.
 
         What was measured, its unit, round length and window stay, so that estimates can be compared
-        and ledgers go on counting; what owners were promised may only get stronger. The range may
-        change: reports of each round are read by the version that held in it, and every device
-        refuses a range beyond its owner's limits.
+        and ledgers go on counting; the budget of a window, k_min and how long reports wait may only
+        get stronger. All else may change, each round being read by the version that held in it:
+        a device refuses a range, and takes no epsilon, beyond its owner's limits.
 
         Args:
             previous: The version that holds now.
@@ -361,7 +359,7 @@ class Campaign:
             mistakes.whole(name, getattr(self, name), low=0, high=_MAX_WHOLE)
         for name in ("low", "high"):
             mistakes.number(name, getattr(self, name), low=-1e300, high=1e300)
-        mistakes.whole("steps", self.steps, low=1, high=65536)
+        mistakes.whole("steps", self.steps, low=1, high=MAX_STEPS)
         mistakes.whole("probe_every", self.probe_every, low=0, high=_MAX_WHOLE)
         for name in ("beta", "rho"):
             mistakes.number(name, getattr(self, name), low=0.0, high=1.0)
@@ -452,7 +450,7 @@ def _shuffle_of(value: object) -> ShufflePlan:
         return value
     if not isinstance(value, Mapping):
         raise CampaignInvalid([f"shuffle must be a table, got {_shown(value)}."])
-    unknown = _unknown(value, _GROUP_KEYS)
+    unknown = _unknown(value, _SHUFFLE_FIELDS)
     if unknown:
         raise CampaignInvalid(f"shuffle.{name} is not a field of a campaign." for name in unknown)
     return ShufflePlan(**value)

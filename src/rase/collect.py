@@ -16,6 +16,10 @@ from rase.stream import ValueRange
 
 __all__ = ["Collector", "Contributions", "Quanta", "combined"]
 
+# So fine that the rounding to the grid does not notice, so coarse that sums of 2^17 are exact.
+_QUANTUM_BITS = 30
+_MOST_QUANTA = 2.0**36
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Contributions:
@@ -131,11 +135,6 @@ def _is_each_once(rounds: NDArray[np.int64], codes: NDArray[np.int64]) -> bool:
     seen = np.zeros(cells, dtype=np.bool_)
     seen[places] = True
     return int(np.count_nonzero(seen)) == len(places)
-
-
-# So fine that the rounding to the grid does not notice, so coarse that sums of 2^17 are exact.
-_QUANTUM_BITS = 30
-_MOST_QUANTA = 2.0**36
 
 
 class Collector:

@@ -29,8 +29,8 @@ Wrong arguments raise ``ValueError`` or ``TypeError``, as everywhere in Python. 
 holds a reading, or a report beside the identity of its sender.
 """
 
+import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 __all__ = [
     "BadSignature",
@@ -105,8 +105,8 @@ class BudgetSpent(PrivacyRefused):
         self.refresh_s = refresh_s
         when = "this does not refresh"
         if refresh_round is not None and refresh_s is not None:
-            begin = datetime.fromtimestamp(refresh_s, UTC)
-            when = f"refreshes in round {refresh_round}, {begin:%Y-%m-%d %H:%M:%S} UTC"
+            begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(refresh_s))
+            when = f"refreshes in round {refresh_round}, {begin}"
         super().__init__(
             f"{scope} allows epsilon {limit:.9g}: spent {spent:.9g}, asked {asked:.9g}; {when}."
         )

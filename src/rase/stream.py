@@ -6,10 +6,11 @@ Pure Python without NumPy, because the device agent imports it.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Precision", "ValueRange"]
+__all__ = ["MAX_STEPS", "PAPER_PRECISION", "Precision", "ValueRange"]
 
-_MAX_STEPS = 65536
+MAX_STEPS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class ValueRange:
             raise ValueError(f"high - low must be finite, got low {low} and high {high}.")
         if isinstance(self.steps, bool) or not isinstance(self.steps, int):
             raise TypeError(f"steps must be a whole number, got {self.steps!r}.")
-        if not 1 <= self.steps <= _MAX_STEPS:
-            raise ValueError(f"steps must be between 1 and {_MAX_STEPS}, got {self.steps}.")
+        if not 1 <= self.steps <= MAX_STEPS:
+            raise ValueError(f"steps must be between 1 and {MAX_STEPS}, got {self.steps}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if low + self.step == low or high - self.step == high:
@@ -185,3 +186,7 @@ def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
         raise TypeError(f"{name} must be a number, got {value!r}.")
     return float(value)
+
+
+# What the paper's evaluation asks for.
+PAPER_PRECISION: Final = Precision(beta=0.5, rho=0.9)

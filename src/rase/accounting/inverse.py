@@ -16,7 +16,7 @@ from rase.accounting.plan_schedule import turn_error
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.randomize.bounded import HYBRID_FROM
 from rase.shuffle.attacker import order_attack
-from rase.stream import Precision, ValueRange
+from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = [
     "MOST_ROUNDS",
@@ -34,8 +34,6 @@ __all__ = [
 MOST_ROUNDS = 10**9
 _CLOSE = 1e-6
 _CLOSE_THETA = 1e-5
-# What the paper's evaluation asks for.
-_PAPER = Precision(beta=0.5, rho=0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Setting:
     turns: int = 1
     mechanism: str = "auto"
     estimator: str = "unbiased_mean"
-    precision: Precision = _PAPER
+    precision: Precision = PAPER_PRECISION
     readings: FleetReadings | None = None
 
     @property

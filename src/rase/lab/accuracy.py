@@ -14,7 +14,7 @@ from rase.kernels.words import SeededRandom
 from rase.lab.datasets import open_panel
 from rase.lab.panel import Panel
 from rase.randomize.budget_aware import BudgetAware
-from rase.stream import Precision, ValueRange
+from rase.stream import PAPER_PRECISION, ValueRange
 
 __all__ = ["PAPERS", "SETS", "Accuracy", "MeasuredSet", "accuracy"]
 
@@ -87,7 +87,7 @@ class Accuracy:
 
     @property
     def best_of_paper(self) -> float:
-        """The smallest error of the paper's three estimators."""
+        """The smallest error of the paper's estimators."""
         return min(self.rmse[name] for name in PAPERS)
 
 
@@ -106,9 +106,8 @@ def accuracy(
         epsilon: The budget of one report.
         seeds: Of the noise, one for each drawing.
     """
-    precision = Precision(beta=0.5, rho=0.9)
-    best = mechanism_named("auto", epsilon, value_range=value_range, precision=precision)
-    papers = BudgetAware(epsilon, value_range, precision)
+    best = mechanism_named("auto", epsilon, value_range=value_range, precision=PAPER_PRECISION)
+    papers = BudgetAware(epsilon, value_range, PAPER_PRECISION)
     rows = [row[~np.isnan(row)] for row in panel.values]
     some = [place for place, row in enumerate(rows) if len(row)]
     raw = np.concatenate([rows[place] for place in some])

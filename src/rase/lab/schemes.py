@@ -23,7 +23,7 @@ from rase.randomize.protocol import Randomizer
 from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
-from rase.stream import Precision, ValueRange
+from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = [
     "SCHEME_NAMES",
@@ -37,7 +37,6 @@ __all__ = [
 
 Arrival = Literal["fixed", "random"]
 SCHEME_NAMES = ("raw", "br", "laplace-fisher", "br-mallows", "rase-paper", "rase", "best")
-PAPER_PRECISION = Precision(beta=0.5, rho=0.9)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,16 +15,18 @@ _SHUFFLES = {
 
 def promises(campaign: Campaign) -> list[str]:
     """Return what a campaign promises by its signed terms, one sentence each."""
-    one = campaign
-    window = LocalDP(one.window_budget)
+    window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
     return [
-        str(LocalDP(one.epsilon[-1])),
+        str(LocalDP(campaign.epsilon[-1])),
         (
-            f"In any {number(one.window)} rounds ({duration(one.window * one.round_s)}) a device "
-            f"spends at most epsilon {one.window_budget:g}, by its own ledger: {window.odds}."
+            f"In any {number(campaign.window)} rounds ({duration(window_s)}) a device spends at "
+            f"most epsilon {budget:g}, by its own ledger: {LocalDP(budget).odds}."
         ),
-        f"Fewer than {number(one.k_min)} reports are never released together; {_too_few(one)}.",
-        f"The shuffler permutes the reports of a round {_SHUFFLES[one.shuffle.method]}.",
+        (
+            f"Fewer than {number(campaign.k_min)} reports are never released together; "
+            f"{_too_few(campaign)}."
+        ),
+        f"The shuffler permutes the reports of a round {_SHUFFLES[campaign.shuffle.method]}.",
         (
             "All this holds against each server alone. Both together could join sender and noisy "
             "report; then only the epsilon of the reports protects."

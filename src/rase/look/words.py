@@ -46,8 +46,8 @@ def near(value: float | None, low: float | None, high: float | None) -> str:
     places = 2 - math.floor(math.log10((high - low) / 4))
     if places > 12:
         return number(value)
-    rounded = round(value, places) + 0.0
-    return f"{rounded or 0.0:,.{max(places, 0)}f}".replace("-", "−")
+    # Adding 0 takes the sign off what is rounded to nothing.
+    return f"{round(value, places) + 0.0:,.{max(places, 0)}f}".replace("-", "−")
 
 
 def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:

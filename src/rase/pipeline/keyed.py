@@ -41,6 +41,9 @@ RoundPart = NDArray[np.float64] | CountedReports
 _UNIFORM = "Reports were sorted by keyed words: Uniform was asked for."
 # What a counted round can answer; other estimators look at the reports themselves.
 _FROM_COUNTS = frozenset({"auto", "unbiased_mean"})
+# How many bits of a word may tell the round, and from how many reports on a round is a large one.
+_MOST_ROUND_BITS = 24
+_LARGE_ROUND = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,10 +148,6 @@ class Reports:
         return order
 
 
-_MOST_ROUND_BITS = 24
-_LARGE_ROUND = 1 << 12
-
-
 def drawn_reports(
     pipeline: "Pipeline",
     some: Contributions,
@@ -170,7 +169,7 @@ def drawn_reports(
         in_arrival_order: Whether rounds have shufflers of their own, which start from the order of
             arrival.
     """
-    is_sorted = is_sorted_shuffle(pipeline.shuffler) and not in_arrival_order
+    is_sorted = _is_sorted_shuffle(pipeline.shuffler) and not in_arrival_order
     reports, keys = np.empty(len(some)), np.empty(len(some), dtype=np.uint64)
     for start in range(0, len(some), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
@@ -183,7 +182,7 @@ def drawn_reports(
     return Reports(some.round, keys, reports)
 
 
-def is_sorted_shuffle(shuffler: Shuffler) -> bool:
+def _is_sorted_shuffle(shuffler: Shuffler) -> bool:
     """Tell whether sorting by shuffle words is all that the shuffler does."""
     return isinstance(shuffler, Uniform)
 
@@ -236,7 +235,7 @@ def round_result(
         The result of the round by itself; `RoundResult.tracked` adds the rounds before.
     """
     source = key.round(number)
-    if shuffler is None and is_sorted_shuffle(pipeline.shuffler):
+    if shuffler is None and _is_sorted_shuffle(pipeline.shuffler):
         manifest = uniform_manifest(len(reports), _UNIFORM)
     else:
         rows = reports if budgets is None else np.column_stack([reports, budgets])
@@ -273,7 +272,7 @@ def round_result(
 
 def is_counted(pipeline: "Pipeline") -> bool:
     """Tell whether counts are all that a large round needs: no order, no single report."""
-    return is_sorted_shuffle(pipeline.shuffler) and _FROM_COUNTS.issuperset(pipeline.estimators)
+    return _is_sorted_shuffle(pipeline.shuffler) and _FROM_COUNTS.issuperset(pipeline.estimators)
 
 
 def counted_result(

@@ -21,13 +21,12 @@ from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.protocol import Floats, Randomizer
 from rase.shuffle.release import RoundShuffler
 from rase.shuffle.shufflers import Manifest, Shuffler, Uniform
-from rase.stream import Precision, ValueRange
+from rase.stream import PAPER_PRECISION, ValueRange
 
 __all__ = ["Pipeline", "aggregate"]
 
 # Readings that go through all steps together; their reports stay in the processor's cache.
 _READINGS_AT_ONCE = 1 << 18
-PAPER_PRECISION = Precision(beta=0.5, rho=0.9)
 
 
 class Pipeline:

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from rase.lab.experiments.error_figures import error_cells
 from rase.lab.experiments.study import Cell, Check, Experiment, Findings, Row, Setup, Steps
 from rase.lab.pictures import Chart, HeatMap, Level, Line, Picture
-from rase.lab.schemes import PAPER_PRECISION
-from rase.stream import ValueRange
+from rase.stream import PAPER_PRECISION, ValueRange
 
 __all__ = ["BIAS_CLIFF", "COMPOSITION", "SWITCH_OFF"]
 

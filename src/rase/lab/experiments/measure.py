@@ -32,7 +32,7 @@ from rase.lab.low_bits import (
 from rase.lab.panel import Panel
 from rase.lab.poisoning import poisoned
 from rase.lab.ranging import best_range, follow_feedback
-from rase.lab.schemes import PAPER_PRECISION, scheme_named
+from rase.lab.schemes import scheme_named
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.grid import GridRandomizer
@@ -42,7 +42,7 @@ from rase.shuffle.attacker import order_attack
 from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
-from rase.stream import Precision, ValueRange
+from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
 

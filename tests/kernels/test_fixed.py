@@ -19,7 +19,7 @@ from rase.kernels.fixed import (
     log_ratio,
     word_sums,
 )
-from rase.kernels.integers import draw_from
+from rase.kernels.table import IntegerTable
 from rase.randomize import geometric as noise
 
 
@@ -43,9 +43,8 @@ def test_digit_tables_are_those_of_numpy(rate: float) -> None:
 def test_drawing_is_that_of_numpy() -> None:
     """A word falls into the same weight, at the edges, too."""
     sums = word_sums([1 << 190, 1 << 191, (1 << 192) - 1])
-    table = np.array(sums, dtype=np.uint64)
     words = [0, sums[0] - 1, sums[0], sums[0] + 1, sums[1], sums[2], WORD - 1]
-    drawn = draw_from(table, np.array(words, dtype=np.uint64))
+    drawn = IntegerTable(sums).indices(np.array(words, dtype=np.uint64))
     assert [drawn_from(sums, word) for word in words] == drawn.tolist()
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rase.kernels.integers import chosen_with, draw_from, integers_below, threshold
+from rase.kernels.integers import chosen_with, integers_below, threshold
+from rase.kernels.table import IntegerTable
 from rase.kernels.words import SecureRandom, SeededRandom
 
 
@@ -61,5 +62,5 @@ def test_thresholds_saturate_below_two_to_the_64() -> None:
 )
 def test_draws_fall_into_the_weight_of_their_word(word: int, index: int) -> None:
     """A word below the first partial sum gives 0; a weight of zero is never drawn."""
-    table = np.array([10, 20, 20], dtype=np.uint64)
-    assert draw_from(table, np.array([word], dtype=np.uint64)).tolist() == [index]
+    table = IntegerTable([10, 20, 20])
+    assert table.indices(np.array([word], dtype=np.uint64)).tolist() == [index]

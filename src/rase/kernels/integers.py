@@ -1,4 +1,4 @@
-"""Exact integers from random words: numbers below a bound, and draws from integer tables."""
+"""Exact integers from random words: numbers below a bound, coins, and products of 128 bits."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,6 @@ from rase.kernels.words import Random, Resampling, Words
 
 __all__ = [
     "chosen_with",
-    "draw_from",
     "high_product",
     "integers_below",
     "integers_from",
@@ -96,16 +95,6 @@ def high_product(a: Words, b: Words | np.uint64) -> Words:
     low_a >>= _HALF
     high += low_a
     return high
-
-
-def draw_from(cumulative: Words, words: Words) -> NDArray[np.int64]:
-    """Return for each word how many cumulative weights are at or below it.
-
-    ``cumulative`` holds the first ``m`` partial sums of ``m + 1`` integer weights that add up to
-    2^64; the result is the index of the weight the word falls into.
-    """
-    drawn: NDArray[np.int64] = np.searchsorted(cumulative, words, side="right").astype(np.int64)
-    return drawn
 
 
 def _scaled(words: Words, bounds: Words) -> tuple[Words, NDArray[np.bool_]]:

@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from rase.kernels.words import KeyedRandom, Keystream, Random, Words, source_of
+from rase.kernels.words import KeyedRandom, Keystream, OneStream, Random, Words, source_of
 
 __all__ = [
     "ROWS_AT_ONCE",
@@ -110,9 +110,8 @@ class RunKey:
         """
         blocks = np.empty((len(rounds), 2), dtype=np.uint64)
         np.bitwise_xor(tags[:, 0], rounds.view(np.uint64), out=blocks[:, 0])
-        np.bitwise_xor(
-            tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1]
-        )  # + 0.0 makes -0 the 0 it is
+        # Adding 0 makes -0 the 0 it is.
+        np.bitwise_xor(tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1])
         return RowRandom(self._derived["noise"], blocks)
 
     def order(self, rounds: NDArray[np.int64], tags: Tags) -> Words:
@@ -213,18 +212,15 @@ class RoundRandom(KeyedRandom):
         key: 32 bytes.
     """
 
-    __slots__ = ("_key", "_position")
+    __slots__ = ("_stream",)
 
     def __init__(self, key: bytes) -> None:
         """Start with the first word."""
-        self._key = key
-        self._position = 0
+        self._stream = OneStream(key)
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
-        block, used = divmod(self._position, 2)
-        self._position += count
-        return Keystream(self._key, block).words(used + count)[used:]
+        return self._stream.words(count)
 
     def stream(self) -> "RoundRandom":
         """Return the source itself: its words are one stream already."""

@@ -47,9 +47,9 @@
 enum outcome { DONE = 0, NOT_DONE = 1, NO_MEMORY = 2 };
 
 /* Integer weights that add up to 2^64: the bounds between which the words of weight i fall are
- * bounds[i] and bounds[i + 1]. Behind the last they are 2^64 - 1, up to a power of two of weights, so
- * that no guide leads out of them. A guide holds for each value of a word's leading bits the first
- * weight such words fall into, marked where more than one boundary lies among them. */
+ * bounds[i] and bounds[i + 1]. Behind the last they are 2^64 - 1, up to a power of two of weights,
+ * so that no guide leads out of them. A guide holds for each value of a word's leading bits the
+ * first weight such words fall into, marked where more than one boundary lies among them. */
 struct table {
     const uint64_t *bounds;
     size_t count; /* of boundaries: one less than weights */
@@ -77,7 +77,8 @@ struct parts {
     uint64_t bit_from, near, far, width, flip, slope;
     int32_t half, margin;
 };
-/* Partial sums and guides of `inputs` rows of integer weights, and the place each weight stands for. */
+/* Partial sums and guides of `inputs` rows of integer weights, and the place that each weight
+ * stands for. */
 struct rows {
     const uint64_t *sums;
     const uint32_t *guide;

@@ -116,6 +116,24 @@ static PyObject *py_add_digits(PyObject *self, PyObject *args)
     return answer(DONE, v, 4);
 }
 
+static PyObject *py_add_settled(PyObject *self, PyObject *args)
+{
+    Py_buffer v[4];
+    struct table table;
+    Py_ssize_t boundaries;
+    unsigned long long weight;
+    int is_endless;
+    if (!PyArg_ParseTuple(args, "(y*y*n)y*Kw*p", &v[0], &v[1], &boundaries, &v[2], &weight, &v[3],
+                          &is_endless))
+        return NULL;
+    Py_ssize_t n = entries(&v[2]);
+    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
+        return wrong_sizes(v, 4);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = add_settled(table, v[2].buf, weight, v[3].buf, (size_t)n, is_endless));
+    return answer(outcome, v, 4);
+}
+
 static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
 {
     Py_buffer v[5];
@@ -123,8 +141,8 @@ static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
     Py_ssize_t boundaries;
     struct grid grid;
     long long steps;
-    if (!PyArg_ParseTuple(args, "(y*y*n)(ddL)y*y*w*", &v[0], &v[1], &boundaries, &grid.low, &grid.step,
-                          &steps, &v[2], &v[3], &v[4]))
+    if (!PyArg_ParseTuple(args, "(y*y*n)(ddL)y*y*w*", &v[0], &v[1], &boundaries, &grid.low,
+                          &grid.step, &steps, &v[2], &v[3], &v[4]))
         return NULL;
     Py_ssize_t n = entries(&v[2]);
     grid.steps = steps;
@@ -184,23 +202,6 @@ static PyObject *py_row_reports(PyObject *self, PyObject *args)
     enum outcome outcome;
     WITHOUT_LOCK(outcome = row_reports(rows, grid, v[3].buf, v[4].buf, v[5].buf, (size_t)n));
     return answer(outcome, v, 6);
-}
-
-static PyObject *py_add_settled(PyObject *self, PyObject *args)
-{
-    Py_buffer v[4];
-    struct table table;
-    Py_ssize_t boundaries;
-    unsigned long long weight;
-    int is_endless;
-    if (!PyArg_ParseTuple(args, "(y*y*n)y*Kw*p", &v[0], &v[1], &boundaries, &v[2], &weight, &v[3], &is_endless))
-        return NULL;
-    Py_ssize_t n = entries(&v[2]);
-    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
-        return wrong_sizes(v, 4);
-    enum outcome outcome;
-    WITHOUT_LOCK(outcome = add_settled(table, v[2].buf, weight, v[3].buf, (size_t)n, is_endless));
-    return answer(outcome, v, 4);
 }
 
 static PyObject *py_clamped_sums(PyObject *self, PyObject *args)
@@ -348,18 +349,18 @@ static PyMethodDef methods[] = {
     {"integers_below", py_integers_below, METH_VARARGS, "Draw below each bound."},
     {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
     {"add_digits", py_add_digits, METH_VARARGS, "Add weight times a draw to each value."},
-    {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
     {"add_settled", py_add_settled, METH_VARARGS, "Add draws unless one is left open."},
+    {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
     {"window_or_bit_reports", py_window_or_bit_reports, METH_VARARGS, "Draw near, far, or a bit."},
     {"row_reports", py_row_reports, METH_VARARGS, "Draw from rows mixed in pairs."},
-    {"clamped_sums", py_clamped_sums, METH_VARARGS, "Sum codes and count ends by round."},
+    {"clamped_sums", py_clamped_sums, METH_VARARGS, "Sum places and count ends by round."},
     {"swap_rows", py_swap_rows, METH_VARARGS, "Shuffle each row in place."},
-    {"partners_of", py_partners_of, METH_VARARGS, "Draw whom each place changes with."},
+    {"partners_of", py_partners_of, METH_VARARGS, "Draw the partner of each place."},
     {"interchange", py_interchange, METH_VARARGS, "Go on interchanging in turn."},
     {"order_from_swaps", py_order_from_swaps, METH_VARARGS, "Interchange in turn."},
     {"orders_from_codes", py_orders_from_codes, METH_VARARGS, "Pick among the remaining."},
     {"count_inversions", py_count_inversions, METH_VARARGS, "Count pairs in falling order."},
-    {"count_disagreements", py_count_disagreements, METH_VARARGS, "Count pairs two orders part."},
+    {"count_disagreements", py_count_disagreements, METH_VARARGS, "Count pairs two orders turn."},
     {"is_permutation", py_is_permutation, METH_VARARGS, "Tell whether each item occurs once."},
     {"instructions", py_instructions, METH_NOARGS, "Name the instructions in use."},
     {NULL, NULL, 0, NULL},

@@ -8,7 +8,8 @@
 #define AHEAD 32
 #define LINE 64
 #define MOST_LEVELS 8
-/* How many words of a bitmap may be passed for each place, and at the start, before a tree serves. */
+/* How many words of a bitmap may be passed for each place, and at the start, before a tree
+ * serves. */
 #define FEW 2
 #define START 64
 

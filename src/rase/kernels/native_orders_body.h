@@ -1,7 +1,8 @@
 /* The two trees of counts, compiled once for every machine and once for newer ones.
  *
  * Included with NAMED(name) giving the version's names, TARGET its attributes, SELECT(word, k) the
- * place of the k-th set bit (from 0), and STEP and RAISE the work on one node.
+ * place of the k-th set bit (from 0), PICK(word, k) that bit alone, PLACE(bit) where it stands,
+ * POPCOUNT(word) how many are set, and STEP and RAISE the work on one node.
  *
  * A tree stands over a bitmap of items, 64 to a leaf. A node holds, for each of its 16 children,
  * how many items lie in the children before it. Looking for the v-th item, the child is the last
@@ -51,9 +52,10 @@ TARGET static int NAMED(take_all)(struct tree *tree, const uint64_t *codes, int6
     }
 }
 
-/* Where codes are small, the item is among the first words of the bitmap that have any left: no need
- * for a tree. The first such word stays in a register. Ends early, with the number of places done,
- * when more than a few words a place had to be looked at; the bitmap is then as the tree needs it. */
+/* Where codes are small, the item is among the first words of the bitmap that have any left: no
+ * need for a tree. The first such word stays in a register. Ends early, with the number of places
+ * done, when more than a few words a place had to be looked at; the bitmap is then as the tree
+ * needs it. */
 TARGET static size_t NAMED(take_near)(uint64_t *leaves, const uint64_t *codes, int64_t *out,
                                       size_t n, int *strange)
 {

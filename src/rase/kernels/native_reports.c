@@ -92,7 +92,8 @@ VERSIONS(enum outcome, clamped_reports,
 
 /* How often a divisor goes into a word, by its reciprocal UINT64_MAX / divisor, which is short by a
  * little: the quotient by two at most. */
-ALWAYS_INLINE uint64_t quotient(uint64_t word, uint64_t divisor, uint64_t reciprocal, uint64_t *rest)
+ALWAYS_INLINE uint64_t quotient(uint64_t word, uint64_t divisor, uint64_t reciprocal,
+                                uint64_t *rest)
 {
     uint64_t found = part(word, reciprocal);
     for (*rest = word - found * divisor; *rest >= divisor; *rest -= divisor)

@@ -209,8 +209,8 @@ def is_permutation(entries: Order) -> bool:
 def numpy_order_from_codes(codes: Order) -> Order:
     """Return what `order_from_codes` does, by NumPy alone.
 
-    Runs of codes are resolved alone, as
-    if nothing had been taken before them, and then merged in pairs: O(n log^2 n).
+    Runs of codes are resolved alone, as if nothing had been taken before them, and then merged in
+    pairs: O(n log^2 n).
     """
     n = codes.size
     levels = (max(n - 1, 0) // _RUN).bit_length()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = [
     "KeyedRandom",
     "Keystream",
+    "OneStream",
     "Random",
     "Resampling",
     "SecureRandom",
@@ -79,7 +80,7 @@ class SeededRandom:
         if isinstance(seed, bool) or not isinstance(seed, int | str):
             raise TypeError(f"seed must be a whole number or a text, got {seed!r}.")
         self.seed = seed
-        self._stream = _Repeated(f"rase seed {seed!r}")
+        self._stream = OneStream(f"rase seed {seed!r}")
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
@@ -118,7 +119,7 @@ class Resampling:
 
     def __init__(self, release: bytes) -> None:
         """Derive the key."""
-        self._stream = _Repeated(f"rase resampling {release.hex()}")
+        self._stream = OneStream(f"rase resampling {release.hex()}")
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
@@ -167,7 +168,7 @@ def checked_secure(rng: SecureRandom | None) -> SecureRandom:
     if type(rng) is not SecureRandom:
         raise TypeError(
             f"rng must be a SecureRandom here, got {type(rng).__name__}: "
-            "who knows a seed knows the order."
+            "who knows a seed knows the order. Leave it out."
         )
     return rng
 
@@ -188,16 +189,22 @@ def source_of(rng: Random | None) -> Random:
     return rng
 
 
-class _Repeated:
-    """Give the words of a key derived from a text: one stream, however many are asked for."""
+class OneStream:
+    """Give the words of a key as one stream, however many are asked for at a time.
+
+    Args:
+        key: 32 bytes, or a text to derive them from.
+    """
 
     __slots__ = ("_key", "_position")
 
-    def __init__(self, text: str) -> None:
-        self._key = hashlib.sha256(text.encode()).digest()
+    def __init__(self, key: bytes | str) -> None:
+        """Start with the first word."""
+        self._key = hashlib.sha256(key.encode()).digest() if isinstance(key, str) else key
         self._position = 0
 
     def words(self, count: int) -> Words:
+        """Return the next ``count`` words."""
         block, used = divmod(self._position, 2)
         self._position += count
         return Keystream(self._key, block).words(used + count)[used:]

@@ -43,7 +43,9 @@ def probabilities(successes: ArrayLike, trials: ArrayLike, chance: float) -> Flo
 
 
 def window(trials: int, chance: float, log_mass: float) -> tuple[int, int]:
-    """Return the narrowest ``low, high`` beyond each of which lies a mass of e^log_mass at most.
+    """Return ``low, high`` beyond each of which lies a mass of e^log_mass at most.
+
+    The narrowest by Chernoff's bound, which the tails themselves are below.
 
     Args:
         trials: How many trials.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rase.accounting.binomial import Floats
+from rase.accounting.candidates import Mechanism
 from rase.accounting.lattice import Lattice, split
-from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.bounded import Duchi
 from rase.randomize.optimal import Optimal
 
 __all__ = ["BLANKET_MAX_EPSILON", "Blanket", "Channel", "Covered", "channel_of", "mean_excess"]
@@ -33,7 +33,8 @@ _PER_DEVIATION = 8
 _FEWEST, _MOST = 2**14, 2**18
 _SKETCH = 512
 
-Covered = BudgetAware | Laplace | Duchi | Piecewise | Hybrid | Optimal
+# Those whose worst pair of readings is known: all that are planned with.
+Covered = Mechanism
 
 
 @dataclass(frozen=True, slots=True, eq=False)

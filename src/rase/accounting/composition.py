@@ -268,7 +268,7 @@ def _losses(epsilon_local: float, n: int, negligible: float) -> tuple[Floats, Fl
     masses = np.concatenate((common * (1 + lean), mirrored))
     step = math.sqrt(float((masses * np.square(losses)).sum())) / _FINE
     if 2 * float(upper.max()) < step * losses.size:
-        fine = split(losses, masses, step, upper_share=lambda gone: _share(gone, step))
+        fine = split(losses, masses, step, upper_share=partial(_share, step=step))
         losses, masses = fine.values, fine.masses
     return losses, masses, pair.lost + negligible
 

@@ -15,8 +15,9 @@ def crossing(
 ) -> tuple[float, float]:
     """Return epsilons a hair apart, the first with more than ``delta``, the second with at most it.
 
-    Both ends were evaluated, so the second is an upper bound wherever ``delta_of`` is one, and the
-    first a lower bound wherever ``delta_of`` is one; nothing rests on the search being exact.
+    Both ends were evaluated, or are ``highest`` and 0; so the second is an upper bound wherever
+    ``delta_of`` is one, and the first a lower bound wherever ``delta_of`` is one. Nothing rests on
+    the search being exact.
 
     Args:
         delta_of: A falling curve.

@@ -6,7 +6,7 @@ answer meets the wish, and a step below does not.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rase.accounting.candidates import mechanism_named
@@ -87,7 +87,7 @@ class Setting:
 
 def expected_error(setting: Setting) -> Error:
     """Return the error of the mean over the window in a setting."""
-    return _error(setting, epsilon=setting.epsilon, devices=setting.devices).over(setting.window)
+    return _of_round(setting).over(setting.window)
 
 
 def devices_needed(setting: Setting, error: float) -> Answer:
@@ -108,10 +108,7 @@ def devices_needed(setting: Setting, error: float) -> Answer:
     error = checked_error(error)
 
     def is_met(devices: int) -> bool:
-        return (
-            _error(setting, epsilon=setting.epsilon, devices=devices).over(setting.window).total
-            <= error
-        )
+        return expected_error(replace(setting, devices=devices)).total <= error
 
     devices = _smallest(is_met, least=2, most=MOST_REPORTS)
     if devices is None:
@@ -135,7 +132,7 @@ def rounds_needed(setting: Setting, error: float) -> Answer:
         A window of 18 rounds suffices for an error of 100.
     """
     error = checked_error(error)
-    one = _error(setting, epsilon=setting.epsilon, devices=setting.devices)
+    one = _of_round(setting)
     rounds = _smallest(lambda w: one.over(w).total <= error, least=1, most=MOST_ROUNDS)
     if rounds is None:
         return Answer(None, _never("No window", setting, error))
@@ -162,10 +159,7 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
     error = checked_error(error)
 
     def is_met(epsilon: float) -> bool:
-        return (
-            _error(setting, epsilon=epsilon, devices=setting.devices).over(setting.window).total
-            <= error
-        )
+        return expected_error(replace(setting, epsilon=epsilon)).total <= error
 
     if setting.mechanism in ("auto", "optimal"):
         # The error falls or stays with every rung of the ladder, so it is one piece.
@@ -255,24 +249,25 @@ def checked_error(error: float) -> float:
     return value
 
 
-def _error(setting: Setting, *, epsilon: float, devices: int) -> Error:
+def _of_round(setting: Setting) -> Error:
     """Return the error of one round."""
-    model = ErrorModel(
-        mechanism_named(
-            setting.mechanism,
-            epsilon,
-            value_range=setting.value_range,
-            precision=setting.precision,
-        )
+    mechanism = mechanism_named(
+        setting.mechanism,
+        setting.epsilon,
+        value_range=setting.value_range,
+        precision=setting.precision,
     )
     return turn_error(
-        model, setting.estimator, devices, turns=setting.turns, readings=setting.readings
+        ErrorModel(mechanism),
+        setting.estimator,
+        setting.devices,
+        turns=setting.turns,
+        readings=setting.readings,
     )
 
 
 def _never(what: str, setting: Setting, error: float) -> str:
-    many = _error(setting, epsilon=setting.epsilon, devices=setting.devices)
-    bias = abs(many.bias)
+    bias = abs(_of_round(setting).bias)
     if bias >= error:
         clip = 0.0 if setting.readings is None else abs(setting.readings.clip_bias)
         if clip >= error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rase.accounting.ledger_book import Book, Request, digest_of
+from rase.accounting.ledger_book import Book, Cost, digest_of
 from rase.accounting.ledger_file import LedgerFile, LedgerUnusable, create_ledger
 from rase.accounting.ledger_limits import (
     CampaignLimits,
@@ -197,7 +197,7 @@ class Ledger:
             report = None if memo is None else self._memoized(campaign, memo, charged)
             spent = charged if report is None else 0
             value = None if memo is None else (campaign, memo, charged)
-            self._book.check(limits, Request(round, charged, spent=spent, value=value))
+            self._book.check(limits, Cost(round, charged, spent=spent, value=value))
             if report is None:
                 report = bytes(draw())
                 if memo is not None:

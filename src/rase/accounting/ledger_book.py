@@ -12,11 +12,11 @@ from rase.accounting.ledger_limits import CampaignLimits, OwnerLimits, nano_to_e
 from rase.accounting.ledger_window import Charge, first_free, fullest
 from rase.errors import BudgetSpent, PrivacyRefused
 
-__all__ = ["Book", "Request", "digest_of"]
+__all__ = ["Book", "Cost", "digest_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Cost:
     """Hold what one report would cost.
 
     Args:
@@ -44,7 +44,7 @@ class Book:
         self.file = file
         self.owner = owner
 
-    def check(self, limits: CampaignLimits, request: Request) -> None:
+    def check(self, limits: CampaignLimits, cost: Cost) -> None:
         """Pass if the report keeps every limit.
 
         Raises:
@@ -53,14 +53,14 @@ class Book:
             PrivacyRefused: If the round is closed for ever.
         """
         first = self.first_open_round(limits)
-        if request.round < first:
+        if cost.round < first:
             raise PrivacyRefused(
-                f"round {request.round} of campaign {limits.campaign!r} is closed: nothing is "
+                f"round {cost.round} of campaign {limits.campaign!r} is closed: nothing is "
                 f"reported for rounds before {first} any more."
             )
-        for scope, spent, asked, limit, is_lasting in self._limits(limits, request):
+        for scope, spent, asked, limit, is_lasting in self._limits(limits, cost):
             if spent + asked > limit:
-                refresh = None if is_lasting else self._refresh(limits, request)
+                refresh = None if is_lasting else self._refresh(limits, cost)
                 raise BudgetSpent(
                     scope,
                     spent=nano_to_epsilon(spent),
@@ -74,8 +74,8 @@ class Book:
         """Return the most that a new report of a round could spend, in billionths."""
         if round < self.first_open_round(limits):
             return 0
-        request = Request(round, 0, 0)
-        return max(min(limit - spent for _, spent, _, limit, _ in self._limits(limits, request)), 0)
+        cost = Cost(round, 0, 0)
+        return max(min(limit - spent for _, spent, _, limit, _ in self._limits(limits, cost)), 0)
 
     def campaign(self, name: str) -> CampaignLimits | None:
         """Return the limits of a campaign, None if it was never joined."""
@@ -98,12 +98,10 @@ class Book:
         Besides what was closed: no window or span may reach back to entries that were pruned. That
         matters only after limits got a longer window or span than pruning knew of.
         """
-        (closed_s, pruned_s) = self.file.rows("SELECT closed_before_s, pruned_start_s FROM state")[
-            0
-        ]
-        pruned_round = self.file.rows(
+        [(closed_s, pruned_s)] = self.file.rows("SELECT closed_before_s, pruned_start_s FROM state")
+        [(pruned_round,)] = self.file.rows(
             "SELECT pruned_round FROM campaign WHERE name = ?", limits.campaign
-        )[0][0]
+        )
         first = limits.first_round_from(closed_s)
         if pruned_round is not None:
             first = max(first, pruned_round + limits.window)
@@ -143,48 +141,44 @@ class Book:
         reports, spent = self.file.rows("SELECT reports, spent FROM state")[0]
         return int(reports), int(spent)
 
-    def _limits(
-        self, limits: CampaignLimits, request: Request
-    ) -> list[tuple[str, int, int, int, bool]]:
+    def _limits(self, limits: CampaignLimits, cost: Cost) -> list[tuple[str, int, int, int, bool]]:
         """Return (scope, spent, asked, limit, whether it lasts for ever), lasting ones first."""
         owner = self.owner
         name = repr(limits.campaign)
-        start_s = limits.start_s(request.round)
+        start_s = limits.start_s(cost.round)
         found = [
-            ("the owner's limit for one report", 0, request.charged, owner.report_nano, True),
-            ("the owner's total", self.total()[1], request.spent, owner.total_nano, True),
+            ("the owner's limit for one report", 0, cost.charged, owner.report_nano, True),
+            ("the owner's total", self.total()[1], cost.spent, owner.total_nano, True),
         ]
         if limits.total_nano is not None:
             spent = self.campaign_total(limits.campaign)[1]
             found.append(
-                (f"the total of campaign {name}", spent, request.spent, limits.total_nano, True)
+                (f"the total of campaign {name}", spent, cost.spent, limits.total_nano, True)
             )
         in_window = fullest(
-            _others(self.window_charges(limits, request.round), request),
-            request.round,
+            _others(self.window_charges(limits, cost.round), cost),
+            cost.round,
             length=limits.window,
         )
-        in_span = fullest(
-            _others(self.span_charges(start_s), request), start_s, length=owner.span_s
-        )
+        in_span = fullest(_others(self.span_charges(start_s), cost), start_s, length=owner.span_s)
         window = f"the window of {limits.window} rounds of campaign {name}"
         span = f"the owner's limit for {owner.span_s} s"
         return [
             *found,
-            (window, in_window, request.charged, limits.window_nano, False),
-            (span, in_span, request.charged, owner.span_nano, False),
+            (window, in_window, cost.charged, limits.window_nano, False),
+            (span, in_span, cost.charged, owner.span_nano, False),
         ]
 
-    def _refresh(self, limits: CampaignLimits, request: Request) -> int | None:
+    def _refresh(self, limits: CampaignLimits, cost: Cost) -> int | None:
         """Return the first round whose windows and spans all have room; None if they never have."""
         owner = self.owner
-        window_room = limits.window_nano - request.charged
-        span_room = owner.span_nano - request.charged
+        window_room = limits.window_nano - cost.charged
+        span_room = owner.span_nano - cost.charged
         if window_room < 0 or span_room < 0:
             return None
-        in_window = _others(self.window_charges(limits, request.round), request)
-        in_span = _others(self.span_charges(limits.start_s(request.round)), request)
-        round, before = request.round, -1
+        in_window = _others(self.window_charges(limits, cost.round), cost)
+        in_span = _others(self.span_charges(limits.start_s(cost.round)), cost)
+        round, before = cost.round, -1
         # Each turn only moves later, over a stretch that one of the two limits blocks.
         while round != before:
             before = round
@@ -199,11 +193,11 @@ def digest_of(*values: object) -> bytes:
     return hashlib.sha256(repr(values).encode()).digest()
 
 
-def _others(charges: list[Charge], request: Request) -> list[Charge]:
-    """Return the charges beside the request; its own value counts once, with the request."""
-    if request.value is None:
+def _others(charges: list[Charge], cost: Cost) -> list[Charge]:
+    """Return the charges beside that of the report, whose own value counts once, with it."""
+    if cost.value is None:
         return charges
-    return [charge for charge in charges if charge.value != request.value]
+    return [charge for charge in charges if charge.value != cost.value]
 
 
 def _charge(place: int, charged: int, campaign: str, tag: bytes | None) -> Charge:

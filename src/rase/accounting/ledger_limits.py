@@ -154,8 +154,8 @@ def nano_from_spending(name: str, epsilon: float) -> int:
     """Return an epsilon to be spent in billionths, rounded up.
 
     A float stands for the shortest decimal that names it, as its user typed it: 0.1 is a tenth, and
-    ten of them make 1. The float itself may lie above that decimal by one part in 10^16; mechanisms
-    are calibrated to epsilon * (1 - 10^-12), so the real loss does not.
+    ten of them make 1. The float itself, which no mechanism exceeds, may lie above that decimal by
+    one part in 10^16; so little may a window lose beyond its budget.
 
     Example:
         >>> nano_from_spending("epsilon", 0.1), nano_from_spending("epsilon", 1 / 3)

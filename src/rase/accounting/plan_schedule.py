@@ -67,7 +67,7 @@ class ReportSchedule:
         return windows * self.reports_per_window + min(self.reports_per_window, rest)
 
     def reports_of_round(self, devices: int) -> float:
-        """Return how many reports a round with reports has in the mean."""
+        """Return how many reports are expected in a round in which devices may report."""
         return devices / self.turns
 
     def empty_share(self, devices: int) -> float:

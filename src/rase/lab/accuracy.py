@@ -85,11 +85,6 @@ class Accuracy:
     coverage: float
     clip_bias: float
 
-    @property
-    def best_of_paper(self) -> float:
-        """The smallest error of the paper's estimators."""
-        return min(self.rmse[name] for name in PAPERS)
-
 
 def accuracy(
     panel: Panel, value_range: ValueRange, *, epsilon: float, seeds: Sequence[int]

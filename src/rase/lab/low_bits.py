@@ -8,6 +8,7 @@ the report. Reports on a public grid, drawn from whole numbers, have no such bit
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +74,12 @@ def excluded_by_table(
     exact = (candidate - public.low) / public.step
     if randomizer.certificate().total is None:
         return 0.0
-    rows = list(randomizer.table_rows())
+    beside = {math.floor(exact), math.ceil(exact)}
     possible = {
         place
-        for index in {math.floor(exact), math.ceil(exact)}
-        for place, weight in rows[index].items()
-        if weight
+        for index, row in enumerate(islice(randomizer.table_rows(), max(beside) + 1))
+        for place, weight in row.items()
+        if weight and index in beside
     }
     return sum(place not in possible for place in places) / len(places)
 

@@ -16,7 +16,7 @@ from rase.kernels.permute import Order, order_from_swaps, uniform_orders
 from rase.kernels.words import Random
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.paper import Line9
-from rase.shuffle.permutation import inverse
+from rase.shuffle.permutation import order_of, rank_of
 
 __all__ = ["OrderLaw"]
 
@@ -85,12 +85,12 @@ class OrderLaw:
         if self.line9 is None:
             return same, same
         # As `PaperPlan.draw`: σ* is π, or σ_y⁻¹πσ_y; the fallback shuffles σ_y itself.
-        rank = inverse(_numbered(arrival))
+        rank = rank_of(_numbered(arrival))
         if self.method == "cyclic":
             return (rank[rank] if self.line9.is_by_user else rank), same
         if self.line9.is_left_first:
             return (rank if self.line9.is_by_user else same), same
-        return (same if self.line9.is_by_user else inverse(rank)), rank
+        return (same if self.line9.is_by_user else order_of(rank)), rank
 
 
 def _numbered(arrival: Order) -> Order:

@@ -102,9 +102,9 @@ def highest_report(randomizer: GridRandomizer) -> float:
     if randomizer.clamped() is not randomizer:
         # Noise without end is decoded as it is.
         return top
-    places = np.arange(-3 * public.steps, 4 * public.steps)
-    law = randomizer._law(randomizer.budgets[0])
-    reports = public.low + public.step * places[law.is_code(places)].astype(np.float64)
+    # Every place that a report can have stands in every row of the table.
+    row = next(iter(randomizer.table_rows(epsilon=randomizer.budgets[0])))
+    reports = public.low + public.step * np.array(list(row), dtype=np.float64)
     return float(reports[randomizer.decode(reports).argmax()])
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "write_report",
 ]
 
-SCHEMA = "rase.lab.study/1"
+_SCHEMA = "rase.lab.study/1"
 _ROWS_SHOWN = 40
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#57606a;--line:#d0d7de;
@@ -72,7 +72,7 @@ def keep_study(study: Study, folder: Path) -> None:
     if study.picture is None:
         raise ValueError(f"the study {study.name} must have a picture, got none.")
     vectors, pixels = drawn(study.picture)
-    document = json.dumps({"schema": SCHEMA, **as_document(study)}, indent=1, ensure_ascii=False)
+    document = json.dumps({"schema": _SCHEMA, **as_document(study)}, indent=1, ensure_ascii=False)
     # The study itself comes last: whoever finds it finds its pictures too.
     for ending, content in (
         ("csv", _csv(study.rows)),
@@ -258,8 +258,8 @@ def _finite(value: Any) -> Any:
 
 
 def _study(document: Mapping[str, Any]) -> Study:
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"schema must be {SCHEMA}, got {document['schema']!r}.")
+    if document["schema"] != _SCHEMA:
+        raise ValueError(f"schema must be {_SCHEMA}, got {document['schema']!r}.")
     told = {name: value for name, value in document.items() if name != "schema"}
     return Study(
         **{

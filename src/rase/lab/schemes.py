@@ -31,7 +31,6 @@ __all__ = [
     "Release",
     "Scheme",
     "Secret",
-    "paper_schemes",
     "scheme_named",
 ]
 
@@ -204,14 +203,6 @@ def scheme_named(
         Scheme("best", Hybrid(epsilon, value_range), _uniform, "unbiased_mean"),
     )
     return next(scheme for scheme in schemes if scheme.name == name)
-
-
-def paper_schemes(value_range: ValueRange, *, epsilon: float, alpha: float = 30.0) -> list[Scheme]:
-    """Return the five schemes of Fig. 5 in its order: raw, BR, BR-mallows, Laplace-fisher, RASE."""
-    return [
-        scheme_named(name, value_range, epsilon=epsilon, alpha=alpha)
-        for name in ("raw", "br", "br-mallows", "laplace-fisher", "rase-paper")
-    ]
 
 
 def _kept(arrival: Order) -> OrderLaw:

@@ -21,6 +21,7 @@ from rase.lab.wide import Decimal, WideTable, header_of
 __all__ = ["Stream", "Wanted", "open_stream"]
 
 _BATCH_ROWS = 65_536
+_HOUR_MS = 3_600_000
 _FLEET = re.compile(r"fleet(?::(\d+)x(\d+)(?::(\d+))?)?")
 
 
@@ -158,7 +159,7 @@ def _prepared(source: Source) -> Stream:
         share_read=lambda: table.share_read,
         interval_ms=1000 * parse_duration_s(source.interval),
         scale=source.scale,
-        ahead_ms=3_600_000 * source.ahead_h,
+        ahead_ms=_HOUR_MS * source.ahead_h,
     )
 
 
@@ -166,15 +167,13 @@ def _fleet(source: str, wanted: Wanted) -> Stream:
     match = _FLEET.fullmatch(source)
     sizes = [int(group) for group in (match.groups() if match else ()) if group]
     devices, days, seed = (*sizes, *(64, 25, 1)[len(sizes) :])
+    # Rounds of an hour or more are averaged from hours, shorter ones are simulated as they are.
+    every_ms = wanted.every_ms or _HOUR_MS
+    interval_s = every_ms // 1000 if 60_000 <= every_ms < _HOUR_MS else _HOUR_MS // 1000
     try:
-        fleet = SyntheticFleet(wanted.devices or devices, days, seed)
+        fleet = SyntheticFleet(wanted.devices or devices, days, seed, interval_s)
     except ValueError as error:
         raise DataError(str(error)) from error
-    if wanted.every_ms is not None and 60_000 <= wanted.every_ms < 3_600_000:
-        try:
-            fleet = SyntheticFleet(fleet.devices, days, seed, interval_s=wanted.every_ms // 1000)
-        except ValueError as error:
-            raise DataError(str(error)) from error
     return Stream(
         layout="fleet",
         batches=fleet.batches,

@@ -11,7 +11,7 @@ from rase.errors import DataError
 from rase.lab.panel import Panel
 from rase.lab.sources import data_folder
 
-__all__ = ["PAPER_ROWS", "TableOneRow", "device_types", "house_of", "table_one"]
+__all__ = ["TableOneRow", "device_types", "house_of", "table_one"]
 
 _HOUSE = re.compile(r"H(\d+)-|home-(\d+) ")
 _REFIT_DEVICES = "refit_devices.csv"
@@ -44,26 +44,6 @@ class TableOneRow:
     reading_low: float
     reading_high: float
     months: int
-
-
-# As printed. "At least 11 sensors" cannot be per house of REFIT, which has nine and the mains;
-# ranges this narrow cannot be of single readings of a kettle: they fit means.
-PAPER_ROWS: Mapping[str, Mapping[str, object]] = {
-    "training": {
-        "houses": "House 1-House 17",
-        "device_types": 24,
-        "sensors": "at least 11",
-        "range": (3.9, 178.3),
-        "months": 8,
-    },
-    "test": {
-        "houses": "House 18-House 21",
-        "device_types": 11,
-        "sensors": "at least 13",
-        "range": (11.8, 99.027),
-        "months": 14,
-    },
-}
 
 
 def table_one(

@@ -12,7 +12,7 @@ from rase.kernels.permute import Order
 from rase.kernels.words import Random, source_of
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.partition import Partition, sensitivity
-from rase.shuffle.permutation import compose, inverse
+from rase.shuffle.permutation import compose, order_of, rank_of
 from rase.shuffle.refinement import refine
 from rase.shuffle.release import Manifest, cyclic_manifest, loss_of, mallows_manifest
 from rase.shuffle.shufflers import cyclic_order
@@ -72,7 +72,7 @@ class PaperPlan:
         return compose(self.rank, star) if self.line9.is_by_user else star
 
     def _line_9(self, order: Order) -> Order:
-        back = inverse(self.rank)
+        back = order_of(self.rank)
         # Around the centre σ_y a Mallows draw is an order around the identity after σ_y.
         tau = compose(order, self.rank)
         return compose(tau, back) if self.line9.is_left_first else compose(back, tau)
@@ -91,7 +91,7 @@ def paper_plan(
         line9: The reading of line 9.
     """
     n = arrival.size
-    rank = inverse(arrival)
+    rank = rank_of(arrival)
     initial = sensitivity(partition, rank, method="bound")
     if not alpha <= initial <= 10 * alpha:
         reason = (

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from rase.kernels.permute import Order, inversion_count
 from rase.shuffle.agglomeration import Cluster, Edges, agglomerate, as_edges
 from rase.shuffle.checks import whole_number
-from rase.shuffle.permutation import as_permutation, identity, inverse
+from rase.shuffle.permutation import as_permutation, identity, order_of
 
 __all__ = ["Partition", "group_width", "sensitivity"]
 
@@ -201,7 +201,7 @@ def _grouped(partition: Partition, rank: ArrayLike | None) -> _Grouped:
         raise ValueError(
             f"rank must have one place for each of {partition.n} contributors, got {place_of.size}."
         )
-    labels_by_place = partition.labels[inverse(place_of)]
+    labels_by_place = partition.labels[order_of(place_of)]
     sizes = np.bincount(labels_by_place, minlength=partition.group_count).astype(np.int64)
     places = np.argsort(labels_by_place, kind="stable").astype(np.int64)
     return _Grouped(places, np.cumsum(sizes) - sizes, sizes)

@@ -20,7 +20,7 @@ from rase.shuffle.checks import number_at_least, positive_number, whole_number
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.paper import Line9, PaperPlan, paper_plan
 from rase.shuffle.partition import Partition, sensitivity
-from rase.shuffle.permutation import as_permutation, identity, inverse
+from rase.shuffle.permutation import as_permutation, identity, rank_of
 from rase.shuffle.refinement import refine
 from rase.shuffle.release import (
     Manifest,
@@ -215,7 +215,7 @@ class Robust:
             # need be looked at member by member.
             count = min(self.group_count, n)
             return _Sensitivities(_reversals(-(-n // max(count, 1))), _reversals(n), count)
-        rank = inverse(_arrival(n, arrival))
+        rank = rank_of(_arrival(n, arrival))
         groups, real = self._refined(n, rank), self._real_groups(n)
         alphas = None
         if self.refinement == "connected" and not _is_inside(real, groups):

@@ -12,6 +12,7 @@ import numpy as np
 
 from rase.errors import DataError
 from rase.lab.attacks.protocol import Case, Codes, Floats, Guesses, Knowledge, Target, Unit
+from rase.lab.attacks.ranking import RANKED
 
 __all__ = ["ForestAttack", "forest_guesses"]
 
@@ -19,7 +20,6 @@ __all__ = ["ForestAttack", "forest_guesses"]
 _TABLE_CELLS = 50_000_000
 _MAX_LEAVES = 4096
 _ROWS_AT_ONCE = 4096
-_RANKED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def forest_guesses(
         n_estimators=trees, max_leaf_nodes=leaves, n_jobs=jobs, random_state=seed
     )
     forest.fit(features, labels)
-    parts = list(_predicted(forest, asked, min(_RANKED, classes)))
+    parts = list(_predicted(forest, asked, min(RANKED, classes)))
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 

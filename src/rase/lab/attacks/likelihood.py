@@ -127,11 +127,10 @@ def _reading_edges(readings: Floats, bins: int) -> Floats:
 def _report_edges(reports: Floats, randomizer: Randomizer, bins: int) -> Floats:
     """Cut halfway between grid points, so that no point lies on an edge."""
     grid = randomizer.value_range
-    codes = np.unique(np.rint((reports - grid.low) / grid.step))
-    cuts = codes
+    places = np.rint((reports - grid.low) / grid.step)
+    codes = np.unique(places)
     if codes.size > bins:
-        place = np.rint((reports - grid.low) / grid.step)
-        cuts = np.quantile(place, np.arange(1, bins) / bins, method="lower")
+        cuts = np.quantile(places, np.arange(1, bins) / bins, method="lower")
         # The ends collect clamped reports and must stand apart from their neighbours.
         ends = np.array([0.0, 1.0, grid.steps, grid.steps + 1.0])
         cuts = np.unique(np.concatenate([cuts, cuts[1:][cuts[1:] == cuts[:-1]] + 1, ends]))

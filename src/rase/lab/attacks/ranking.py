@@ -6,6 +6,7 @@ from rase.lab.attacks.protocol import Codes, Floats
 
 __all__ = ["RANKED", "best_first", "nearest_in_rank", "posterior_of"]
 
+# How many devices an attack names for a record, best first.
 RANKED = 10
 
 

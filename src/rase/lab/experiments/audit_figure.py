@@ -42,6 +42,7 @@ def audit(setup: Setup) -> Steps:
     )
     reports = [row for row in rows if row["kind"] == "report"]
     least = min(row["lower_bound"] / row["claim"] for row in reports)
+    broken = sum(row["lower_bound"] > row["claim"] for row in rows)
     places = tuple(range(1, len(rows) + 1))
     return Findings(
         rows,
@@ -64,12 +65,13 @@ def audit(setup: Setup) -> Steps:
             ),
             chart_size=(8.2, 4.0),
         ),
-        f"{len(rows)} claims, {samples} samples of each input. No lower bound is above its claim; "
-        f"those of single reports reach {100 * least:.0f} % of it or more.",
+        f"{len(rows)} claims, {samples} samples of each input. {broken or 'No'} lower bound"
+        f"{'s are above their claims' if broken > 1 else ' is above its claim'}; those of single "
+        f"reports reach {100 * least:.0f} % of it or more.",
         (
             Check(
                 "No lower bound is above its claim, at a confidence of 99.9999 % for all together.",
-                all(row["lower_bound"] <= row["claim"] for row in rows),
+                broken == 0,
             ),
             Check(
                 "Lower bounds of single reports reach half of the claim or more.",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.accounting.candidates import mechanism_named
 from rase.errors import DataError
 from rase.estimate.mean import estimator_named
 from rase.kernels.words import SeededRandom
@@ -33,8 +34,7 @@ from rase.lab.panel import Panel
 from rase.lab.poisoning import poisoned
 from rase.lab.ranging import best_range, follow_feedback
 from rase.lab.schemes import scheme_named
-from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
@@ -44,7 +44,7 @@ from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
 from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
-__all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
+__all__ = ["MEASURES", "Measured", "chosen_devices", "measured", "randomizer_named"]
 
 Measured = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -342,17 +342,8 @@ def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
 
 
 def randomizer_named(mechanism: str, epsilon: float, value_range: ValueRange) -> GridRandomizer:
-    """Return a mechanism by its name on the command line."""
-    if mechanism == "budget-aware":
-        return BudgetAware(epsilon, value_range, PAPER_PRECISION)
-    plain: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
-        "laplace": Laplace,
-        "duchi": Duchi,
-        "piecewise": Piecewise,
-        "hybrid": Hybrid,
-        "optimal": Optimal,
-    }
-    return plain[mechanism](epsilon, value_range)
+    """Return a mechanism by its name on the command line, with the paper's precision."""
+    return mechanism_named(mechanism, epsilon, value_range=value_range, precision=PAPER_PRECISION)
 
 
 def _attack_with(name: str, trees: int) -> Attack:

@@ -29,8 +29,8 @@ __all__ = [
 Row = Mapping[str, Any]
 Outcome = Mapping[str, Any]
 
-LEAST_DEVICES = 16
-LEAST_DAYS = 5
+_LEAST_DEVICES = 16
+_LEAST_DAYS = 5
 _MOST_DEVICES = 64
 _MOST_DAYS = 25
 _DAY_MS = 86_400_000
@@ -128,14 +128,14 @@ class Setup:
             raise ValueError(f"trials must be between 1 and 100, got {self.trials}.")
         if not 0 <= self.seed <= 4_000_000:
             raise ValueError(f"seed must be between 0 and 4000000, got {self.seed}.")
-        if self.panel.n < LEAST_DEVICES:
+        if self.panel.n < _LEAST_DEVICES:
             raise DataError(
-                f"the experiments need at least {LEAST_DEVICES} devices, got {self.panel.n}; "
+                f"the experiments need at least {_LEAST_DEVICES} devices, got {self.panel.n}; "
                 "rase attack takes any two or more."
             )
         days = len(np.unique(self.panel.times_ms // _DAY_MS))
-        if days < LEAST_DAYS:
-            raise DataError(f"the experiments need at least {LEAST_DAYS} days, got {days}.")
+        if days < _LEAST_DAYS:
+            raise DataError(f"the experiments need at least {_LEAST_DAYS} days, got {days}.")
         self.panel.check_attackable()
 
     @property

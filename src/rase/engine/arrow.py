@@ -18,7 +18,7 @@ from rase.errors import DataError
 
 __all__ = ["ArrowFile", "CsvFile", "ParquetFile", "matched", "wrong_row"]
 
-Columns = tuple[Any, Any, Any]
+_Columns = tuple[Any, Any, Any]
 
 _BLOCK_BYTES = 1 << 20
 _NAMES_SHOWN = 10
@@ -33,7 +33,7 @@ class ArrowFile(Protocol):
     def share_read(self) -> float:
         """How much of the file the current reading has passed, from 0 to 1."""
 
-    def batches(self) -> Iterator[Columns]:
+    def batches(self) -> Iterator[_Columns]:
         """Yield Arrow arrays of time, device and value, in the order of the file."""
 
 
@@ -57,7 +57,7 @@ class ParquetFile:
         """How much of the file the current reading has passed."""
         return self._rows_read / max(self._rows, 1)
 
-    def batches(self) -> Iterator[Columns]:
+    def batches(self) -> Iterator[_Columns]:
         """Yield the wanted columns; buffered, so that a large row group is not held whole."""
         self._rows_read = 0
         try:
@@ -112,7 +112,7 @@ class CsvFile:
         """How much of the file the current reading has passed."""
         return self._bytes_read / self._bytes
 
-    def batches(self) -> Iterator[Columns]:
+    def batches(self) -> Iterator[_Columns]:
         """Yield the wanted columns as texts."""
         with self._opened() as file:
             reader = self._reader(file, self._wanted)
@@ -210,6 +210,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _columns(batch: Any, wanted: list[str]) -> Columns:
+def _columns(batch: Any, wanted: list[str]) -> _Columns:
     time, device, value = (batch.column(batch.schema.get_field_index(name)) for name in wanted)
     return time, device, value

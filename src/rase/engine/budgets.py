@@ -35,7 +35,10 @@ def read_budgets(path: str | PathLike[str]) -> dict[str, float]:
     except FileNotFoundError as error:
         raise DataError(f"there is no file {place}; check the path.") from error
     except (OSError, UnicodeError, csv.Error) as error:
-        raise DataError(f"{place} cannot be read as CSV with devices and epsilons.") from error
+        raise DataError(
+            f"{place} cannot be read as CSV with devices and epsilons; write lines such as: "
+            "kettle,0.5."
+        ) from error
     return found
 
 

@@ -41,7 +41,10 @@ def read_edges(path: str | PathLike[str]) -> list[Edge]:
     except FileNotFoundError as error:
         raise DataError(f"there is no file {place}; check the path.") from error
     except (OSError, UnicodeError, csv.Error) as error:
-        raise DataError(f"{place} cannot be read as CSV with two columns of devices.") from error
+        raise DataError(
+            f"{place} cannot be read as CSV with two columns of devices; write lines such as: "
+            "kettle,fridge."
+        ) from error
     if not edges:
         raise DataError(f"{place} holds no edges; give two devices in each line.")
     return edges

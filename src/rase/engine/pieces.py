@@ -97,7 +97,7 @@ def plan_pieces(
     buckets = first // bucket, last // bucket
     crowd = max(_rows_in(groups, spans, bucket).values())
     shards = 1 << max(math.ceil(math.log2(crowd / (_MOST_BUCKETS * BUCKET_ROWS))), 0)
-    target = max(_PIECE_ROWS, 4 * max(group.rows for group in groups) // 2)
+    target = max(_PIECE_ROWS, 2 * max(group.rows for group in groups))
     target = min(target, most_rows)
     while True:
         by_time = _by_time(groups, spans, bucket, rows_wanted=target)

@@ -134,7 +134,7 @@ class ReleaseLog:
 def bucket_bytes(results: list[RoundResult], tally: Tally) -> bytes:
     """Return a bucket as bytes, from which `bucket_of` gives the same bits back."""
     told = {
-        "rounds": [_told(result) for result in results],
+        "rounds": [asdict(result) for result in results],
         "counts": {name: getattr(tally, name) for name in _COUNTS},
     }
     arrays = {name: getattr(tally, name) for name in _ARRAYS}
@@ -168,10 +168,6 @@ def _write_whole(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _told(result: RoundResult) -> dict[str, Any]:
-    return asdict(result)
 
 
 def _result(told: dict[str, Any]) -> RoundResult:

@@ -108,11 +108,11 @@ class TableRun:
         on_batch: Callable[[], None] | None,
     ) -> None:
         self._source = source
-        # Who reports is told by public numbers alone, which is what the reports then carry.
         self._pipeline = pipeline
         self._interval_ms = interval_ms
         self._key = key
         self._truth = truth
+        # Groups are told by public numbers alone, which is what reports then carry.
         self._groups_of = groups_of
         self._memory_bytes = memory_bytes
         self._on_batch = on_batch

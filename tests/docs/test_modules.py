@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "scripts", "examples", "benchmarks")
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -41,6 +43,21 @@ def test_every_file_that_the_code_names_is_there() -> None:
     }
     assert len(named) > 50
     assert [f"{name} in {path}" for name, path in named if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("room", ["kernels", "randomize", "shuffle", "accounting"])
+def test_every_promise_names_the_test_that_would_notice_its_loss(room: str) -> None:
+    """Where guarantees are made and laws are drawn, each paragraph about them cites a test file."""
+    said = [
+        " ".join(paragraph.split())
+        for path in (ROOT / "src/rase" / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for paragraph in (ast.get_docstring(node) or "").split("\n\n")
+        if paragraph.startswith(("Guarantee:", "Validation:"))
+    ]
+    assert len(said) > 3
+    assert [one for one in said if not re.search(r"tests/[\w/]+", one)] == []
 
 
 def told_by(path: Path) -> list[str]:

@@ -109,7 +109,8 @@ def amplify(
 
     Guarantee: (epsilon, delta)-DP of the release for two rounds that differ in one contributor's
     reading. Assumes that the shuffler keeps its permutation secret, and that all n contributors
-    follow the protocol: those who lie or tell their reports hide nobody, so count them out.
+    follow the protocol: those who lie or tell their reports hide nobody, so count them out. Small
+    rounds are enumerated in tests/statistical/test_channel_audit.py.
 
     Contributors with different budgets hide only among those with the same one; the result is the
     worst of these classes.

@@ -108,7 +108,8 @@ def compose_shuffled(
 
     Guarantee: (epsilon, delta)-DP of all releases together, for two histories that differ in the
     readings of one contributor, in any or all rounds. Assumes what `amplify` assumes, in each
-    round. Rounds may depend on what earlier ones released.
+    round. Rounds may depend on what earlier ones released. Few reports and rounds are enumerated
+    in tests/accounting/test_composition.py, many are held to a peer's bounds.
 
     Args:
         source: As for `amplify`.
@@ -155,7 +156,8 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
     so still a guarantee. The lower bound is what an observer of one round achieves, or 0, which
     is always true, above.
 
-    Guarantee: as for `compose_shuffled`.
+    Guarantee: as for `compose_shuffled`, which it is never below
+    (tests/accounting/test_composition.py).
 
     Args:
         source: A randomizer with one budget, or the budget of any.

@@ -149,7 +149,8 @@ class Memoized:
 
     Guarantee: between two streams of readings that change, and return to earlier places, in the
     same rounds, k different places in a window cost k * epsilon in it, and k different places ever
-    cost k * epsilon in total. Assumes secure noise, drawn once per place.
+    cost k * epsilon in total. Assumes secure noise, drawn once per place
+    (tests/accounting/test_ledger_model.py).
 
     What it leaks: the rounds in which the reading changed, and in which it returned to an earlier
     place. No epsilon bounds that: equal reports say "unchanged" almost surely. A report that comes

@@ -1,7 +1,8 @@
 """Algorithm 3 in one process, without a network: randomize, shuffle, estimate.
 
-The quickstart, the lab and the batch engine call this. In the live system the three steps run on
-the device, at the shuffler and at the fusion centre; here they only take the same path.
+The one-line `aggregate`, the demonstration and the batch engines call this. In the live system the
+three steps run on the device, at the shuffler and at the fusion centre; here they take the same
+path.
 """
 
 from rase.pipeline.process import Pipeline, aggregate

@@ -78,8 +78,8 @@ class Laplace(GridRandomizer):
     For means it is dominated: clamped reports, decoded, have the same guarantee and a smaller
     variance at every epsilon.
 
-    Guarantee: epsilon-LDP for any two readings of the range. Assumes secure noise, drawn once per
-    reading.
+    Guarantee: epsilon-LDP for any two readings of the range, by formula
+    (tests/randomize/test_certificate.py). Assumes secure noise, drawn once per reading.
 
     Args:
         epsilon: The budget of one report, or one budget for each contributor.

@@ -1,13 +1,22 @@
 """Comparisons the paper leaves out: stronger attackers, and all mechanisms at equal epsilon."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from rase.lab.experiments.attempts import Score, attempts, chance_level, scores
 from rase.lab.experiments.error_figures import error_cells, shown
-from rase.lab.experiments.study import Check, Experiment, Findings, Row, Setup, Steps
+from rase.lab.experiments.study import (
+    Check,
+    Experiment,
+    Findings,
+    Outcome,
+    Row,
+    Setup,
+    Steps,
+)
 from rase.lab.pictures import Chart, HeatMap, Line, Picture
 
 __all__ = ["EQUAL_EPSILON", "STRONGER"]
@@ -24,6 +33,12 @@ _PAIRS = (
     ("budget-aware", "median"),
     ("budget-aware", "bootstrap_mean"),
 )
+_BY_MECHANISM = {
+    mechanism: [estimator for other, estimator in _PAIRS if other == mechanism]
+    for mechanism, _ in _PAIRS
+}
+# By mechanism, estimator and epsilon.
+_Errors = Mapping[tuple[str, str, float], float]
 
 
 def stronger(setup: Setup) -> Steps:
@@ -86,38 +101,49 @@ def stronger(setup: Setup) -> Steps:
         f"epsilon 0.1: {aware[uniform, 0.1].recall}; chance is {100 * chance:.2f} %. At epsilon "
         f"10 values alone give {aware[uniform, 10.0].recall}, and {aware[ours, 10.0].recall} where "
         "the mechanism wastes less of its epsilon.",
-        (
-            Check(
-                "Knowing the law, an attacker beats chance against Mallows at alpha 30 whatever "
-                "the noise, intervals apart.",
-                all(
-                    aware[name, epsilon].recall.low > chance
-                    for name in (fine, coarse)
-                    for epsilon in budgets
-                ),
-                is_departure=True,
+        _stronger_checks(found, aware, tuple(targets), chance),
+        chance=chance,
+    )
+
+
+def _stronger_checks(
+    found: Mapping[tuple[str, str, float], Score],
+    aware: Mapping[tuple[str, float], Score],
+    names: tuple[str, ...],
+    chance: float,
+) -> tuple[Check, ...]:
+    fine, coarse, uniform, ours = names
+    budgets = sorted({epsilon for _, epsilon in aware})
+    return (
+        Check(
+            "Knowing the law, an attacker beats chance against Mallows at alpha 30 whatever "
+            "the noise, intervals apart.",
+            all(
+                aware[name, epsilon].recall.low > chance
+                for name in (fine, coarse)
+                for epsilon in budgets
             ),
-            Check(
-                "Smaller groups are worse: finer is above coarser, intervals apart.",
-                all(aware[coarse, e].recall.is_below(aware[fine, e].recall) for e in budgets),
-                is_departure=True,
-            ),
-            Check(
-                "Against a uniform order at epsilon 0.1 every attack stays within a point and a "
-                "half of chance.",
-                all(
-                    found[attack, name, 0.1].recall.value < chance + 0.015
-                    for attack in _STRONG
-                    for name in (uniform, ours)
-                ),
-            ),
-            Check(
-                "Mallows is above uniform for this attacker at every epsilon, intervals apart.",
-                all(aware[uniform, e].recall.is_below(aware[coarse, e].recall) for e in budgets),
-                is_departure=True,
+            is_departure=True,
+        ),
+        Check(
+            "Smaller groups are worse: finer is above coarser, intervals apart.",
+            all(aware[coarse, e].recall.is_below(aware[fine, e].recall) for e in budgets),
+            is_departure=True,
+        ),
+        Check(
+            "Against a uniform order at epsilon 0.1 every attack stays within a point and a "
+            "half of chance.",
+            all(
+                found[attack, name, 0.1].recall.value < chance + 0.015
+                for attack in _STRONG
+                for name in (uniform, ours)
             ),
         ),
-        chance=chance,
+        Check(
+            "Mallows is above uniform for this attacker at every epsilon, intervals apart.",
+            all(aware[uniform, e].recall.is_below(aware[coarse, e].recall) for e in budgets),
+            is_departure=True,
+        ),
     )
 
 
@@ -125,34 +151,14 @@ def equal_epsilon(setup: Setup) -> Steps:
     """Measure every mechanism with its estimators at the same budgets."""
     budgets = [0.5, 1.0, 4.0, 8.0] if setup.is_fast else [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0]
     high = setup.square_high
-    by_mechanism: dict[str, list[str]] = {}
-    for mechanism, estimator in _PAIRS:
-        by_mechanism.setdefault(mechanism, []).append(estimator)
     outcomes = yield [
         cell
-        for mechanism, names in by_mechanism.items()
+        for mechanism, names in _BY_MECHANISM.items()
         for cell in error_cells(
             setup, budgets, high, mechanism=mechanism, estimators=names, n=setup.n
         )
     ]
-    rows: list[Row] = []
-    place = 0
-    for mechanism, names in by_mechanism.items():
-        for epsilon in budgets:
-            trials = outcomes[place : place + setup.trials]
-            place += setup.trials
-            rows += [
-                {
-                    "mechanism": mechanism,
-                    "estimator": name,
-                    "epsilon": epsilon,
-                    **{
-                        what: float(np.mean([trial["errors"][name][what] for trial in trials]))
-                        for what in ("rmse", "bias", "spread")
-                    },
-                }
-                for name in names
-            ]
+    rows = _error_rows(outcomes, budgets, setup.trials)
     error = {(row["mechanism"], row["estimator"], row["epsilon"]): row["rmse"] for row in rows}
     unit = setup.panel.unit
     chart = Chart(
@@ -171,17 +177,43 @@ def equal_epsilon(setup: Setup) -> Steps:
         x_scale="log",
         y_scale="log",
     )
-    at_four = {pair: error[(*pair, 4.0)] for pair in _PAIRS}
-    gain = at_four["laplace", "unbiased_mean"] / at_four["hybrid", "unbiased_mean"]
-    biased = ("sample_mean", "median")
-    wins = {
-        name: [e for e in budgets if error["budget-aware", name, e] < _least_unbiased(error, e)]
-        for name in biased
-    }
-    clamped = [epsilon for epsilon in budgets if epsilon < 4.6]
     return Findings(
         tuple(rows),
         Picture((chart,), chart_size=(8.2, 4.4)),
+        _error_words(error, budgets, unit),
+        _error_checks(error, budgets),
+    )
+
+
+def _error_rows(outcomes: Sequence[Outcome], budgets: list[float], trials: int) -> list[Row]:
+    rows: list[Row] = []
+    waiting = iter(outcomes)
+    for mechanism, names in _BY_MECHANISM.items():
+        for epsilon in budgets:
+            some = list(islice(waiting, trials))
+            rows += [
+                {
+                    "mechanism": mechanism,
+                    "estimator": name,
+                    "epsilon": epsilon,
+                    **{
+                        what: float(np.mean([trial["errors"][name][what] for trial in some]))
+                        for what in ("rmse", "bias", "spread")
+                    },
+                }
+                for name in names
+            ]
+    return rows
+
+
+def _error_words(error: _Errors, budgets: list[float], unit: str) -> str:
+    at_four = {pair: error[(*pair, 4.0)] for pair in _PAIRS}
+    gain = at_four["laplace", "unbiased_mean"] / at_four["hybrid", "unbiased_mean"]
+    wins = {
+        name: [e for e in budgets if error["budget-aware", name, e] < _least_unbiased(error, e)]
+        for name in ("sample_mean", "median")
+    }
+    return (
         "At epsilon 4: "
         + ", ".join(
             f"{mechanism} with {shown(name)} {value:.0f} {unit}"
@@ -194,48 +226,51 @@ def equal_epsilon(setup: Setup) -> Steps:
             "noise of unbiased means, but no window and no larger fleet mends it. "
             for name, won in wins.items()
             if won
+        )
+    )
+
+
+def _error_checks(error: _Errors, budgets: list[float]) -> tuple[Check, ...]:
+    at_four = {pair: error[(*pair, 4.0)] for pair in _PAIRS}
+    clamped = [epsilon for epsilon in budgets if epsilon < 4.6]
+    return (
+        Check(
+            "Decoded clamped reports are not worse than Laplace below ε*, within a tenth.",
+            all(
+                error["budget-aware", "unbiased_mean", epsilon]
+                < 1.1 * error["laplace", "unbiased_mean", epsilon]
+                for epsilon in clamped
+            ),
+            is_departure=True,
         ),
-        (
+        Check(
+            "At epsilon 4 Hybrid has less error than BR and Laplace.",
+            at_four["hybrid", "unbiased_mean"]
+            < min(at_four["budget-aware", "unbiased_mean"], at_four["laplace", "unbiased_mean"]),
+        ),
+        Check(
+            "At epsilon 4 the paper's sample mean of clamped reports is worse than all "
+            "unbiased ones but Duchi's bit.",
+            at_four["budget-aware", "sample_mean"]
+            > max(
+                at_four[pair]
+                for pair in _PAIRS
+                if pair[1] == "unbiased_mean" and pair[0] != "duchi"
+            ),
+            is_departure=True,
+        ),
+        *(
             Check(
-                "Decoded clamped reports are not worse than Laplace below ε*, within a tenth.",
-                all(
-                    error["budget-aware", "unbiased_mean", epsilon]
-                    < 1.1 * error["laplace", "unbiased_mean", epsilon]
-                    for epsilon in clamped
-                ),
-                is_departure=True,
-            ),
-            Check(
-                "At epsilon 4 Hybrid has less error than BR and Laplace.",
-                at_four["hybrid", "unbiased_mean"]
-                < min(
-                    at_four["budget-aware", "unbiased_mean"], at_four["laplace", "unbiased_mean"]
-                ),
-            ),
-            Check(
-                "At epsilon 4 the paper's sample mean of clamped reports is worse than all "
-                "unbiased ones but Duchi's bit.",
-                at_four["budget-aware", "sample_mean"]
-                > max(
-                    at_four[pair]
-                    for pair in _PAIRS
-                    if pair[1] == "unbiased_mean" and pair[0] != "duchi"
-                ),
-                is_departure=True,
-            ),
-            *(
-                Check(
-                    f"The error of {mechanism} falls with epsilon.",
-                    error[mechanism, "unbiased_mean", budgets[-1]]
-                    < error[mechanism, "unbiased_mean", budgets[0]],
-                )
-                for mechanism in by_mechanism
-            ),
+                f"The error of {mechanism} falls with epsilon.",
+                error[mechanism, "unbiased_mean", budgets[-1]]
+                < error[mechanism, "unbiased_mean", budgets[0]],
+            )
+            for mechanism in _BY_MECHANISM
         ),
     )
 
 
-def _least_unbiased(error: Mapping[tuple[str, str, float], float], epsilon: float) -> float:
+def _least_unbiased(error: _Errors, epsilon: float) -> float:
     return min(error[(*pair, epsilon)] for pair in _PAIRS if pair[1] == "unbiased_mean")
 
 

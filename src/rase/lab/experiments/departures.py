@@ -1,5 +1,7 @@
 """What the paper hides: a shuffle that switches itself off, a cliff of bias, and composition."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -128,43 +130,13 @@ def bias_cliff(setup: Setup) -> Steps:
     )
     jump = sample[before]["rmse"] / sample[after]["rmse"]
     smooth = unbiased[before]["rmse"] / unbiased[after]["rmse"]
-    level = (Level(bound, "ε*", is_upright=True),)
-    charts = (
-        Chart(
-            "Mean error (bias)",
-            "epsilon of a report",
-            f"bias ({unit})",
-            (
-                formula,
-                Line("sample mean", budgets, [row["bias"] for row in sample], look="sample_mean"),
-                Line(
-                    "unbiased mean",
-                    budgets,
-                    [row["bias"] for row in unbiased],
-                    look="unbiased_mean",
-                ),
-            ),
-            levels=level,
-        ),
-        Chart(
-            "Root mean square error",
-            "epsilon of a report",
-            f"error ({unit})",
-            (
-                Line("sample mean", budgets, [row["rmse"] for row in sample], look="sample_mean"),
-                Line(
-                    "unbiased mean",
-                    budgets,
-                    [row["rmse"] for row in unbiased],
-                    look="unbiased_mean",
-                ),
-            ),
-            levels=level,
-        ),
-    )
     return Findings(
         tuple(rows),
-        Picture(charts, columns=2, chart_size=(4.8, 3.4)),
+        Picture(
+            _cliff_charts(budgets, sample, unbiased, formula=formula, bound=bound, unit=unit),
+            columns=2,
+            chart_size=(4.8, 3.4),
+        ),
         f"At ε* = {bound:.3f} the error of the sample mean falls from {sample[before]['rmse']:.0f} "
         f"to {sample[after]['rmse']:.0f} {unit} within a hundredth of epsilon, {jump:.1f} times; "
         f"{sample[before]['bias']:.0f} {unit} of it are bias (formula: "
@@ -185,6 +157,40 @@ def bias_cliff(setup: Setup) -> Steps:
                 "Clamped and decoded reports are not noisier than unclamped ones, within a tenth.",
                 unbiased[before]["rmse"] < 1.1 * unbiased[after]["rmse"],
             ),
+        ),
+    )
+
+
+def _cliff_charts(
+    budgets: list[float],
+    sample: list[Row],
+    unbiased: list[Row],
+    *,
+    formula: Line,
+    bound: float,
+    unit: str,
+) -> tuple[Chart, Chart]:
+    def lines(what: str) -> tuple[Line, Line]:
+        return (
+            Line("sample mean", budgets, [row[what] for row in sample], look="sample_mean"),
+            Line("unbiased mean", budgets, [row[what] for row in unbiased], look="unbiased_mean"),
+        )
+
+    level = (Level(bound, "ε*", is_upright=True),)
+    return (
+        Chart(
+            "Mean error (bias)",
+            "epsilon of a report",
+            f"bias ({unit})",
+            (formula, *lines("bias")),
+            levels=level,
+        ),
+        Chart(
+            "Root mean square error",
+            "epsilon of a report",
+            f"error ({unit})",
+            lines("rmse"),
+            levels=level,
         ),
     )
 
@@ -234,34 +240,14 @@ def composition(setup: Setup) -> Steps:
         for (scheme, epsilon), row in errors.items()
         for count, error in zip(rounds, row, strict=True)
     ]
-    names = {"br": "no shuffle", "best": "uniform shuffle"}
-    watch = Chart(
-        "Error about one device's mean",
-        "rounds watched",
-        f"root mean square error ({unit})",
-        tuple(
-            Line(f"{names[scheme]}, ε = {epsilon:g}", rounds, row.tolist())
-            for (scheme, epsilon), row in errors.items()
-        ),
-        levels=(Level(spread, "knowing only the fleet's mean"),),
-        x_scale="log",
-        y_scale="log",
-    )
-    days = list(range(1, 26))
-    spent = Chart(
-        "Budget spent at ε = 1 a report",
-        "day",
-        "sum of epsilon",
-        tuple(
-            Line(f"a report every {name}", days, [86400 / seconds * day for day in days])
-            for name, seconds in (("8 s", 8), ("15 min", 900), ("hour", 3600), ("day", 86400))
-        ),
-        y_scale="log",
-    )
     alone, hidden = errors["br", 1.0], errors["best", 1.0]
     return Findings(
         tuple(rows),
-        Picture((watch, spent), columns=2, chart_size=(4.8, 3.6)),
+        Picture(
+            (_watched_chart(errors, rounds, spread=spread, unit=unit), _spent_chart()),
+            columns=2,
+            chart_size=(4.8, 3.6),
+        ),
         f"One unshuffled report at epsilon 1 leaves an error of {alone[0]:.0f} {unit} about a "
         f"device's mean; {rounds[-1]} of them {alone[-1]:.1f} {unit}, where devices differ by "
         f"{spread:.1f} {unit}. After a uniform shuffle a slot shows the fleet's mean only: "
@@ -285,6 +271,42 @@ def composition(setup: Setup) -> Steps:
                 bool(hidden[-1] > 0.9 * spread),
             ),
         ),
+    )
+
+
+def _watched_chart(
+    errors: Mapping[tuple[str, float], NDArray[np.float64]],
+    rounds: list[int],
+    *,
+    spread: float,
+    unit: str,
+) -> Chart:
+    names = {"br": "no shuffle", "best": "uniform shuffle"}
+    return Chart(
+        "Error about one device's mean",
+        "rounds watched",
+        f"root mean square error ({unit})",
+        tuple(
+            Line(f"{names[scheme]}, ε = {epsilon:g}", rounds, row.tolist())
+            for (scheme, epsilon), row in errors.items()
+        ),
+        levels=(Level(spread, "knowing only the fleet's mean"),),
+        x_scale="log",
+        y_scale="log",
+    )
+
+
+def _spent_chart() -> Chart:
+    days = list(range(1, 26))
+    return Chart(
+        "Budget spent at ε = 1 a report",
+        "day",
+        "sum of epsilon",
+        tuple(
+            Line(f"a report every {name}", days, [86400 / seconds * day for day in days])
+            for name, seconds in (("8 s", 8), ("15 min", 900), ("hour", 3600), ("day", 86400))
+        ),
+        y_scale="log",
     )
 
 

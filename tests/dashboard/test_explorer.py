@@ -290,7 +290,7 @@ def test_no_amplification_and_refusal_are_said(desk: Desk) -> None:
 
 def test_a_walk_computes_a_bounded_number_of_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moving one slider asks for few central bounds, whatever the question."""
-    from rase.accounting import planner
+    from rase.accounting import plan_periods
 
     asked: list[int] = []
 
@@ -298,8 +298,8 @@ def test_a_walk_computes_a_bounded_number_of_laws(monkeypatch: pytest.MonkeyPatc
         asked.append(rounds)
         return compose_live(source, n, rounds=rounds, delta=delta)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planner, "compose_live", counted)
-    planner._central.cache_clear()
+    monkeypatch.setattr(plan_periods, "compose_live", counted)
+    plan_periods._central.cache_clear()
     for epsilon in ("0.31", "0.32", "0.33"):
         asked.clear()
         explored(asked_of({"epsilon": epsilon, "devices": "300"}), 0.0)

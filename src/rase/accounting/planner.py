@@ -1,25 +1,19 @@
 """The planner: parameters in, what they will do out, before a single device reports.
 
-Pure mathematics without drawing anything. What takes time, the central guarantees, is kept between
-calls, so that moving one slider does not pay for all.
+Pure mathematics without drawing anything.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.accounting.advice import recommend
-from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
-from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
 from rase.accounting.error_model import ErrorModel, FleetReadings
 from rase.accounting.inverse import (
     Setting,
@@ -29,18 +23,17 @@ from rase.accounting.inverse import (
     epsilon_needed,
     rounds_needed,
 )
+from rase.accounting.plan_periods import Detail, periods_of
 from rase.accounting.plan_schedule import errors_by_schedule, report_schedule, turn_error
 from rase.accounting.plan_values import (
     CurvePoint,
     ErrorRow,
-    Period,
     Plan,
     PrecisionMet,
     Request,
     Sample,
     Wish,
 )
-from rase.errors import PrivacyRefused
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.choice import best_mechanism
@@ -50,10 +43,6 @@ from rase.stream import Precision, ValueRange
 
 __all__ = ["Detail", "plan"]
 
-Detail = Literal["full", "quick", "live"]
-
-_DAY_S = 86_400
-_MONTH_S = 30 * _DAY_S
 # Readings that stand for all where each is looked at by itself.
 _LOOKED_AT = 128
 
@@ -163,7 +152,7 @@ def _planned(
             n, request.attacker_cap, alpha=request.alpha, group_count=request.group_count
         )
     manifest = _shuffled(request)
-    periods, refusal = _periods(request, drawn, manifest, detail=detail)
+    periods, refusal = periods_of(request, drawn, manifest, detail=detail)
     rows = list(_error_rows(request, ErrorModel(drawn), uniform=uniform, sample=sample))
     standard_errors = _standard_errors(request)
     wish = _wish(setting, request.error, rows)
@@ -323,78 +312,6 @@ def _are_met(drawn: Mechanism, readings: Floats, asked: Precision) -> Floats:
         - below[row, np.searchsorted(edges, lower) - 1]
     )
     return (chance >= asked.rho - 1e-12).astype(np.float64)
-
-
-def _periods(
-    request: Request, drawn: Mechanism, manifest: Manifest, *, detail: Detail
-) -> tuple[tuple[Period, ...], str | None]:
-    refusal = None
-    if manifest.method != "uniform":
-        try:
-            amplify(request.epsilon, request.devices, delta=request.delta, shuffle=manifest)
-        except PrivacyRefused as error:
-            refusal = str(error)
-    found = []
-    for name, reports in _reports(request).items():
-        central = None
-        if refusal is None and not (detail == "quick" and reports > 1):
-            source = request.epsilon if detail == "quick" else _on_unit_range(drawn)
-            central = request.schedule.hidden(
-                _central_of(source, reports, is_live=detail == "live"),
-                source,
-                devices=request.devices,
-                rounds=reports,
-                delta=request.delta,
-                # A slider that moves cannot wait for an observer of a month, or of millions.
-                observed=int(request.devices <= LIVE_UP_TO) if detail == "live" else None,
-            )
-        local = compose_local(drawn.guarantee, reports)
-        found.append(Period(name, reports, local, central))
-    return tuple(found), refusal
-
-
-def _reports(request: Request) -> dict[str, int]:
-    """Return the periods that differ, by how many reports a device makes in them."""
-    reports_in = request.schedule.reports_in
-    counts = {"report": 1, "window": reports_in(request.window)}
-    if request.interval_s is not None:
-        counts["day"] = reports_in(math.ceil(_DAY_S / request.interval_s))
-        counts["month"] = reports_in(math.ceil(_MONTH_S / request.interval_s))
-    # A window of one day is told as a day.
-    names = {reports: name for name, reports in reversed(counts.items()) if name != "report"}
-    names |= {counts[name]: name for name in ("day", "month") if name in counts} | {1: "report"}
-    return {names[reports]: reports for reports in sorted(names)}
-
-
-def _central_of(
-    source: Mechanism | float, rounds: int, *, is_live: bool
-) -> Callable[[int, float], Amplification]:
-    return lambda n, delta: _central(source, n, rounds=rounds, delta=delta, is_live=is_live)
-
-
-def _on_unit_range(drawn: Mechanism) -> Mechanism:
-    """Return a mechanism with the same law of grid places, so that another range asks nothing new.
-
-    What an observer learns depends on that law alone, not on what the places are called.
-    """
-    unit = ValueRange(0, 1, drawn.value_range.steps)
-    if isinstance(drawn, BudgetAware):
-        # No epsilon meets a precision of certainty, so this one is always clamped.
-        if drawn.is_clamping is True:
-            return replace(drawn, value_range=unit, precision=Precision(beta=0.0, rho=1.0))
-        return Laplace(drawn.epsilon, unit)
-    return replace(drawn, value_range=unit)
-
-
-@lru_cache(maxsize=512)
-def _central(
-    source: Mechanism | float, n: int, *, rounds: int, delta: float, is_live: bool
-) -> Amplification:
-    if isinstance(source, float):
-        return amplify(source, n, delta=delta, method="clone")
-    if is_live:
-        return compose_live(source, n, rounds=rounds, delta=delta)
-    return compose_shuffled(source, n, rounds=rounds, delta=delta)
 
 
 @lru_cache(maxsize=64)

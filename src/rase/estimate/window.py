@@ -39,9 +39,9 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
     The rounds' errors are taken as independent, which the noise of different rounds is. Those of
     tracked rounds (``auto``) are not: borrowed from the same past, they go together, and the error
     of their window is taken as if they did so fully, which is too large rather than too small; see
-    `surer_window`. Where a standard error also holds
-    the spread of the readings (`sample_mean`, `median`), the same devices report in every round and
-    the spread does not average out; it is then a rough guide only.
+    `surer_window`. Where a standard error also holds the spread of the readings (`sample_mean`,
+    `median`), the same devices report in every round and the spread does not average out; it is
+    then a rough guide only.
 
     Args:
         estimates: As for `window`; any iterable, also an endless one.

@@ -6,12 +6,15 @@ SOAK ?= 3600
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
+COVERED := --cov --cov-report= --cov-fail-under=0
 MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 # More than two cores have work for: tests also wait for processes, sockets and disks. Stealing
 # keeps the tests of a module together, so that what they share is made once.
 WORKERS := -n $(if $(filter 1 2,$(shell getconf _NPROCESSORS_ONLN)),3,4) --dist worksteal
 # What a test starts is compiled once, not at each of several hundred starts.
 unexport PYTHONDONTWRITEBYTECODE
+# Spark is a large download and of no use without Java; CI must have both.
+TESTED := $(if $(or $(CI),$(JAVA_HOME),$(shell command -v java 2>/dev/null)),spark,dev)
 .PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
@@ -21,17 +24,18 @@ demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
 test: check  ## check, then run the tests with their coverage gates
-	$(BIN)/pytest $(WORKERS) --cov --cov-report= --cov-fail-under=0 --ignore=tests/engine/spark $(ARGS)
+	$(BIN)/pytest $(WORKERS) $(COVERED) --ignore=tests/engine/spark $(ARGS)
+	$(if $(ARGS),,$(BIN)/pytest $(COVERED) --cov-append tests/engine/spark)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(MATHS)' --fail-under=100
 check:  ## style, types and import directions
-	@$(PYTHON) scripts/bootstrap.py dev
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 slow:  ## the long statistical tests
-	@$(PYTHON) scripts/bootstrap.py dev
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/pytest $(WORKERS) -m slow $(ARGS)
 homeassistant:  ## the tests against a real Home Assistant (installs it; needs Python 3.13)
 	@$(PYTHON) scripts/bootstrap.py dev
@@ -39,7 +43,7 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
-	.venv-spark/bin/pytest tests/engine/spark $(ARGS)
+	$(BIN)/pytest tests/engine/spark $(ARGS)
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)
@@ -72,5 +76,5 @@ audit-dependencies:  ## ask a service of known vulnerabilities about all locked 
 lock:  ## renew the locked requirements; ARGS=--keep only adds what is missing
 	@$(PYTHON) scripts/lock.py $(ARGS)
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz .venv-spark build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
+	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

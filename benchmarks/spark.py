@@ -2,7 +2,7 @@
 
 The same job over the same Hive-partitioned folder: on this machine in two threads, and by Spark in
 a session that has run a small job before, so that starting Java and Python does not count. CPU time
-is that of all processes together. Needs .venv-spark: .venv-spark/bin/python -m benchmarks spark
+is that of all processes together. After make spark: .venv/bin/python -m benchmarks spark
 """
 
 import json
@@ -65,7 +65,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     """Compare with the local engine, then two executors with one."""
     if find_spec("pyspark") is None:
         raise PeerMissing(
-            "pyspark is not installed here: run make spark, then .venv-spark/bin/python -m "
+            "pyspark is not installed here: run make spark, then .venv/bin/python -m "
             "benchmarks spark"
         )
     size = int(float(os.environ.get("RASE_BENCHMARK_ROWS", "1e6" if quick else "1e8")))

@@ -4,9 +4,9 @@ Called as bootstrap.py demo|dev|bench|fuzz|spark.
 
 Only the standard library is used, and the file stays readable to Python 3.6, so that an old
 interpreter can say what it lacks. A second call with nothing changed returns at once. `dev` holds
-all of `demo`: an environment made for tests serves the demonstration too. `bench` holds `dev` and
-the peers it is measured against, in an environment of its own, .venv-bench; so does `fuzz`, with
-the fuzzer, in .venv-fuzz, and `spark`, with Spark, in .venv-spark.
+all of `demo`, and `spark` all of `dev`: an environment made for more serves less, too. `bench`
+holds `dev` and the peers it is measured against, in an environment of its own, .venv-bench; so does
+`fuzz`, with the fuzzer, in .venv-fuzz.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ from pathlib import Path
 OLDEST = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 ROOT = Path(__file__).resolve().parent.parent
-OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz", "spark": ".venv-spark"}
+OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz"}
+GROWING = ["demo", "dev", "spark"]
 VENV = ROOT / OWN.get("".join(sys.argv[1:]), ".venv")
 PYTHON = VENV / "bin" / "python"
 SCRIPT = VENV / "bin" / "rase"
@@ -57,7 +58,7 @@ class SetupError(Exception):
 
 def main() -> int:
     """Bring .venv to the profile named on the command line."""
-    if len(sys.argv) != 2 or sys.argv[1] not in ("demo", "dev", *OWN):
+    if len(sys.argv) != 2 or sys.argv[1] not in (*GROWING, *OWN):
         print("usage: bootstrap.py demo|dev|bench|fuzz|spark", file=sys.stderr)
         return 2
     try:
@@ -94,8 +95,9 @@ def use_new_python() -> None:
 def prepare(profile: str) -> None:
     """Install what the stamp does not already vouch for."""
     stamp = read_stamp()
-    if stamp.get("profile") == "dev":
-        profile = "dev"  # never shrink an environment: demo and test may alternate
+    if profile in GROWING and stamp.get("profile") in GROWING:
+        # Never shrink an environment: demo and test may alternate.
+        profile = max(profile, stamp["profile"], key=GROWING.index)
     lock = digest([ROOT / "requirements" / f"{profile}.txt"])
     project = digest(project_files())
     wanted = {"profile": profile, "lock": lock, "project": project, "place": str(VENV)}

@@ -1,15 +1,31 @@
 """Sessions of Spark for the tests, with settings as a cluster's operator writes them."""
 
 import importlib.util
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.spark.servers import QUICK_JAVA
 
-from rase.engine.spark_session import opened_session
+from rase.engine.spark_session import check_master, opened_session
+from rase.errors import ConfigurationError
+
+_THREADS = "local[2]"
+_EXECUTORS = "local-cluster[2,1,1024]"
+_MASTERS: dict[str, list[str | None]] = {
+    "session": [_THREADS],
+    "cluster": [_EXECUTORS],
+    "either_session": [_THREADS, _EXECUTORS],
+    "nothing_open": [None],
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests the session they name; those of one master run one after another."""
+    for name, masters in _MASTERS.items():
+        if name in metafunc.fixturenames:
+            metafunc.parametrize("spark", masters, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,17 +33,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     PySpark leaves its sockets to the collector of garbage; that is no fault of ours.
     """
-    missing = None
-    if importlib.util.find_spec("pyspark") is None:
-        missing = "pyspark is not installed here: make spark runs these tests"
-    elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        missing = "there is no Java here: apt install openjdk-17-jre-headless"
+    missing = _missing()
     for item in items:
         if Path(__file__).parent not in item.path.parents:
             continue
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def _missing() -> str | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed here: make spark installs it"
+    try:
+        check_master(_THREADS)
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +73,8 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "spark.ui.enabled": "true",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
     }
     lines = [f"{name} {value}\n" for name, value in settings.items()]
     (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
@@ -60,22 +84,35 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="module", params=["local[2]", "local-cluster[2,1,1024]"])
-def either_session(request: pytest.FixtureRequest, spark_folder: Path) -> Iterator[Any]:
-    """A session with two threads, then one with two executors of their own."""
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, spark_folder: Path) -> Iterator[Any]:
+    """The one session that is open: starting Java and executors takes longer than most tests."""
+    if request.param is None:
+        yield None
+        return
     with opened_session(request.param) as session:
         yield session
 
 
-@pytest.fixture(scope="module")
-def session(spark_folder: Path) -> Iterator[Any]:
+@pytest.fixture
+def session(spark: Any) -> Any:
     """A session with two threads."""
-    with opened_session("local[2]") as session:
-        yield session
+    return spark
 
 
-@pytest.fixture(scope="module")
-def cluster(spark_folder: Path) -> Iterator[Any]:
+@pytest.fixture
+def cluster(spark: Any) -> Any:
     """A session with two executors, each a process of its own."""
-    with opened_session("local-cluster[2,1,1024]") as session:
-        yield session
+    return spark
+
+
+@pytest.fixture
+def either_session(spark: Any) -> Any:
+    """A session with two threads, then one with two executors."""
+    return spark
+
+
+@pytest.fixture
+def nothing_open(spark: None) -> None:
+    """No session: for tests that open and end one of their own, a process of Java with it."""
+    assert spark is None

@@ -34,11 +34,18 @@ def test_generated_table(either_session: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "high"),
-    [("refit_64x25d.parquet", 3000), ("swiss_households_15min.parquet", 10)],
-    ids=["refit", "swiss"],
+    [
+        pytest.param("refit_64x25d.parquet", 3000, id="refit"),
+        pytest.param("swiss_households_15min.parquet", 10, id="swiss", marks=pytest.mark.slow),
+    ],
 )
-def test_genuine_tables(either_session: Any, data_folder: Path, file: str, high: float) -> None:
+def test_genuine_tables(
+    either_session: Any, data_folder: Path, file: str, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """REFIT and the Swiss households: memory, local and Spark agree bit for bit."""
+    rows = pq.ParquetFile(data_folder / file).metadata.num_rows
+    monkeypatch.setattr("rase.engine.pieces._PIECE_ROWS", rows // 8)
+    monkeypatch.setattr("rase.engine.pieces.BUCKET_ROWS", rows // 8)
     table = pq.read_table(data_folder / file)
     mechanism = BudgetAware(1.0, ValueRange(0, high), Precision(beta=0.5, rho=0.9))
     source = find_files(str(data_folder / file))

@@ -28,17 +28,24 @@ KEY = bytes(range(100, 132))
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """A job of some fifty pieces and as many buckets."""
+    """A job of some twenty pieces and as many buckets."""
     monkeypatch.setattr("rase.engine.pieces._PIECE_ROWS", 500)
     monkeypatch.setattr("rase.engine.pieces.BUCKET_ROWS", 500)
-    table = sorted_by(skewed(rounds=250), "time")
+    table = sorted_by(skewed(rounds=80), "time")
     place = write_parts(table, tmp_path / "table", parts=2, row_group=250)
     source = find_files(str(place))
     return Job(source=source, randomizer=BR, every="5min", estimators=ESTIMATORS)
 
 
-@pytest.mark.parametrize("stage", ["draw", "estimate"])
-@pytest.mark.parametrize("mode", ["seeded", "production"])
+@pytest.mark.parametrize(
+    ("mode", "stage"),
+    [
+        ("seeded", "draw"),
+        ("production", "estimate"),
+        pytest.param("seeded", "estimate", marks=pytest.mark.slow),
+        pytest.param("production", "draw", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_executor_changes_nothing(
     cluster: Any, job: Job, mode: str, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,10 +67,10 @@ def test_a_killed_executor_changes_nothing(
     assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
 
 
-def test_without_a_key_given_runs_differ(cluster: Any, job: Job) -> None:
+def test_without_a_key_given_runs_differ(session: Any, job: Job) -> None:
     """The digest of two runs in production differs: it would notice other noise."""
-    first = _digest(run_spark(job, session=cluster))
-    assert first != _digest(run_spark(job, session=cluster))
+    first = _digest(run_spark(job, session=session))
+    assert first != _digest(run_spark(job, session=session))
 
 
 def _digest(run: SparkRun) -> str:

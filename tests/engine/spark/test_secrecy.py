@@ -6,7 +6,6 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from tests.engine.spark.servers import connect_server
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
@@ -29,16 +28,13 @@ def job(tmp_path: Path) -> Job:
     return Job(source=find_files(str(place)), randomizer=BR, every="5min")
 
 
-@pytest.fixture
-def known_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run in production take a key that the test knows."""
-    monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
-
-
-@pytest.mark.usefixtures("known_key")
-def test_the_key_is_nowhere(job: Job, spark_folder: Path) -> None:
+@pytest.mark.usefixtures("nothing_open")
+def test_the_key_is_nowhere(job: Job, spark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
-    with opened_session("local-cluster[2,1,1024]") as session:
+    import pyspark
+
+    monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+    with opened_session("local-cluster[1,1,1024]") as session:
         process = session.sparkContext._gateway.proc
         assert len(list(run_spark(job, session=session))) == 40
         pages = "".join(_pages(session.sparkContext.uiWebUrl))
@@ -67,24 +63,18 @@ def test_the_search_finds_keys(tmp_path: Path) -> None:
         assert _holding([path]) == [path]
 
 
-@pytest.mark.usefixtures("known_key")
-def test_spark_connect(job: Job, tmp_path: Path) -> None:
-    """Over Spark Connect the bits are the same, and the server writes the key nowhere."""
+def test_spark_connect(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over Spark Connect the bits are those of one machine, and the server writes no key."""
+    local = run_local(job, rng=SeededRandom(3))
     with connect_server(tmp_path / "server") as address:
-        run = run_spark(job, master=address)
-        assert len(list(run)) == 40
+        run = run_spark(job, master=address, rng=SeededRandom(3))
+        assert list(run) == list(local)
+        assert run.summary == local.summary
+        monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+        assert len(list(run_spark(job, master=address))) == 40
     found = _files(tmp_path / "server")
     assert any(b"draw(piece" in path.read_bytes() for path in found)
     assert not _holding(found)
-
-
-def test_spark_connect_gives_the_same_bits(job: Job, tmp_path: Path) -> None:
-    """Over Spark Connect the bits are those of the local engine."""
-    with connect_server(tmp_path / "server") as address:
-        run = run_spark(job, master=address, rng=SeededRandom(3))
-        local = run_local(job, rng=SeededRandom(3))
-        assert list(run) == list(local)
-        assert run.summary == local.summary
 
 
 def _pages(root: str) -> Iterator[str]:

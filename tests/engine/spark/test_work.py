@@ -17,10 +17,7 @@ from rase.engine.local import run_local
 from rase.engine.spark import run_spark
 from rase.errors import ConfigurationError, DataError
 from rase.lab.datasets import open_panel
-from rase.lab.experiments.measure import measured
 from rase.lab.experiments.on_spark import SparkCells
-from rase.lab.experiments.registry import experiments_named
-from rase.lab.experiments.study import Cell, Setup
 
 TABLE = skewed()
 
@@ -33,7 +30,7 @@ def job_of(place: Path, **changes: Any) -> Job:
 
 def test_a_round_in_shards(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round far larger than a bucket goes through shards, and gives the same bits."""
-    monkeypatch.setattr("rase.engine.pieces.BUCKET_ROWS", 100)
+    monkeypatch.setattr("rase.engine.pieces.BUCKET_ROWS", 400)
     monkeypatch.setattr("rase.engine.pieces._MOST_BUCKETS", 1)
     place = write_parts(sorted_by(TABLE, "device"), tmp_path / "table", parts=2)
     expected = list(run_local(job_of(place), rng=SeededRandom(3)))
@@ -83,9 +80,8 @@ def test_tasks_too_large_for_secrets(
         list(run_spark(job_of(place), session=session))
 
 
-def test_the_command(
-    spark_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("nothing_open")
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command gives the same file on both engines."""
     place = write_parts(sorted_by(TABLE, "time"), tmp_path / "table", parts=2)
     asked = ["run", str(place), "--range", "0", "100", "--epsilon", "1", "--every", "5min"]
@@ -97,16 +93,21 @@ def test_the_command(
     assert '"engine": "spark"' in (tmp_path / "spark.csv.manifest.json").read_text()
 
 
-def test_cells_of_the_lab(spark_folder: Path) -> None:
-    """Cells measured on Spark, attacks among them, give the numbers of this process."""
-    setup = Setup(open_panel("fleet:16x5:1"), trials=1, seed=1, is_fast=True)
-    asked = next(experiments_named(["fig6a"])[0].steps(setup))
-    cells = [*asked[:2], Cell("order", {"n": 16, "groups": 4, "alpha": 30.0})]
-    assert cells[0].measure == "attack"
-    expected = {
-        cell.key: json.loads(json.dumps(measured(setup.panel, cell.measure, cell.settings)))
-        for cell in cells
-    }
-    found = {cell.key: outcome for cell, outcome in SparkCells("local[2]")(cells, setup.panel)}
-    assert found == expected
-    assert list(SparkCells("local[2]")([], setup.panel)) == []
+@pytest.mark.usefixtures("nothing_open")
+def test_the_command_of_the_lab(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells of a figure measured on Spark, attacks among them, give the study of this process."""
+    monkeypatch.setattr("rase.engine.spark_tasks._WAVE", 4)
+    asked = ["lab", "run", "fig6a", "--data", "fleet:16x5:1", "--fast", "--trials", "1", "--json"]
+    studies = []
+    for engine in (["--jobs", "1"], ["--engine", "spark", "--master", "local[2]"]):
+        out = tmp_path / engine[-1]
+        code = main([*asked, *engine, "--out", str(out)])
+        told = capsys.readouterr()
+        assert code in {0, 7}, told.err
+        studies.append((code, json.loads(told.out)["studies"]))
+        # Measured there, and not taken from elsewhere.
+        assert len(list((out / ".cache").rglob("*.json"))) > 3
+    assert studies[0] == studies[1]
+    assert list(SparkCells("local[2]")([], open_panel("fleet:16x5:1"))) == []

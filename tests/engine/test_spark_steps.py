@@ -1,5 +1,6 @@
 """What executors do, here without Spark: Arrow in, Arrow out, the same bits as elsewhere."""
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
+import rase
 from rase import SeededRandom
 from rase.engine.files import Files, find_files
 from rase.engine.footers import row_groups
@@ -16,7 +18,7 @@ from rase.engine.job import GraphSettings, Job
 from rase.engine.kernel import Kernel
 from rase.engine.local import run_local
 from rase.engine.pieces import plan_pieces
-from rase.engine.spark_steps import SENT, Steps, Told, piece_table
+from rase.engine.spark_steps import SENT, Steps, Told, code_hash, piece_table
 from rase.errors import DataError
 from rase.estimate.tracker import Tracker
 from rase.kernels.keyed import RunKey
@@ -187,6 +189,28 @@ def test_devices_are_listed_for_groups(tmp_path: Path) -> None:
     expected = list(run_local(job, rng=SeededRandom(3)))
     found = {result.round: result.estimates["median"] for result in told.results}
     assert found == {result.round: result.estimates["median"] for result in expected}
+
+
+def test_the_code_that_is_compared_is_all_that_decides_on_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change is noticed wherever readings are averaged, drawn, shuffled or estimated."""
+    package = tmp_path / "rase"
+    shutil.copytree(Path(rase.__file__).parent, package, ignore=shutil.ignore_patterns("static"))
+    monkeypatch.setattr(rase, "__file__", str(package / "__init__.py"))
+    found = {code_hash.__wrapped__()}
+    changed = (
+        "collect.py",
+        "stream.py",
+        "kernels/keyed.py",
+        "pipeline/keyed.py",
+        "engine/kernel.py",
+    )
+    for name in changed:
+        with (package / name).open("a", encoding="utf-8") as file:
+            file.write("# another version\n")
+        found.add(code_hash.__wrapped__())
+    assert len(found) == 1 + len(changed)
 
 
 def test_other_code_draws_nothing(tmp_path: Path) -> None:

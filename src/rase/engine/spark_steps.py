@@ -51,7 +51,8 @@ TOLD = pa.schema([("kind", pa.int32()), ("number", pa.int64()), ("told", pa.bina
 
 # About 3 MB: large enough to be cheap, small enough for Spark's pages and Arrow's batches.
 _BLOB_REPORTS = 1 << 17
-# What decides on reports and results.
+# What decides on readings, reports and results.
+_FILES = ("collect.py", "stream.py")
 _ROOMS = ("engine", "estimate", "kernels", "pipeline", "randomize", "shuffle")
 
 
@@ -73,8 +74,8 @@ def code_hash() -> str:
     """Return a hash of the sources that draw, shuffle and estimate here."""
     root = Path(rase.__file__).parent
     found = hashlib.sha256()
-    for room in _ROOMS:
-        for path in sorted(root.glob(f"{room}/**/*.py")):
+    for pattern in (*_FILES, *(f"{room}/**/*.py" for room in _ROOMS)):
+        for path in sorted(root.glob(pattern)):
             found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return found.hexdigest()
 

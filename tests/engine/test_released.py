@@ -4,14 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
 from rase import Manifest, SeededRandom
 from rase.engine.files import find_files
-from rase.engine.job import Job
+from rase.engine.job import GraphSettings, Job
 from rase.engine.local import run_local
 from rase.engine.released import ReleaseLog
 from rase.engine.tally import Tally
@@ -195,6 +197,19 @@ def test_a_changed_table_is_another_job(place: Path, tmp_path: Path) -> None:
     os.utime(place / "part-01.parquet", ns=(0, 0))
     with pytest.raises(StorageUnusable, match="another job, table or version"):
         list(run_local(job_of(place, tmp_path / "work")))
+
+
+@pytest.mark.parametrize("change", [{"alpha": 9.0}, {"group_count": 3}, {"edges": (("a", "c"),)}])
+def test_other_real_groups_are_another_job(place: Path, change: dict[str, Any]) -> None:
+    """Buckets that were shuffled for other groups, or another loss, are not gone on with."""
+    graph = GraphSettings((("a", "b"),), 5.0, 2)
+    first, other = (
+        Job(source=find_files(str(place)), randomizer=BR, graph=one)
+        for one in (graph, replace(graph, **change))
+    )
+    same = first.fingerprint(seed=None, version="1")
+    assert same == replace(first).fingerprint(seed=None, version="1")
+    assert same != other.fingerprint(seed=None, version="1")
 
 
 def test_wrong_rows_leave_no_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ source of randomness, and the same seed gives the same results.
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,6 @@ class Job:
             seed: What makes the noise reproducible; None in production.
             version: The version of the code.
         """
-        graph = None if self.graph is None else [list(edge) for edge in self.graph.edges]
+        graph = None if self.graph is None else asdict(self.graph)
         told = [self.described(), graph, self.source.skips_bad, self.truth, repr(seed), version]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

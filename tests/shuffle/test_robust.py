@@ -51,6 +51,30 @@ def test_groups_of_one_are_shuffled_uniformly() -> None:
     assert Robust(alpha=30, group_count=9).plan(1).reason == "There was nothing to shuffle."
 
 
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("refinement", ["contiguous", "agglomerative", "connected", "none"])
+@pytest.mark.parametrize("has_partition", [False, True])
+def test_rounds_without_anybody_to_hide_among_pass(
+    n: int, refinement: str, has_partition: bool
+) -> None:
+    """Whatever the groups, nothing is shuffled and nothing lost; arrivals are checked as ever."""
+    robust = Robust(
+        alpha=3,
+        group_count=2,
+        partition=Partition([0] * n) if has_partition else None,
+        refinement=refinement,  # type: ignore[arg-type]
+        edges=[] if refinement == "connected" else None,
+    )
+    release = robust.shuffle(np.arange(n), arrival=range(n))
+    assert release.values.tolist() == list(range(n))
+    assert (release.manifest.reason, release.manifest.real_loss) == (
+        "There was nothing to shuffle.",
+        0.0,
+    )
+    with pytest.raises(ValueError, match=f"arrival must name a contributor for each of {n}"):
+        robust.plan(n, arrival=[0, 1])
+
+
 def test_unnamed_groups_count_as_one_group_of_all() -> None:
     """Without a partition the real loss is the worst case, and the reason says so."""
     manifest = Robust(alpha=3, group_count=2, attacker_cap=math.inf).plan(6)

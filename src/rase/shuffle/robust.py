@@ -171,9 +171,10 @@ class Robust:
         if self.mode == "paper" and n:
             return self._paper_plan(n, arrival).manifest
         self._check_partition(n)
-        measured = self._sensitivities(n, arrival)
         if n < 2:
+            _arrival(n, arrival)
             return uniform_manifest(n, "There was nothing to shuffle.")
+        measured = self._sensitivities(n, arrival)
         if measured.used == 0:
             return uniform_manifest(
                 n, f"With {n} groups of one, theta would be infinite and nothing would move."

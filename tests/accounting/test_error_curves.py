@@ -92,7 +92,7 @@ def test_moving_a_slider_looks_at_no_law_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_unknown_mechanism_is_refused() -> None:
     """A mechanism that does not exist is named, and so are those that do; so is a missing curve."""
-    with pytest.raises(ValueError, match="mechanism must be auto, budget-aware"):
+    with pytest.raises(ValueError, match="mechanism must be one of auto, budget-aware"):
         error_curves(POWER, 1.0, devices=10, precision=Precision(0.5, 0.9), mechanism="magic")
     found = error_curves(POWER, 1.0, devices=10, precision=Precision(0.5, 0.9))
     with pytest.raises(KeyError, match="no curve of 'median' with 'duchi'"):

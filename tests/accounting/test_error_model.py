@@ -273,7 +273,7 @@ def test_bad_arguments() -> None:
         model.worst("mean", 5)
     with pytest.raises(ValueError, match="estimator must be one of"):
         model.expected("mean", 5, readings=FleetReadings.uniform(PUBLIC))
-    with pytest.raises(ValueError, match="mechanism must be auto, budget-aware"):
+    with pytest.raises(ValueError, match="mechanism must be one of auto, budget-aware"):
         built("magic", 1.0)
     with pytest.raises(ValueError, match="at least one reading"):
         FleetReadings.of([], PUBLIC)

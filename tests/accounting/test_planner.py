@@ -340,7 +340,7 @@ def test_plans_hold_no_reading() -> None:
         ({"error": 0.0}, "error must be greater than 0"),
         ({"beta": 2.0}, "beta must be between 0 and 1"),
         ({"rho": math.nan}, "rho must be between 0 and 1"),
-        ({"mechanism": "magic"}, "mechanism must be auto, budget-aware"),
+        ({"mechanism": "magic"}, "mechanism must be one of auto, budget-aware"),
         ({"alpha": 1.0}, "group_count must be given with alpha"),
         ({"group_count": 1}, "alpha must be given with group_count"),
         ({"alpha": -1.0, "group_count": 1}, "alpha must be"),

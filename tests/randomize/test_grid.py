@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ from rase import (
     Laplace,
     Optimal,
     Piecewise,
+    Pipeline,
     Precision,
     Randomizer,
     SeededRandom,
     SquareWave,
     ValueRange,
 )
+from rase.accounting.error_model import FleetReadings
 from rase.randomize.grid import GridRandomizer
 from rase.testing import check_randomizer
 
@@ -231,3 +234,17 @@ def test_only_noise_without_end_has_another_clamped_twin() -> None:
         True,
         True,
     )
+
+
+@pytest.mark.parametrize("readings", [["4711 W"], [4711j], "4711 W", [[4711], [1, 2]]])
+def test_what_is_no_number_is_refused_without_being_shown(readings: Any) -> None:
+    """Neither the refusal nor its causes quote what may be a reading."""
+    for refuse in (
+        Duchi(1.0, ValueRange(0, 10)).randomize,
+        Pipeline(Duchi(1.0, ValueRange(0, 10))).run_round,
+        lambda given: FleetReadings.of(given, ValueRange(0, 10)),
+    ):
+        with pytest.raises(TypeError, match="readings must be numbers, got something") as refused:
+            refuse(readings)
+        assert refused.value.__cause__ is None
+        assert refused.value.__suppress_context__

@@ -47,5 +47,5 @@ def mechanism_named(
     if name == "auto":
         name = best_mechanism(epsilon)
     if name not in MECHANISMS:
-        raise ValueError(f"mechanism must be auto, {', '.join(MECHANISMS)}, got {name!r}.")
+        raise ValueError(f"mechanism must be one of auto, {', '.join(MECHANISMS)}, got {name!r}.")
     return MECHANISMS[name](epsilon, value_range, precision)

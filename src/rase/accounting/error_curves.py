@@ -112,7 +112,9 @@ def error_curves(
         98.2
     """
     if mechanism != "auto" and mechanism not in MECHANISMS:
-        raise ValueError(f"mechanism must be auto, {', '.join(MECHANISMS)}, got {mechanism!r}.")
+        raise ValueError(
+            f"mechanism must be one of auto, {', '.join(MECHANISMS)}, got {mechanism!r}."
+        )
     crowd = _Crowd.of(devices, turns)
     bound = precision.epsilon_bound(value_range)
     points = _points(epsilon, bound)

@@ -18,6 +18,7 @@ from rase.accounting.candidates import Mechanism
 from rase.accounting.median_error import SignLaw, line_over, worst_of_two_ends
 from rase.estimate.mean import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.grid import as_readings
 from rase.randomize.optimal import Optimal
 from rase.stream import ValueRange
 
@@ -86,9 +87,10 @@ class FleetReadings:
         """Return the spread of a sample of readings.
 
         Raises:
+            TypeError: If the readings are not numbers.
             ValueError: If there is no reading, or one is not finite.
         """
-        values = np.asarray(readings, dtype=np.float64).ravel()
+        values = as_readings(readings).ravel()
         if not values.size:
             raise ValueError("readings must hold at least one reading, got none.")
         if not np.isfinite(values).all():

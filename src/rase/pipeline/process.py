@@ -18,6 +18,7 @@ from rase.pipeline.keyed import DeviceTags, drawn_reports, round_result, rounds_
 from rase.pipeline.result import RoundResult
 from rase.pipeline.table import contributions_of, is_table
 from rase.randomize.budget_aware import BudgetAware
+from rase.randomize.grid import as_readings
 from rase.randomize.protocol import Floats, Randomizer
 from rase.shuffle.release import RoundShuffler
 from rase.shuffle.shufflers import Manifest, Shuffler, Uniform
@@ -79,7 +80,7 @@ class Pipeline:
         if contributors is None or not isinstance(self.randomizer.epsilon, tuple):
             return self.randomizer.randomize(readings, rng=rng)
         budgets = self.budgets_of(contributors)
-        values = np.asarray(readings, dtype=np.float64)
+        values = as_readings(readings)
         source = source_of(rng)
         reports = np.empty(values.shape)
         for budget in np.unique(budgets):
@@ -144,7 +145,7 @@ class Pipeline:
             rng: None for secure randomness; a `SeededRandom` for study.
         """
         source = source_of(rng)
-        values = np.asarray(readings, dtype=np.float64)
+        values = as_readings(readings)
         if values.ndim != 1 or not len(values):
             raise ValueError(f"readings must be one row of numbers, got shape {values.shape}.")
         return self.release(self.randomize(values, rng=source), rng=source)
@@ -176,7 +177,7 @@ class Pipeline:
             (365, 'uniform', 64)
         """
         source = source_of(rng)
-        values = np.asarray(readings, dtype=np.float64)
+        values = as_readings(readings)
         if values.ndim != 2 or not values.size:
             raise ValueError(f"readings must have one round a row, got shape {values.shape}.")
         shuffler = self.shuffler

@@ -16,7 +16,7 @@ from rase.randomize.geometric import UnboundedGeometric
 from rase.randomize.protocol import Codes, Floats, Indices, Law, SweepingLaw
 from rase.stream import ValueRange
 
-__all__ = ["MAX_EPSILON", "MIN_EPSILON", "GridRandomizer"]
+__all__ = ["MAX_EPSILON", "MIN_EPSILON", "GridRandomizer", "as_readings"]
 
 _GRID_TOLERANCE = 0.01
 
@@ -181,10 +181,11 @@ class GridRandomizer(ABC):
             Reports in the unit of the readings, in the same shape.
 
         Raises:
+            TypeError: If the readings are not numbers.
             ValueError: If a reading is not finite, or the number of contributors does not fit.
         """
         source = source_of(rng)
-        values = np.asarray(readings, dtype=np.float64)
+        values = as_readings(readings)
         budget = self._budget_of(values.shape, None, own=True)
         if isinstance(budget, float):
             return self._drawn(budget, values, source)
@@ -353,6 +354,19 @@ class GridRandomizer(ABC):
             chosen = budget == value
             result[chosen] = function(self._law(float(value)), codes[chosen])
         return result
+
+
+def as_readings(readings: ArrayLike) -> Floats:
+    """Return readings as floats, or refuse them without showing one.
+
+    Raises:
+        TypeError: If they are not numbers.
+    """
+    try:
+        return np.asarray(readings, dtype=np.float64)
+    except (TypeError, ValueError):
+        # The error underneath quotes what it could not read.
+        raise TypeError("readings must be numbers, got something else.") from None
 
 
 def _checked_epsilon(epsilon: object) -> float | tuple[float, ...]:

@@ -133,4 +133,6 @@ def time_in_words(time_s: float) -> str:
         >>> time_in_words(1782000000)
         '2026-06-21T00:00:00Z'
     """
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(time_s)))
+    from datetime import UTC, datetime  # the agent starts without it
+
+    return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

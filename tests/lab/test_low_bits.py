@@ -33,7 +33,7 @@ def test_at_epsilon_one_four_fifths_are_excluded() -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("candidate", [0.0, 0.37, 1.0])
+@pytest.mark.parametrize("candidate", [-1.0, 0.0, 0.37, 1.0, 2.0])
 def test_our_reports_exclude_nothing(mechanism: str, candidate: float) -> None:
     """Every report of one reading could be that of any other."""
     randomizer = randomizer_named(mechanism, 1.0, ValueRange(0, 1, 64))

@@ -67,11 +67,11 @@ def excluded_by_table(
     Args:
         randomizer: What drew the reports.
         reports: Its reports.
-        candidate: The reading that may be the one reported.
+        candidate: The reading that may be the one reported; outside the range it counts at its end.
     """
     public = randomizer.value_range
     places = np.rint((np.asarray(reports) - public.low) / public.step).astype(int).tolist()
-    exact = (candidate - public.low) / public.step
+    exact = min(max((candidate - public.low) / public.step, 0.0), float(public.steps))
     if randomizer.certificate().total is None:
         return 0.0
     beside = {math.floor(exact), math.ceil(exact)}

@@ -207,6 +207,14 @@ def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
         assert await asyncio.to_thread(begun.wait, 60)
         waiting += [send(device) for device in (1, 2, 3)]
         refused = [await send(device) for device in (4, 5, 6, 7, 8)]
+        pairs = [[world.credentials[8], wires[8]]]
+        refused.append(
+            await client.post(
+                "/v1/reports",
+                content=cbor.encode(pairs),
+                headers={"Content-Type": "application/cbor"},
+            )
+        )
         for answer in refused:
             check_problem(answer, 429, "too-many")
             assert int(answer.headers["Retry-After"]) >= 1

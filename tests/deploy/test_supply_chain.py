@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -31,10 +32,13 @@ def commands(name: str, command: Any) -> Iterator[tuple[str, click.Command]]:
         yield name, command
 
 
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield every module of the package."""
-    for path in sorted((ROOT / "src/rase").rglob("*.py")):
-        yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
+@cache
+def sources() -> list[tuple[Path, ast.Module]]:
+    """Return every module of the package, read once."""
+    return [
+        (path.relative_to(ROOT), ast.parse(path.read_text("utf-8")))
+        for path in sorted((ROOT / "src/rase").rglob("*.py"))
+    ]
 
 
 @pytest.mark.parametrize("profile", sbom.PROFILES)

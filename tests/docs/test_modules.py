@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def test_every_promise_names_the_test_that_would_notice_its_loss(room: str) -> N
     assert [one for one in said if not re.search(r"tests/[\w/]+", one)] == []
 
 
+@cache
 def told_by(path: Path) -> list[str]:
     """Return the lines of a module's docstring."""
     return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")

@@ -1,0 +1,109 @@
+"""Caddy as the example writes it, really run: what passes, and what it keeps to itself."""
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from benchmarks.loading.ports import held_port
+from tests.live.running import Patience, answers
+
+EXAMPLE = (Path(__file__).parents[2] / "deploy/proxy/Caddyfile").read_text(encoding="utf-8")
+# Where it is not installed the tests fail: .ci/setup installs it.
+CADDY = shutil.which("caddy") or "caddy"
+QUIET = "{\n\tadmin off\n\tauto_https off\n}\n"
+
+
+@contextmanager
+def behind() -> Iterator[tuple[int, list[dict[str, str]]]]:
+    """Run a server that answers everything; give its port and the headers it has seen."""
+    seen: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path != "/healthz":
+                seen.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server.server_address[1], seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def proxied(text: str, folder: Path) -> Iterator[str]:
+    """Run Caddy with an example on a port of this machine; give its address and keep its words."""
+    port = held_port()
+    text, count = re.subn(r"(?m)^\w+\.example \{", f"http://127.0.0.1:{port} {{", text)
+    assert count
+    settings, log = folder / "Caddyfile", folder / "caddy.log"
+    settings.write_text(QUIET + text, encoding="utf-8")
+    command = [CADDY, "run", "--adapter", "caddyfile", "--config", str(settings)]
+    home = os.environ | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+    with log.open("w") as words, subprocess.Popen(command, stderr=words, env=home) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            Patience().until(lambda: answers(url), logs=folder)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@pytest.mark.parametrize("role", ["shuffler", "fusion"])
+def test_the_example_passes_requests_on_and_nothing_else(role: str, tmp_path: Path) -> None:
+    """The shuffler never learns a device's address; nobody gets metrics, and nothing is logged."""
+    shuffler, fusion = EXAMPLE.split("# On the fusion centre's machine", 1)
+    text = shuffler
+    if role == "fusion":
+        text = "\n".join(line.removeprefix("# ") for line in fusion.split("\n")[1:])
+    with behind() as (port, seen):
+        text, count = re.subn(
+            r"reverse_proxy 127\.0\.0\.1:\d+", f"reverse_proxy 127.0.0.1:{port}", text
+        )
+        assert count == 1
+        with proxied(text, tmp_path) as url:
+            asked = Request(f"{url}/v1/reports", headers={"X-Forwarded-For": "192.0.2.7"})  # noqa: S310
+            with urlopen(asked, timeout=20) as answer:  # noqa: S310 - an address of our own
+                assert answer.status == 200
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"{url}/metrics", timeout=20)  # noqa: S310 - an address of our own
+    (headers,) = seen
+    if role == "shuffler":
+        assert not {"X-Forwarded-For", "X-Real-Ip", "Forwarded"} & set(headers)
+        assert "192.0.2.7" not in str(headers)
+    assert "/v1/reports" not in (tmp_path / "caddy.log").read_text()
+
+
+def test_the_example_is_valid_as_it_is(tmp_path: Path) -> None:
+    """With the names, and the certificates, that an operator would use."""
+    done = subprocess.run(
+        [CADDY, "validate", "--adapter", "caddyfile", "--config", "-"],
+        input=EXAMPLE,
+        env=os.environ | {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Valid configuration" in done.stdout + done.stderr

@@ -12,7 +12,7 @@ import pytest
 
 import rase
 from rase.cli import COMMANDS, main
-from rase.errors import PrivacyRefused
+from rase.errors import PrivacyRefused, RaseError
 from rase.kernels.backend import kernels_in_use
 
 
@@ -198,6 +198,21 @@ def test_failures_of_files_say_which_and_why(
     monkeypatch.setattr("rase.cli.run.command", failing)
     assert main(["run"]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_what_a_server_says_moves_nothing_on_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal may be in another machine's words."""
+
+    @click.command()
+    def refused() -> None:
+        raise RaseError("the fusion centre refuses: \x1b[2Jall is well\x07 – ε.")
+
+    monkeypatch.setattr("rase.cli.run.command", refused)
+    assert main(["run"]) == 1
+    shown = capsys.readouterr().err
+    assert shown == "rase: error: the fusion centre refuses: \ufffd[2Jall is well\ufffd – ε.\n"
 
 
 def test_packages_nobody_can_install_are_unexpected(

@@ -117,5 +117,12 @@ def _failed(error: BaseException) -> int:
 
 
 def tell(message: str) -> None:
-    """Tell on stderr, in one line, why a command failed."""
-    sys.stderr.write(f"rase: error: {' '.join(message.split())}\n")
+    """Tell on stderr, in one line, why a command failed.
+
+    A server may have said why; its words are shown, and move nothing on the terminal.
+    """
+    words = " ".join(message.split())
+    shown = "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words
+    )
+    sys.stderr.write(f"rase: error: {shown}\n")

@@ -15,6 +15,7 @@ from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.privacy import LocalDP
 from rase.storage.face import Database, Row, Transaction
 from rase.wire.problems import PROBLEM_TYPES
+from rase.wire.signed import SignedCampaign
 
 __all__ = [
     "MAX_ROUNDS",
@@ -66,6 +67,14 @@ class Questions:
         Raises:
             Refused: If there is no such campaign, or several and none was named.
         """
+        return self.signed(campaign_id).campaign
+
+    def signed(self, campaign_id: str | None) -> SignedCampaign:
+        """Return the newest version as both servers signed it, as `campaign` does.
+
+        Raises:
+            Refused: Likewise.
+        """
         with self._database.snapshot() as transaction:
             if campaign_id is None:
                 names = known_campaigns(transaction)
@@ -75,7 +84,7 @@ class Questions:
             found = current_campaign(transaction, campaign_id)
         if found is None:
             raise Refused(PROBLEM_TYPES["unknown-campaign"], "There is no such campaign here.")
-        return found.campaign
+        return found
 
     def between(
         self, campaign: Campaign, first: int, last: int, *, method: str | None = None

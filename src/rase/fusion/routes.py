@@ -22,13 +22,11 @@ from rase.fusion.access import (
     still_allows,
 )
 from rase.fusion.answers import CSV, FORMATS, INFLUX, JSON, Answer, as_csv, as_influx, as_json
-from rase.fusion.campaigns import current_campaign
 from rase.fusion.centre import FusionCentre
 from rase.fusion.query import parse_moment_s, parse_rounds, round_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.stream import EventStream, events, parse_last_id
 from rase.fusion.subscribers import READ_ESTIMATES, Subscriber
-from rase.wire.signed import campaign_hash
 
 __all__ = ["From", "Named", "To", "router", "span_of"]
 
@@ -207,18 +205,15 @@ async def stream(
 def campaign_document(request: Request, campaign_id: str) -> Response:
     """Return the newest version of a campaign: public, as JSON or as the signed bytes."""
     centre = centre_of(request)
-    found = centre.questions.campaign(campaign_id)
-    digest = campaign_hash(found).hex()
+    signed = centre.questions.signed(campaign_id)
+    digest = signed.hash.hex()
     headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     if "application/cbor" in request.headers.get("accept", ""):
-        with centre.database.snapshot() as transaction:
-            signed = current_campaign(transaction, campaign_id)
-        assert signed is not None  # noqa: S101 - it was found above
         return Response(signed.to_bytes(), media_type="application/cbor", headers=headers)
     document = {
-        **found.as_fields(),
+        **signed.campaign.as_fields(),
         "hash": digest,
         "noisy_values_kept_s": centre.policy.keep_values_s,
     }

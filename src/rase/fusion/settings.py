@@ -107,15 +107,10 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
     """
     signer, keys = _keys(settings)
     pinned = _pinned(settings, signer)
-    database = open_database(settings.database, migrations="fusion")
+    countersigner = HttpCountersigner(settings.shuffler_url)
     policy = settings.policy()
-    publisher = Publisher(
-        database,
-        clock,
-        key=signer,
-        pinned=pinned,
-        countersigner=HttpCountersigner(settings.shuffler_url),
-    )
+    database = open_database(settings.database, migrations="fusion")
+    publisher = Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner)
     try:
         with BatchOpener(keys, processes=settings.workers) as opener:
             yield FusionCentre(

@@ -148,7 +148,7 @@ def served_metrics(port: int | None, text: Callable[[], str]) -> Iterator[int | 
             """Say nothing: a line would name the address of the peer."""
 
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = _Server(("127.0.0.1", port), Handler)
     except OSError as error:
         raise ConfigurationError(
             [f"metrics port {port} cannot be used: {error.strerror}."]
@@ -161,6 +161,13 @@ def served_metrics(port: int | None, text: Callable[[], str]) -> Iterator[int | 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """Serve few and trusted askers."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a line would name the address of the peer."""
 
 
 def _label(problem: str) -> str:

@@ -21,8 +21,8 @@ from benchmarks.loading.cost import resident_bytes
 from benchmarks.loading.generator import Load, request
 from benchmarks.loading.setting import CAMPAIGN, FIRST, Fleet, Shuffler
 from rase.clock import FakeClock
-from rase.shuffler.app import REPORT_TYPE
 from rase.storage.sqlite import open_sqlite
+from rase.wire.messages import REPORT_TYPE
 
 DEVICES: Final = 16
 _CONNECTIONS: Final = 4

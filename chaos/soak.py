@@ -22,9 +22,8 @@ from chaos.invariants import is_settled
 from chaos.pressure import Pressure
 from chaos.programs import TooLate, until
 from rase.clock import SystemClock
-from rase.shuffler.app import REPORT_TYPE
 from rase.wire.keys import Role
-from rase.wire.messages import Content
+from rase.wire.messages import REPORT_TYPE, Content
 from rase.wire.seal import seal_report
 from rase.wire.signed import campaign_hash
 

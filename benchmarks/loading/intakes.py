@@ -13,11 +13,10 @@ from benchmarks.loading.cost import cpu_s
 from benchmarks.loading.generator import Load, request
 from benchmarks.loading.setting import Fleet, Shuffler
 from rase.clock import FakeClock, SystemClock
-from rase.shuffler.app import REPORT_TYPE
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
 from rase.wire.keys import Role, write_private
-from rase.wire.messages import REPORT_SIZES, Header
+from rase.wire.messages import REPORT_SIZES, REPORT_TYPE, Header
 from rase.wire.suites import X25519
 
 __all__ = ["HOURS", "Rate", "Served", "prepared", "running", "serving"]

@@ -36,7 +36,6 @@ from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.fusion.tracking import PATIENCE_S
-from rase.shuffler.app import REPORT_TYPE
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
@@ -44,7 +43,7 @@ from rase.storage.faults import SimulatedDeath
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.keys import Keyset, Role, SigningKey
-from rase.wire.messages import HEADER_SIZE, Batch, Header
+from rase.wire.messages import HEADER_SIZE, REPORT_TYPE, Batch, Header
 from rase.wire.parcel import unpack
 from rase.wire.signed import campaign_hash
 

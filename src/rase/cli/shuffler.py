@@ -114,7 +114,7 @@ def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
 @_config
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def devices(config: Path, as_json: bool) -> None:
-    """List the enrolled devices by their opaque names, with their groups; what they sent is not."""
+    """List the handles of the enrolled devices with their groups; nothing of what they sent."""
     from rase.shuffler.enrolment import enrolled_devices
     from rase.storage.opening import open_database
 
@@ -138,28 +138,28 @@ def devices(config: Path, as_json: bool) -> None:
 
 
 @command.command("revoke")
-@click.argument("names", metavar="DEVICE...", nargs=-1, required=True)
+@click.argument("handles", metavar="DEVICE...", nargs=-1, required=True)
 @_config
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def revoke(names: tuple[str, ...], config: Path, as_json: bool) -> None:
+def revoke(handles: tuple[str, ...], config: Path, as_json: bool) -> None:
     """Let devices send no more, as when one was lost; all that are named, or none.
 
-    DEVICE is the opaque name of 16 hexadecimal digits, as enrolment and rase shuffler devices print
-    it. Reports that wait for their round to close are erased. A new token enrols the device again.
+    DEVICE is a handle, the 16 hexadecimal digits that enrolment and rase shuffler devices print.
+    Reports that wait for their round to close are erased. A new token enrols the device again.
     """
     from rase.shuffler.enrolment import revoke_devices
     from rase.storage.opening import open_database
 
     with closing(open_database(_settings(config).database, migrations="shuffler")) as database:
         try:
-            revoked = revoke_devices(database, names)
+            revoked = revoke_devices(database, handles)
         except (ValueError, LookupError) as error:
             raise click.UsageError(str(error)) from None
     if as_json:
         click.echo(json.dumps({"schema": "rase/revoked/1", "revoked": list(revoked)}))
         return
-    for name in revoked:
-        click.echo(name)
+    for handle in revoked:
+        click.echo(handle)
     click.echo("revoked; running intakes notice within 5 seconds.", err=True)
 
 

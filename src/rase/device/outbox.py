@@ -15,11 +15,11 @@ from rase.device.reporter import Envelope
 from rase.errors import Malformed
 from rase.kernels.entropy import Entropy, checked_entropy, integer_below
 from rase.transport.face import Answer, Transport, Unreachable
+from rase.wire.messages import REPORT_TYPE
 
-__all__ = ["REPORTS_PATH", "REPORT_TYPE", "Outbox", "Verdict", "backoff_s", "random_share"]
+__all__ = ["REPORTS_PATH", "Outbox", "Verdict", "backoff_s", "random_share"]
 
 REPORTS_PATH: Final = "/v1/reports"
-REPORT_TYPE: Final = "application/rase-report"
 _FIRST_PAUSE_S = 2.0
 _LONGEST_PAUSE_S = 300.0
 _RESOLUTION = 1 << 20

@@ -39,12 +39,11 @@ from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
 from rase.wire.frames import Reply
-from rase.wire.messages import REPORT_SIZES
+from rase.wire.messages import REPORT_SIZES, REPORT_TYPE
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["REPORT_TYPE", "IntakeDesk", "create_shuffler_app"]
+__all__ = ["IntakeDesk", "create_shuffler_app"]
 
-REPORT_TYPE: Final = "application/rase-report"
 _REPORT_TYPE = REPORT_TYPE.encode()
 _GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
@@ -142,9 +141,7 @@ class IntakeDesk:
         if not authorization.startswith(_BEARER):
             raise NotEnrolled("a report must come with the credential of its device.")
         credential = authorization[len(_BEARER) :].decode("latin-1")
-        device = self._authenticator.known(credential)
-        if device is None:
-            device = await asyncio.to_thread(self._authenticator.look_up, credential)
+        device = await self._device(credential)
         self._rate.check(device)
         try:
             wire = await read_body(receive, limit=_LONGEST_REPORT)
@@ -180,11 +177,11 @@ class IntakeDesk:
             raise WireError(f"round {pending.round} is closed.", problem="round-closed")
         return 200
 
-    async def take_frame(self, name: str, frame: bytes) -> tuple[Reply, bytes | None]:
+    async def take_frame(self, handle: str, frame: bytes) -> tuple[Reply, bytes | None]:
         """Return the reply to a report that came through a broker, once it is on the disk.
 
         Args:
-            name: The device's opaque name.
+            handle: The device's.
             frame: The report with its tag.
 
         Returns:
@@ -192,9 +189,9 @@ class IntakeDesk:
         """
         key = None
         try:
-            sender = self._authenticator.known_sender(name, frame)
+            sender = self._authenticator.known_sender(handle, frame)
             if sender is None:
-                sender = await asyncio.to_thread(self._authenticator.look_up_sender, name, frame)
+                sender = await asyncio.to_thread(self._authenticator.look_up_sender, handle, frame)
             key = sender.key
             self._rate.check(sender.device)
             return Reply(await self.take(sender.wire, sender.device)), key

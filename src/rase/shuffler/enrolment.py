@@ -37,7 +37,7 @@ _ENOUGH: Final = "the owner of this token has as many devices as the operator al
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _MAX_CREDENTIAL: Final = 128
-_NAME: Final = re.compile("[0-9A-Fa-f]{16}")
+_HANDLE: Final = re.compile("[0-9A-Fa-f]{16}")
 _MAX_CACHED: Final = 500_000
 
 
@@ -52,7 +52,7 @@ class Enrolled:
     """Hold what a device gets once; the shuffler keeps only a hash of it.
 
     Args:
-        device: The device's opaque name.
+        device: The device's handle.
         credential: What it shows with each report.
     """
 
@@ -157,7 +157,7 @@ class EnrolledDevice:
 
     Args:
         group: Its public group.
-        device: Its opaque name.
+        device: Its handle.
     """
 
     group: str
@@ -165,44 +165,44 @@ class EnrolledDevice:
 
 
 def enrolled_devices(database: Database) -> list[EnrolledDevice]:
-    """Return all devices that may send, by group and name; nothing of what they sent."""
+    """Return all devices that may send, by group and handle; nothing of what they sent."""
     with database.snapshot() as transaction:
         rows = transaction.execute("SELECT group_name, id FROM device")
     return sorted(EnrolledDevice(group, f"{device:016x}") for group, device in rows)
 
 
 def broker_users(database: Database) -> list[tuple[str, str]]:
-    """Return the opaque name and the broker's password of each device that may send."""
+    """Return the handle and the broker's password of each device that may send."""
     with database.snapshot() as transaction:
         rows = transaction.execute("SELECT id, digest FROM device ORDER BY id")
     return [(f"{device:016x}", broker_password(bytes(digest))) for device, digest in rows]
 
 
-def revoke_devices(database: Database, names: Sequence[str]) -> tuple[str, ...]:
+def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...]:
     """Let devices send no more: their credentials end, and what waits of theirs is erased.
 
     A round that is being closed at this moment may still hold a report of theirs.
 
     Args:
         database: The shuffler's.
-        names: Their opaque names.
+        handles: Theirs.
 
     Returns:
-        The names, each once.
+        The handles, each once.
 
     Raises:
-        ValueError: If a name is none; nothing is revoked then.
+        ValueError: If a handle is none; nothing is revoked then.
         LookupError: If one is not enrolled; nothing is revoked then.
     """
-    numbers = {name.lower(): _number(name) for name in names}
-    malformed = [name for name, number in numbers.items() if number is None]
+    numbers = {handle.lower(): _number(handle) for handle in handles}
+    malformed = [handle for handle, number in numbers.items() if number is None]
     if malformed:
         raise ValueError(f"a device must have 16 hexadecimal digits, got {malformed[0]!r}.")
     with database.transaction() as transaction:
-        for name, number in numbers.items():
+        for handle, number in numbers.items():
             found = transaction.execute("DELETE FROM device WHERE id = ? RETURNING id", (number,))
             if not found:
-                raise LookupError(f"device {name} is not enrolled; nothing was revoked.")
+                raise LookupError(f"device {handle} is not enrolled; nothing was revoked.")
             transaction.execute("INSERT INTO revoked_device (id) VALUES (?)", (number,))
             transaction.execute("DELETE FROM report WHERE device = ?", (number,))
             transaction.execute("DELETE FROM enrolment_token WHERE device = ?", (number,))
@@ -244,34 +244,34 @@ class Authenticator:
         # Another hash may mean that the device enrolled again: the database knows.
         return device if hmac.compare_digest(digest, expected or bytes(32)) else None
 
-    def known_sender(self, name: str, frame: bytes) -> "Sender | None":
+    def known_sender(self, handle: str, frame: bytes) -> "Sender | None":
         """Return who made the tag of a frame if its hash is in memory; None otherwise.
 
         Args:
-            name: The device's opaque name, from the topic.
+            handle: The device's, from the topic.
             frame: What was published there.
 
         Raises:
-            NotEnrolled: If the name is none.
+            NotEnrolled: If the handle is none.
         """
-        device = _number(name)
+        device = _number(handle)
         if device is None:
             raise NotEnrolled(_BAD_TAG)
         key = self._digests.get(device)
-        wire = None if key is None else read_report(frame, name, key)
+        wire = None if key is None else read_report(frame, handle, key)
         return None if key is None or wire is None else Sender(device, key, wire)
 
-    def look_up_sender(self, name: str, frame: bytes) -> "Sender":
+    def look_up_sender(self, handle: str, frame: bytes) -> "Sender":
         """Return who made the tag of a frame, asking the database.
 
         Raises:
-            NotEnrolled: If no enrolled device of that name did.
+            NotEnrolled: If no enrolled device of that handle did.
         """
-        device = int(name, 16)
+        device = int(handle, 16)
         with self._database.snapshot() as transaction:
             rows = transaction.execute("SELECT digest FROM device WHERE id = ?", (device,))
         key = bytes(rows[0][0]) if rows else bytes(32)
-        wire = read_report(frame, name, key)
+        wire = read_report(frame, handle, key)
         if not rows or wire is None:
             raise NotEnrolled(_BAD_TAG)
         self._keep(device, key)
@@ -352,18 +352,18 @@ def _add_device(transaction: Transaction, credential: str, *, key: bytes, token:
 
 
 def _parts(credential: str) -> tuple[int, bytes]:
-    name, _, secret = credential.partition(".")
-    device = _number(name)
+    handle, _, secret = credential.partition(".")
+    device = _number(handle)
     if device is None or len(credential) > _MAX_CREDENTIAL:
         raise NotEnrolled("the credential is not one of this shuffler.")
     return device, credential_key(secret)
 
 
-def _number(name: str) -> int | None:
-    """Return the number behind a device's opaque name; None if it is no such name."""
-    if not _NAME.fullmatch(name):
+def _number(handle: str) -> int | None:
+    """Return the number behind a device's handle; None if it is none."""
+    if not _HANDLE.fullmatch(handle):
         return None
-    number = int(name, 16)
+    number = int(handle, 16)
     return number if number < 1 << 63 else None
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "HEADER_SIZE",
     "INNER_SIZES",
     "REPORT_SIZES",
+    "REPORT_TYPE",
     "VERSION",
     "Batch",
     "BatchManifest",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 VERSION: Final = 1
+REPORT_TYPE: Final = "application/rase-report"
 HEADER_SIZE: Final = 14
 CONTENT_SIZE: Final = 32
 # Sizes by the KEM of the inner envelope; the outer one is always X25519.

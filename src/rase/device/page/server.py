@@ -7,7 +7,6 @@ bring its proof.
 """
 
 import csv
-import hashlib
 import hmac
 import io
 import secrets
@@ -77,7 +76,7 @@ class OwnerPage:
     def __init__(self, owner: Owner, port: int) -> None:
         self.owner = owner
         self.token = secrets.token_urlsafe(24)
-        self.proof = hmac.digest(secrets.token_bytes(32), b"forms", hashlib.sha256).hex()
+        self.proof = secrets.token_hex(32)
         # Set by the page, and looked at by the agent between two steps.
         self.is_to_forget = threading.Event()
         self.is_forgotten = threading.Event()

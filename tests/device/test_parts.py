@@ -11,6 +11,7 @@ from rase.device.collection import Collection
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.outbox import backoff_s
+from rase.device.state import Cover
 from rase.kernels.entropy import SeededEntropy
 
 
@@ -79,6 +80,18 @@ def test_memory_drops_old_covers_only_if_there_are_some(world: Any) -> None:
     memory = Memory(world.terms(), store)
     store.save = None
     memory.drop_covers(5)
+
+
+def test_covers_do_not_grow_without_end(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shuffler that never confirms a round does not fill the device's disk."""
+    monkeypatch.setattr("rase.device.memory._MOST_COVERS", 3)
+    store = world.store()
+    memory = Memory(world.terms(), store)
+    for round in range(5):
+        memory.keep_cover(round, Cover(b"cover"))
+    memory.keep_cover(2, Cover(b"cover", is_done=True))
+    assert list(memory.covers) == [2, 3, 4]
+    assert dict(store.load().covers) == dict(memory.covers)
 
 
 def test_a_campaign_that_cannot_be_joined_is_not_remembered(world: Any) -> None:

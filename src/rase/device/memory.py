@@ -11,6 +11,9 @@ from rase.wire.keys import Keyset
 
 __all__ = ["Memory"]
 
+# As many as rounds can be open at once. A shuffler that never confirms one must not fill the disk.
+_MOST_COVERS = 1024
+
 
 class Memory:
     """Keep what is held in memory and what is saved the same; if saving fails, nothing changes.
@@ -97,12 +100,15 @@ class Memory:
         return offered.keyset
 
     def keep_cover(self, round: int, cover: Cover) -> None:
-        """Save a cover report.
+        """Save a cover report; of too many, the first one kept is forgotten.
 
         Raises:
             StateUnusable: If it cannot be saved; then it must not be sent.
         """
-        self._save({**self._covers, round: cover})
+        covers = {**self._covers, round: cover}
+        while len(covers) > _MOST_COVERS:
+            del covers[next(iter(covers))]
+        self._save(covers)
 
     def drop_covers(self, before: int) -> None:
         """Forget the cover reports of earlier rounds.

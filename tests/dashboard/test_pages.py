@@ -101,7 +101,7 @@ def test_the_charts_table_is_what_the_interface_tells(desk: Desk) -> None:
 def test_live_says_what_is_wrong(desk: Desk) -> None:
     """No round for long, and an end of the campaign."""
     desk.log_in(desk.reader)
-    assert "Look.</strong> 1 of the last 4 rounds were withheld" in desk.get("/live").text
+    assert "Warning.</strong> 1 of the last 4 rounds were withheld" in desk.get("/live").text
     desk.centre.clock.advance(5 * 3600)
     desk.log_in(desk.reader)
     assert "No round became final for" in desk.get("/live").text

@@ -23,6 +23,7 @@ from rase.service.answer import Answer
 from rase.service.metrics import COUNTERS, GAUGES
 from rase.service.settings import load_settings
 from rase.shuffler.settings import LimitSettings, ShufflerSettings
+from rase.wire.frames import MAX_POLICY_BYTES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -248,6 +249,12 @@ def test_proxies_hide_metrics_and_senders() -> None:
     caddy = (DEPLOY / "proxy/Caddyfile").read_text()
     assert "respond /metrics 404" in caddy
     assert not re.search(r"^\s*log\b", caddy, re.MULTILINE)
+
+
+def test_the_broker_takes_the_longest_policy() -> None:
+    """A campaign with many groups is not too long for the broker."""
+    lines = (DEPLOY / "mosquitto/mosquitto.conf").read_text().splitlines()
+    assert f"message_size_limit {MAX_POLICY_BYTES}" in lines
 
 
 def test_users_of_the_acl_are_those_of_the_settings() -> None:

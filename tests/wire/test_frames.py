@@ -20,6 +20,7 @@ from rase.wire.frames import (
     report_frame,
     report_id,
 )
+from rase.wire.signed import MAX_CAMPAIGN_BYTES, MAX_VERSIONS_BYTES
 
 CREDENTIAL = "3f2a90c1d45b6e78.secret"
 HANDLE = "3f2a90c1d45b6e78"
@@ -88,6 +89,12 @@ def test_a_policy_holds_versions_and_keyset() -> None:
     for data in (b"", cbor.encode([b"one"]), cbor.encode({"a": b"b"}), cbor.encode([b"a", "b"])):
         with pytest.raises(WireError):
             Policy.from_bytes(data)
+
+
+def test_the_longest_policy_is_read() -> None:
+    """Versions as long as they may be do not leave the keyset without a place."""
+    policy = Policy(bytes(MAX_VERSIONS_BYTES), bytes(MAX_CAMPAIGN_BYTES))
+    assert Policy.from_bytes(policy.to_bytes()) == policy
 
 
 def test_topics_are_as_documented() -> None:

@@ -16,6 +16,7 @@ from rase.errors import Malformed
 from rase.wire import cbor
 
 __all__ = [
+    "MAX_POLICY_BYTES",
     "TAG_BYTES",
     "Policy",
     "Reply",
@@ -31,7 +32,8 @@ __all__ = [
 ]
 
 TAG_BYTES: Final = 16
-_MAX_POLICY_BYTES: Final = 1 << 20
+# The longest versions and the longest keyset, with its signatures, fit.
+MAX_POLICY_BYTES: Final = (1 << 20) + (1 << 18)
 _REPORT: Final = b"rase/1 mqtt report\0"
 _ANSWER: Final = b"rase/1 mqtt answer\0"
 _PASSWORD: Final = b"rase/1 mqtt password\0"
@@ -89,7 +91,7 @@ class Policy(NamedTuple):
         Raises:
             WireError: Named, if it is none; signatures are checked by whoever uses the parts.
         """
-        parts: Any = cbor.decode(data, max_size=_MAX_POLICY_BYTES)
+        parts: Any = cbor.decode(data, max_size=MAX_POLICY_BYTES)
         if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
             raise Malformed("a policy must be [versions, keyset].")
         return cls(*parts)

@@ -27,7 +27,7 @@ PLACE: Final = (
     "This page is served by the agent on this machine, for you alone; its address is a secret."
 )
 _MOST_ROWS: Final = 24
-_WORDS: Final = {"info": "Note", "warn": "Look", "bad": "Problem", "good": "Done"}
+_WORDS: Final = {"info": "Note", "warn": "Warning", "bad": "Problem", "good": "Done"}
 # Why a round has no noisy value, in the words of the journal.
 _WHY: Final = {
     "budget-spent": "your budget was spent",

@@ -130,7 +130,7 @@ def test_the_surer_window_is_taken(errors: list[float], w: int) -> None:
     """Errors of tracked rounds count as if they went together; standard errors alone decide."""
     followed = [tracked(5.0, error) for error in errors]
     alone = rounds([1.0] * len(errors))
-    done = surer_window(followed, alone, w)
+    done = surer_window(followed, alone, w=w)
     assert len(done) == max(len(errors) - w + 1, 0)
     for start, one in enumerate(done):
         assert one is not None
@@ -144,13 +144,13 @@ def test_a_withheld_round_withholds_the_surer_window() -> None:
     """As with every other window."""
     followed = [tracked(5.0, 1.0), None, tracked(5.0, 1.0)]
     alone = [rounds([1.0])[0], None, rounds([1.0])[0]]
-    assert surer_window(followed, alone, 2) == [None, None]
+    assert surer_window(followed, alone, w=2) == [None, None]
 
 
 def test_tracked_rounds_and_rounds_alone_are_the_same_rounds() -> None:
     """Series of different lengths cannot be compared."""
     with pytest.raises(ValueError, match="shorter"):
-        surer_window([tracked(5.0, 1.0)] * 3, rounds([1.0]), 1)
+        surer_window([tracked(5.0, 1.0)] * 3, rounds([1.0]), w=1)
 
 
 def test_short_windows_of_auto_are_nearer_and_as_honest() -> None:
@@ -169,7 +169,7 @@ def test_short_windows_of_auto_are_nearer_and_as_honest() -> None:
     ]
     followed = [tracker.update(3600 * place, mean) for place, mean in enumerate(alone)]
     means = np.convolve(truth, np.ones(4) / 4, "valid")
-    done = [one for one in surer_window(followed, alone, 4) if one is not None]
+    done = [one for one in surer_window(followed, alone, w=4) if one is not None]
     off = np.array([one.value for one in done]) - means
     plain = np.array([one.value for one in window(alone, 4) if one is not None]) - means
     low, high = np.array([one.interval() for one in done]).T

@@ -58,7 +58,7 @@ class Windows:
             name: surer_window(
                 [one.estimates[name] for one in self._rounds],
                 [_single(one, name) for one in self._rounds],
-                self.size,
+                w=self.size,
             )[0]
             for name in result.estimates
         }

@@ -59,7 +59,7 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
 
 
 def surer_window(
-    tracked: Iterable[Estimate | None], alone: Iterable[Estimate | None], w: int
+    tracked: Iterable[Estimate | None], alone: Iterable[Estimate | None], *, w: int
 ) -> list[Estimate | None]:
     """Return Win(t, w) by tracked rounds or by the rounds alone, whichever error is the smaller.
 
@@ -79,7 +79,7 @@ def surer_window(
     Example:
         >>> alone = [Estimate(4.0, 3.0, n=9, method="unbiased_mean", target="mean")] * 16
         >>> tracked = [Estimate(5.0, 1.0, n=9, method="auto", target="mean")] * 16
-        >>> [surer_window(tracked, alone, w)[0].method for w in (4, 16)]
+        >>> [surer_window(tracked, alone, w=w)[0].method for w in (4, 16)]
         ['auto', 'unbiased_mean']
     """
     pairs = zip(rolling(tracked, w), rolling(alone, w), strict=True)

@@ -161,7 +161,7 @@ class Questions:
         means = surer_window(
             (None if one is None else one.estimate for one in row),
             (None if one is None else one.alone for one in row),
-            w,
+            w=w,
         )
         return [
             _windowed(campaign, first + place, mean, row[place : place + w], method)

@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -85,31 +86,32 @@ def _run(server: Server) -> tuple[int, str]:
     return done.returncode, done.stderr.partition(". ")[0] + "."
 
 
-@pytest.mark.parametrize("part", ["intake", "closer", "fusion"])
-def test_a_damaged_database_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
-) -> None:
-    """A server does not start on it: exit code 3, one line, and the file is left as it is."""
-    installed = Installed(tmp_path, capsys)
-    role = Role.FUSION if part == "fusion" else Role.SHUFFLER
-    path = installed.database(role)
-    server = installed.servers[part]
+def test_a_damaged_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No server starts on it: exit code 3, one line, and the file is left as it is."""
+    installed, patience = Installed(tmp_path, capsys), Patience(120.0)
+    servers = installed.servers
     try:
-        Patience(120.0).until(lambda: server.is_working, logs=tmp_path)
+        patience.until(lambda: all(one.is_working for one in servers.values()), logs=tmp_path)
     finally:
         installed.kill()
-    with closing(SqliteDatabase(path)) as database:
-        assert database.scrub()
-    shutil.copyfile(path, tmp_path / "copy")
-    with path.open("r+b") as file:
-        file.seek(_PAGE)
-        file.write(b"\xa5" * (path.stat().st_size - _PAGE))
-    damaged = path.read_bytes()
-    assert _run(server) == (3, f"rase: error: the database {path} is damaged.")
-    assert path.read_bytes() == damaged
-    shutil.copyfile(tmp_path / "copy", path)
-    again = installed.served(part)
-    try:
-        Patience(120.0).until(lambda: again.is_working, logs=tmp_path)
-    finally:
-        again.kill()
+    for part in ("intake", "closer", "fusion"):
+        path = installed.database(Role.FUSION if part == "fusion" else Role.SHUFFLER)
+        with closing(SqliteDatabase(path)) as database:
+            assert database.scrub()
+        shutil.copyfile(path, tmp_path / "copy")
+        with path.open("r+b") as file:
+            file.seek(_PAGE)
+            file.write(b"\xa5" * (path.stat().st_size - _PAGE))
+        damaged = path.read_bytes()
+        assert _run(servers[part]) == (3, f"rase: error: the database {path} is damaged."), part
+        assert path.read_bytes() == damaged
+        shutil.copyfile(tmp_path / "copy", path)
+        again = installed.served(part)
+        try:
+            patience.until(partial(_works, again), logs=tmp_path)
+        finally:
+            again.kill()
+
+
+def _works(server: Server) -> bool:
+    return server.is_working

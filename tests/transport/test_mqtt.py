@@ -1,5 +1,6 @@
 """A device's transport where the broker is away, refuses, or says nothing of use."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,27 @@ def test_silence_is_unreachable(mosquitto: Mosquitto) -> None:
     session.stop()
     with pytest.raises(Unreachable, match="no policy of this protocol"):
         mine.get("/v1/keyset")
+
+
+def test_a_refused_subscription_is_told() -> None:
+    """A server to which nothing will ever arrive says so, though it is connected."""
+    reasons = list[str | None]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        broker = Broker(url=f"mqtt://127.0.0.1:{listener.getsockname()[1]}")
+        session = BrokerSession(
+            broker, "server", subscriptions=["rase/#"], on_change=reasons.append
+        )
+        session.start()
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1024)
+            connection.sendall(bytes.fromhex("20 03 00 00 00"))
+            number = connection.recv(1024)[2:4]
+            connection.sendall(bytes.fromhex("90 04") + number + bytes.fromhex("00 87"))
+            until(lambda: len(reasons) > 1)
+            session.stop()
+    assert reasons[:2] == [None, "the subscription is refused: Not authorized"]
 
 
 def test_a_device_leaves_nothing_behind(mosquitto: Mosquitto, tmp_path: Path) -> None:

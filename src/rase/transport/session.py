@@ -49,7 +49,8 @@ class BrokerSession:
         client_id: Fixed, and different for each process.
         subscriptions: What to subscribe to, at QoS 1; retained messages are not asked for.
         on_message: Called in the network's thread for each message.
-        on_change: Called there when the connection is made (None), refused or lost (why).
+        on_change: Called there when the connection is made (None), refused or lost (why), and when
+            a subscription is refused (why), for then nothing will arrive.
         will: Topic and message that the broker publishes, retained, if the connection is lost.
     """
 
@@ -72,6 +73,7 @@ class BrokerSession:
         self._client = broker.client(client_id, is_lasting=True)
         self._client.on_connect = self._connected
         self._client.on_disconnect = self._disconnected
+        self._client.on_subscribe = self._subscribed
         self._client.on_message = self._arrived
         self._client.reconnect_delay_set(1, 30)
         if will is not None:
@@ -148,7 +150,8 @@ class BrokerSession:
         self._client.disconnect()
         self._client.loop_stop()
         # Without these the client is let go of with the session, and its sockets at once.
-        self._client.on_connect = self._client.on_disconnect = self._client.on_message = None
+        self._client.on_connect = self._client.on_disconnect = None
+        self._client.on_subscribe = self._client.on_message = None
 
     def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
         if code.is_failure:
@@ -168,6 +171,13 @@ class BrokerSession:
     ) -> None:
         self._is_up.clear()
         self._on_change(str(code))
+
+    def _subscribed(
+        self, client: "Client", _: Any, number: int, codes: Any, properties: Any
+    ) -> None:
+        for code in codes:
+            if code.is_failure:
+                self._on_change(f"the subscription is refused: {code}")
 
     def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
         self._on_message(

@@ -37,3 +37,13 @@ def test_endless_lines_are_refused() -> None:
     """A stream cannot fill the memory with one line."""
     with pytest.raises(FusionUnreachable, match="too long"):
         EventReader().feed("x" * (1 << 21))
+
+
+def test_endless_events_are_refused() -> None:
+    """Nor with lines of an event that never ends; comments, and many events, are none."""
+    reader = EventReader()
+    for _ in range(3):
+        assert len(read(reader, "data: " + "x" * (1 << 19) + "\n\n")) == 1
+        assert read(reader, (": still here" + "." * (1 << 19) + "\n") * 3) == []
+    with pytest.raises(FusionUnreachable, match="too long"):
+        read(reader, ("data: " + "x" * (1 << 18) + "\n") * 8)

@@ -6,7 +6,7 @@ from rase.subscriber.answers import FusionUnreachable
 
 __all__ = ["EventReader", "ServerEvent"]
 
-_MAX_LINE = 1 << 20
+_MAX_EVENT = 1 << 20
 _MAX_RETRY_DIGITS = 9  # eleven days, in milliseconds
 
 
@@ -43,20 +43,26 @@ class EventReader:
         self.last_id = last_id
         self.retry_s = 2.0
         self._fields: dict[str, list[str]] = {}
+        self._length = 0
 
     def feed(self, line: str) -> ServerEvent | None:
         """Take the next line, without its end; return the event that it completes.
 
         Raises:
-            FusionUnreachable: If a line is longer than any event of ours.
+            FusionUnreachable: If an event is longer than any of ours.
         """
-        if len(line) > _MAX_LINE:
-            raise FusionUnreachable("a line of the stream is too long; check the address.")
+        if line.startswith(":"):
+            # A comment, by which a server or a proxy keeps the connection alive.
+            return None
+        self._length += len(line) + 1
+        if self._length > _MAX_EVENT:
+            raise FusionUnreachable("an event of the stream is too long; check the address.")
         if line:
             name, _, value = line.partition(":")
             self._fields.setdefault(name, []).append(value.removeprefix(" "))
             return None
-        found, self._fields = self._fields, {}
+        found = self._fields
+        self.restart()
         retry = found.get("retry", ["x"])[-1]
         if retry.isdecimal() and len(retry) <= _MAX_RETRY_DIGITS:
             self.retry_s = int(retry) / 1000
@@ -71,3 +77,4 @@ class EventReader:
     def restart(self) -> None:
         """Forget a half event after a broken connection."""
         self._fields = {}
+        self._length = 0

@@ -14,7 +14,7 @@ from rase.campaign import Campaign
 from rase.fusion.rounds import estimates_of
 from rase.wire.keys import Role
 
-__all__ = ["Growth", "Verdict", "check", "check_logs", "is_settled"]
+__all__ = ["Growth", "Verdict", "check", "check_logs", "is_settled", "unsettled"]
 
 _MEMORY_BYTES: Final = 64 << 20
 _HANDLES: Final = 64
@@ -55,6 +55,20 @@ def is_settled(installation: Installation, rounds: set[int]) -> bool:
     return rounds <= {row[0] for row in final} and not rounds & {
         row[0] for row in installation.rows(Role.SHUFFLER, waiting)
     }
+
+
+def unsettled(installation: Installation, rounds: set[int]) -> str:
+    """Return in words where rounds are that are not settled."""
+    places = {
+        "with reports": (Role.SHUFFLER, "SELECT DISTINCT round FROM report"),
+        "in the outbox": (Role.SHUFFLER, "SELECT round, state, attempts, next_s FROM outbox"),
+        "open": (Role.FUSION, "SELECT round FROM rounds WHERE state = 'open'"),
+    }
+    found = {
+        words: [row for row in installation.rows(*where) if row[0] in rounds]
+        for words, where in places.items()
+    }
+    return "; ".join(f"{words}: {rows[:5]}" for words, rows in found.items() if rows)
 
 
 def check(installation: Installation, probes: Probes, *, is_over: bool) -> Verdict:

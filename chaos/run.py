@@ -12,7 +12,7 @@ from typing import Any, Final
 from chaos.disks import build_slow_disk, disk_variables
 from chaos.faults import Chance, Faults, clock_variables, left_out, recovered
 from chaos.installation import Installation
-from chaos.invariants import Growth, Verdict, check, check_logs, is_settled
+from chaos.invariants import Growth, Verdict, check, check_logs, is_settled, unsettled
 from chaos.kinds import KINDS
 from chaos.probes import Probes
 from chaos.programs import TooLate, until
@@ -250,7 +250,7 @@ class _Run:
             )
             until(lambda: reader.is_at(_last(installation)), what="the reader's last round")
         except TooLate as error:
-            outcome.violations.append(str(error))
+            outcome.violations.append(f"{error} {unsettled(installation, rounds)}".rstrip())
         reader.stop()
         codes |= {name: program.stop() for name, program in installation.programs.items()}
         outcome.violations += [

@@ -120,6 +120,31 @@ def test_the_outbox_is_sent_until_taken(world: "World") -> None:
     }
 
 
+def test_one_batch_that_is_taken_hurries_the_others(world: "World") -> None:
+    """After an outage with many attempts nothing waits out its long pause: the centre is there."""
+    world.close_time(100)
+    closer = world.closer()
+    closer.close_one()
+    world.ear.answers = [Answer.LATER] * 8
+    for _ in range(8):
+        assert closer.forward_one() is not None
+        world.clock.advance(300)
+    ((due_s, attempts),) = world.rows("SELECT next_s, attempts FROM outbox")
+    world.clock.jump(due_s - 120 - world.clock.now_s())
+    assert (attempts, closer.forward_one()) == (8, None)
+    world.close_time(101)
+    world.clock.jump(min(due_s - 120 - world.clock.now_s(), 0))
+    assert closer.close_one() is not None
+    taken = closer.forward_one()
+    assert taken is not None
+    assert (taken.round, taken.answer) == (101, Answer.ACCEPTED)
+    world.clock.advance(2)
+    late = closer.forward_one()
+    assert late is not None
+    assert (late.round, late.attempt, late.answer) == (100, 9, Answer.ACCEPTED)
+    assert world.rows("SELECT batch FROM outbox") == []
+
+
 def test_a_refused_batch_is_tried_again_and_then_kept(world: "World") -> None:
     """Damage on the way is mended by the same bytes; what stays refused waits for operators."""
     world.close_time(100)

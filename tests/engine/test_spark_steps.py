@@ -17,6 +17,7 @@ from rase.engine.footers import row_groups
 from rase.engine.job import GraphSettings, Job
 from rase.engine.kernel import Kernel
 from rase.engine.local import run_local
+from rase.engine.packed import unpack
 from rase.engine.pieces import plan_pieces
 from rase.engine.spark_steps import SENT, Steps, Told, code_hash, piece_table
 from rase.errors import DataError
@@ -60,19 +61,26 @@ def drawn(steps: Steps, source: Files, pieces: tuple[Any, ...]) -> Any:
 def told_of(steps: Steps, sent: Any) -> Told:
     """Group as Spark does, here in the order of arrival, and estimate."""
     if steps.kernel.shards > 1:
-        parts = [steps.gather(rows) for rows in grouped(sent, "kind", "number", "shard")]
-        sent = pa.concat_tables(parts)
-    told = [steps.estimate(rows) for rows in grouped(sent, "kind", "number")]
-    return Told.of(pa.concat_tables(told), lists_devices=steps.lists_devices)
+        parts = partitions(sent, "kind", "number", "shard")
+        sent = pa.Table.from_batches(
+            batch
+            for part in parts
+            for batch in steps.each(steps.gather, part, by=("kind", "number", "shard"))
+        )
+    told = pa.Table.from_batches(
+        batch
+        for part in partitions(sent, "kind", "number")
+        for batch in steps.each(steps.estimate, part, by=("kind", "number"))
+    )
+    return Told.of(told, lists_devices=steps.lists_devices)
 
 
-def grouped(rows: Any, *by: str) -> list[Any]:
-    """Return the rows of each group."""
-    places: dict[tuple[Any, ...], list[int]] = {}
-    names = zip(*(rows[name].to_pylist() for name in by), strict=True)
-    for row, name in enumerate(names):
-        places.setdefault(name, []).append(row)
-    return [rows.take(some) for some in places.values()]
+def partitions(rows: Any, *by: str) -> list[Any]:
+    """Return rows in three partitions by their groups, in small batches."""
+    places: dict[int, list[int]] = {}
+    for row, name in enumerate(zip(*(rows[name].to_pylist() for name in by), strict=True)):
+        places.setdefault(sum(name) % 3, []).append(row)
+    return [iter(rows.take(some).to_batches(max_chunksize=7)) for some in places.values()]
 
 
 def job_of(place: Path, **changes: Any) -> Job:
@@ -135,8 +143,12 @@ def test_no_reading_is_sent(tmp_path: Path) -> None:
     job = job_of(write_parts(TABLE, tmp_path / "table", parts=1), every=None)
     steps, pieces = steps_of(job)
     sent = drawn(steps, job.source, pieces)
-    blobs = [blob.as_py() for blob in sent["reports"]]
-    reports = np.concatenate([np.frombuffer(blob, "<f8") for blob in blobs])
+    blobs = [blob.as_py() for blob in sent["reports"] if len(blob.as_py())]
+    # As they are packed, and from wherever a number could begin.
+    inside = [
+        np.frombuffer(blob[at:][: (len(blob) - at) // 8 * 8]) for blob in blobs for at in (0, 4)
+    ]
+    reports = np.concatenate([unpack(blob).report for blob in blobs] + inside)
     readings = np.array([value for value in TABLE["value"].to_pylist() if value is not None])
     # Reports lie on 4097 places of the range; of these, 17 have two decimals as readings have.
     shared = set(readings) & set(reports)
@@ -144,6 +156,19 @@ def test_no_reading_is_sent(tmp_path: Path) -> None:
     assert len(shared) <= 17
     counts = b"".join(tally.as_py() for tally in sent["tally"].drop_null())
     assert not [value for value in set(readings) - shared if struct.pack("<d", value) in counts]
+
+
+def test_two_answers_about_one_group_are_refused(tmp_path: Path) -> None:
+    """An engine that tears a group apart gives no results at all."""
+    job = job_of(write_parts(TABLE, tmp_path / "table", parts=1))
+    steps, pieces = steps_of(job)
+    torn = drawn(steps, job.source, pieces).to_batches(max_chunksize=7)
+    halves = [
+        pa.Table.from_batches(steps.each(steps.estimate, iter(part), by=("kind", "number")))
+        for part in (torn[::2], torn[1::2])
+    ]
+    with pytest.raises(RuntimeError, match="must lie in one partition, got two answers"):
+        Told.of(pa.concat_tables(halves))
 
 
 def test_refusals_travel(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _PIECE_BYTES = 1 << 30
 _BYTES_PER_ROW = 160
 _FEWEST_ROWS = 1 << 16
 _MOST_PARTITIONS = 4096
+_ALONE = 64
 _MOST_DEVICE_BITS = 8
 # Beyond 1 MiB PySpark writes a task's function to a file, and this one holds the key.
 _MOST_CLOSURE = 900_000
@@ -180,7 +181,8 @@ class SparkRun:
             # Shufflers that start from the order of arrival need a round at once.
             shards=plan.shards if is_counted(job.pipeline) and job.graph is None else 1,
         )
-        bits = min(max(len(plan.pieces) - 1, 0).bit_length(), _MOST_DEVICE_BITS)
+        # Counts of devices take 16 bytes: those of four pieces are as much as a bucket.
+        bits = min((max(len(plan.pieces) - 1, 0) // 4).bit_length(), _MOST_DEVICE_BITS)
         steps = Steps(kernel=kernel, key=_drawn_key(self._rng), device_bits=bits)
         if job.graph is not None:
             # Who reports is known when all is drawn; drawn again, it is the same.
@@ -196,31 +198,28 @@ def _ran(session: Any, job: Job, plan: Plan, steps: Steps) -> Told:
     def draw(batches: Iterator[Any]) -> Iterator[Any]:
         return steps.draw(batches)
 
-    def gather(rows: Any) -> Any:
-        return steps.gather(rows)
+    def gather(batches: Iterator[Any]) -> Iterator[Any]:
+        return steps.each(steps.gather, batches, by=("kind", "number", "shard"))
 
-    def estimate(rows: Any) -> Any:
-        return steps.estimate(rows)
+    def estimate(batches: Iterator[Any]) -> Iterator[Any]:
+        return steps.each(steps.estimate, batches, by=("kind", "number"))
 
     for step in (draw, gather, estimate):
         _check_closure(step)
     pieces = piece_table(job.source, plan.pieces)
     buckets = {number for piece in plan.pieces for number in piece.buckets}
-    parts = max(buckets) - min(buckets) + 2 + (1 << steps.device_bits)
-    parts = min(parts, _MOST_PARTITIONS)
+    groups = max(buckets) - min(buckets) + 2 + (1 << steps.device_bits)
+    # Each task costs some time of its own: where there are many groups, two share one.
+    parts = min(max(min(groups, _ALONE), groups // 2), _MOST_PARTITIONS)
     # Dealt out from one partition, so that each task has one piece.
     table = session.createDataFrame(pieces, schema="piece binary")
     sent = table.coalesce(1).repartition(len(pieces)).mapInArrow(draw, _SENT)
     if steps.kernel.shards > 1:
         # No executor holds a whole round: shards are gathered in tasks of their own.
-        sent = _applied(sent, gather, _SENT, by=("kind", "number", "shard"), parts=parts)
-    told = _applied(sent, estimate, _TOLD, by=("kind", "number"), parts=parts)
+        sent = sent.repartition(parts, "kind", "number", "shard").mapInArrow(gather, _SENT)
+    # Spark joins no small partitions where their number is given: each is costly work.
+    told = sent.repartition(parts, "kind", "number").mapInArrow(estimate, _TOLD)
     return Told.of(told.toArrow(), lists_devices=steps.lists_devices)
-
-
-def _applied(rows: Any, step: Any, columns: str, *, by: tuple[str, ...], parts: int) -> Any:
-    # The number of partitions is given, so that Spark does not join small ones of costly work.
-    return rows.repartition(parts, *by).groupBy(*by).applyInArrow(step, columns)
 
 
 def _checked(job: Job, told: Told) -> Told:

@@ -8,7 +8,7 @@ into shards, which are gathered first. Nothing here knows Spark: steps turn Arro
 import hashlib
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -125,6 +125,31 @@ class Steps:
                     refused = {"piece": part.piece.number, "says": str(error)}
                     yield _sent(Kind.READING, 0, tally={"refused": [refused]})
 
+    def each(
+        self, step: Callable[[Any], Any], batches: Iterator[Any], *, by: tuple[str, ...]
+    ) -> Iterator[Any]:
+        """Apply a step to each group of rows of a partition.
+
+        Spark would sort the rows to group them, and copy every report for it. Groups must lie
+        wholly in one partition; `Told` refuses two answers about one.
+
+        Args:
+            step: `gather` or `estimate`.
+            batches: All rows of `SENT` in the partition, in any order.
+            by: The columns that make a group.
+
+        Yields:
+            The rows that the step returned.
+        """
+        groups: dict[tuple[int, ...], list[Any]] = {}
+        for batch in batches:
+            names = zip(*(batch.column(name).to_pylist() for name in by), strict=True)
+            for place, name in enumerate(names):
+                groups.setdefault(name, []).append(batch.slice(place, 1))
+        for name in list(groups):
+            # Taken out, so that its reports are gone before the next group's are joined.
+            yield from step(pa.Table.from_batches(groups.pop(name))).to_batches()
+
     def gather(self, rows: Any) -> Any:
         """Put one shard of a bucket in order, or leave counts as they are.
 
@@ -233,6 +258,9 @@ class Told:
     def of(cls, table: Any, *, lists_devices: bool = False) -> "Told":
         """Return what rows of `TOLD` say."""
         told = cls()
+        names = list(zip(table["kind"].to_pylist(), table["number"].to_pylist(), strict=True))
+        if len(set(names)) < len(names):
+            raise RuntimeError("rows of a group must lie in one partition, got two answers.")
         for kind, content in zip(table["kind"].to_pylist(), table["told"], strict=True):
             match Kind(kind):
                 case Kind.BUCKET:
@@ -342,9 +370,20 @@ def _total(tallies: list[Tally]) -> Tally:
 
 
 def _sent(
-    kind: Kind, number: int, reports: bytes = b"", *, shard: int = 0, tally: object = None
+    kind: Kind,
+    number: int,
+    reports: bytes | memoryview = b"",
+    *,
+    shard: int = 0,
+    tally: object = None,
 ) -> Any:
     told = None if tally is None else pickle.dumps(tally)
-    columns = [[int(kind)], [number], [shard], [reports], [told]]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SENT, strict=True)]
+    columns = {"kind": int(kind), "number": number, "shard": shard, "tally": told}
+    # Reports are many bytes: given to Arrow where they are.
+    edges = pa.py_buffer(np.array([0, len(reports)], dtype=np.int32))
+    blob = pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(reports)])
+    arrays = [
+        blob if field.name == "reports" else pa.array([columns[field.name]], field.type)
+        for field in SENT
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SENT)

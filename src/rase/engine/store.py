@@ -126,12 +126,12 @@ class BucketStore:
             for reports in self._held.pop(place):
                 packed = pack(reports)
                 self._spilled.setdefault(place, []).append((self._write(packed), len(packed)))
-                freed += len(packed)
-                self._held_bytes -= len(packed)
+                freed += reports.nbytes
+                self._held_bytes -= reports.nbytes
             if freed >= wanted:
                 return
 
-    def _write(self, blob: bytes) -> int:
+    def _write(self, blob: memoryview) -> int:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(  # noqa: SIM115 - closed with the store
@@ -140,7 +140,7 @@ class BucketStore:
             start = self._file.seek(0, os.SEEK_END)
             written = 0
             while written < len(blob):
-                written += self._file.write(memoryview(blob)[written:]) or 0
+                written += self._file.write(blob[written:]) or 0
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise

@@ -1,0 +1,118 @@
+"""Killed by kill -9 at any moment, a run on one machine is resumed as if nothing had been."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.engine.tables import skewed, sorted_by, write_parts
+
+from rase.engine.released import ReleaseLog
+
+# A run in a process of its own, which writes a byte for everything that the engine's code calls:
+# reading, drawing, spilling, and every step of writing the log.
+RUN = """
+import os, sys, threading
+from rase import SeededRandom
+from rase.engine import buckets, pieces
+from rase.engine.local import run_local
+from tests.engine.test_released import job_of
+pieces._PIECE_ROWS, pieces.BUCKET_ROWS, buckets._FEWEST_ROWS = 300, 150, 300
+place, work, seed, pipe = sys.argv[1:]
+
+def tell(frame, event, argument):
+    if frame.f_globals.get("__name__", "").startswith("rase.engine"):
+        os.write(int(pipe), b".")
+
+threading.setprofile(tell)
+sys.setprofile(tell)
+run = run_local(job_of(place, work), rng=SeededRandom(int(seed)) if seed else None, workers=2)
+lines = [str(result) for result in run]
+sys.setprofile(None)
+print(*lines, run.summary, sep="\\n")
+"""
+
+
+def ran(place: Path, work: Path, seed: str, *, moment: int | None) -> tuple[int, list[str]]:
+    """Run, and kill when so many things have been done; return how many were seen, and the lines.
+
+    A run that was killed has no lines. It goes on while the signal is under way, so that it ends
+    at no particular place of its code.
+    """
+    out, into = os.pipe()
+    command = [sys.executable, "-c", RUN, str(place), str(work), seed, str(into)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=[into],
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        os.close(into)
+        seen = 0
+        while (moment is None or seen < moment) and (some := len(os.read(out, 4096))):
+            seen += some
+        if moment is not None and seen >= moment:
+            process.kill()
+        lines, _ = process.communicate(timeout=120)
+        os.close(out)
+    assert process.returncode in (0, -signal.SIGKILL)
+    return seen, lines.splitlines() if process.returncode == 0 else []
+
+
+def moments(total: int) -> Iterator[int]:
+    """Yield moments of a run at random, each as likely as any other."""
+    rng = np.random.default_rng(2026)
+    while True:
+        yield int(rng.integers(1, total))
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", ["3", ""], ids=["seeded", "production"])
+def test_killed_at_random(seed: str, kills: int, tmp_path: Path) -> None:
+    """What was released stays to the last bit, nothing half-written counts, and the end is whole.
+
+    Runs are resumed until they come to their end, and then begun anew, until all kills are spent.
+    """
+    place = write_parts(sorted_by(skewed(rounds=12, crowd=300), "time"), tmp_path / "t", parts=2)
+    total, expected = ran(place, tmp_path / "whole", seed, moment=None)
+    assert len(expected) == 13
+    when, killed, attempt = moments(total), 0, 0
+    while killed < kills:
+        attempt += 1
+        work = tmp_path / f"torn-{attempt}"
+        released: dict[str, bytes] = {}
+        lines: list[str] = []
+        while not lines:
+            moment = next(when) if killed < kills else None
+            _, lines = ran(place, work, seed, moment=moment)
+            killed += not lines
+            check_released(work, released)
+        if seed:
+            assert lines == expected
+        assert len(lines) == len(expected)
+        assert lines[-1] == expected[-1]
+        check_shown(work, released, lines)
+    assert killed == kills
+
+
+def check_released(work: Path, released: dict[str, bytes]) -> None:
+    """Check that every bucket in the log can be read, and is what it was when first seen."""
+    for path in work.glob("bucket*.npz"):
+        assert path.read_bytes() == released.setdefault(path.name, path.read_bytes())
+        ReleaseLog(work, "").read(_number(path.name))
+
+
+def check_shown(work: Path, released: dict[str, bytes], lines: list[str]) -> None:
+    """Check that the results are those of the log."""
+    for name in released:
+        for result in ReleaseLog(work, "").read(_number(name))[0]:
+            assert any(repr(result.alone) in line for line in lines)
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("bucket").removesuffix(".npz"))

@@ -1,7 +1,8 @@
 """Renew the hash-locked requirement files of all profiles.
 
 `dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
-which running the program needs, so one environment serves both; `bench` adds the peers of
+which running the program needs, so one environment serves both, and `server` that of a server
+alone, for its image; `bench` adds the peers of
 requirements/bench.in to it, `fuzz` the fuzzer of requirements/fuzz.in, `spark` Spark. With --keep
 the versions that are locked already stay, and only what is missing is added. The files name
 versions and hashes alone: no index, host or path, so they work with any mirror of the index.
@@ -29,7 +30,7 @@ OPTIONS = [
 
 
 def main() -> int:
-    """Write requirements/dev.txt, demo.txt, bench.txt, fuzz.txt and spark.txt."""
+    """Write requirements/dev.txt, demo.txt, server.txt, bench.txt, fuzz.txt and spark.txt."""
     renew = [] if sys.argv[1:] == ["--keep"] else ["--upgrade"]
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
@@ -37,17 +38,13 @@ def main() -> int:
         subprocess.run([f"{scratch}/bin/pip", "install", "--quiet", "uv"], check=True)
         uv = f"{scratch}/bin/uv"
         compile_lock(uv, "dev", ["--extra=dev", *renew])
-        compile_lock(
-            uv,
-            "demo",
-            [
-                "--extra=batch",
-                "--extra=plot",
-                "--extra=service",
-                f"--constraint={FOLDER}/dev.txt",
-            ],
-        )
-        tests = ["--extra=dev", f"--constraint={FOLDER}/dev.txt"]
+        constraint = f"--constraint={FOLDER}/dev.txt"
+        for profile, extras in (
+            ("demo", ("batch", "plot", "service")),
+            ("server", ("service", "mqtt")),
+        ):
+            compile_lock(uv, profile, [*(f"--extra={name}" for name in extras), constraint])
+        tests = ["--extra=dev", constraint]
         for profile in ("bench", "fuzz"):
             compile_lock(uv, profile, [str(FOLDER / f"{profile}.in"), *tests])
         compile_lock(uv, "spark", ["--extra=spark", *tests])

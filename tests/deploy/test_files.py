@@ -25,7 +25,8 @@ from rase.service.settings import load_settings
 from rase.shuffler.settings import LimitSettings, ShufflerSettings
 from rase.wire.frames import MAX_POLICY_BYTES
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PORTS = {"shuffler": "8701", "fusion": "8702", "closer": "8703", "broker": "8883"}
 ANSWER = set(Answer.__dataclass_fields__)
@@ -212,9 +213,15 @@ def test_compose_starts_what_exists() -> None:
         assert "cap_add" not in service
     assert services["broker"]["ports"] == [f"{PORTS['broker']}:{PORTS['broker']}"]
     text = (DEPLOY / "compose/Dockerfile").read_text()
-    extras = re.findall(r"/src\[([a-z,]+)\]", text)[0].split(",")
-    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
-    assert set(extras) <= set(project["optional-dependencies"])
+    assert "--require-hashes -r /src/requirements/server.txt" in text
+    assert "--no-deps --no-build-isolation /src" in text
+    locked = set(
+        re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements/server.txt").read_text(), re.M)
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["service"], *extras["mqtt"]]
+    assert locked >= {re.split(r"[^a-z0-9-]", name.lower())[0] for name in wanted}
     assert 'ENTRYPOINT ["rase"]' in text
 
 
@@ -269,7 +276,7 @@ def test_users_of_the_acl_are_those_of_the_settings() -> None:
 
 def test_the_dashboard_asks_for_fields_that_exist() -> None:
     """Every panel of the Infinity source asks a route for fields of its answers."""
-    openapi = json.loads((DEPLOY.parent / "docs/reference/openapi.json").read_text())
+    openapi = json.loads((ROOT / "docs/reference/openapi.json").read_text())
     board = json.loads((DEPLOY / "grafana/dashboards/rase.json").read_text())
     sources = parse_yaml((DEPLOY / "grafana/provisioning/datasources/rase.yaml").read_text())
     uids = {one["uid"]: one["type"] for one in sources["datasources"]}

@@ -41,13 +41,16 @@ def test_a_wrong_token_is_told_and_can_be_mended(desk: Desk, token: str) -> None
 
 
 def test_guessing_is_limited(desk: Desk) -> None:
-    """After ten wrong tokens even a right one has to wait a minute."""
-    for _ in range(10):
-        assert desk.log_in(WRONG).status_code == 401
-    answer = desk.log_in(desk.reader)
-    assert answer.status_code == 429
-    assert "Wait a minute" in answer.text
-    desk.centre.clock.advance(61)
+    """After ten wrong tokens another has to wait a minute; who has a right one is let in."""
+    for _ in range(2):
+        for _ in range(10):
+            assert desk.log_in(WRONG).status_code == 401
+        answer = desk.log_in(WRONG)
+        assert answer.status_code == 429
+        assert "Wait a minute" in answer.text
+        desk.centre.clock.advance(61)
+    for _ in range(11):
+        desk.log_in(WRONG)
     assert desk.log_in(desk.reader).status_code == 303
 
 

@@ -138,7 +138,11 @@ def check_logs(installation: Installation) -> list[str]:
     found = []
     for name, program in installation.all_programs().items():
         text = program.log.read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in text.splitlines() if re.search(r"Traceback|unexpected", line)]
+        lines = [
+            line
+            for line in text.splitlines()
+            if re.search(r"Traceback|unexpected|round_failed", line)
+        ]
         found += [f"{name}: {line[:160]}" for line in lines]
     return found
 

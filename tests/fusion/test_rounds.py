@@ -21,7 +21,7 @@ from tests.storage.engines import NewAddress
 
 from rase.campaign import MECHANISMS, Campaign
 from rase.clock import FakeClock
-from rase.errors import StorageConflict
+from rase.errors import StorageBusy, StorageConflict, StorageError
 from rase.estimate.mean import unbiased_mean
 from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
@@ -184,6 +184,25 @@ def test_the_operator_may_keep_reports_for_a_time(centre: Centre) -> None:
     assert centre.rounds.tick() == []
     assert centre.count("opened") == 0
     assert centre.rounds.delete_due() == 0
+
+
+@pytest.mark.parametrize("kind", [StorageError, StorageBusy])
+def test_a_database_that_fails_is_no_rounds_fault(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """Whatever the database refuses, the round is estimated as soon as it can be, unrested."""
+    from rase.fusion import rounds
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise kind("planted")
+
+    sent(centre, PLACES, ROUND - 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(rounds, "estimates_of", fails)
+        with pytest.raises(kind):
+            centre.rounds.tick()
+        assert centre.rounds.take_failed() == []
+    assert [done.round for done in centre.rounds.tick()] == [ROUND - 1]
 
 
 @pytest.mark.parametrize("kind", [ValueError, LookupError, StorageConflict, ZeroDivisionError])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rase.errors import StorageBusy, StorageConflict, StorageUnusable
+from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 
 
@@ -106,6 +106,26 @@ def test_a_damaged_file_is_refused(path: Path, content: bytes | None) -> None:
     path.write_bytes(data if content is None else content)
     with pytest.raises(StorageUnusable, match=r"damaged.*restore"):
         open_sqlite(path, migrations="shuffler")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_CANTOPEN, StorageBusy),
+        (sqlite3.SQLITE_IOERR | 10 << 8, StorageBusy),
+        (sqlite3.SQLITE_PROTOCOL, StorageBusy),
+        (sqlite3.SQLITE_READONLY | 1 << 8, StorageBusy),
+        (sqlite3.SQLITE_CORRUPT | 1 << 8, StorageUnusable),
+        (sqlite3.SQLITE_ERROR, StorageError),
+    ],
+)
+def test_what_may_pass_is_told_from_what_does_not(
+    database: SqliteDatabase, code: int, kind: type[StorageError]
+) -> None:
+    """Troubles of disk, memory and other processes are tried again; damage and mistakes are not."""
+    error = sqlite3.OperationalError("planted")
+    error.sqlite_errorcode = code
+    assert type(database._named(error)) is kind
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

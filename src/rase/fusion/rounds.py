@@ -6,7 +6,7 @@ import numpy as np
 
 from rase.campaign import Campaign
 from rase.clock import Clock, round_start_s
-from rase.errors import StorageBusy, StorageUnusable
+from rase.errors import StorageConflict, StorageError
 from rase.estimate.combined import of_large_classes
 from rase.estimate.estimate import Estimate
 from rase.estimate.mean import estimator_named
@@ -149,17 +149,25 @@ class Rounds:
                     if is_early(transaction, held, round, settles_s=settles_s, now_s=now):
                         continue
                 one = self._finalise(campaign, round)
-            except (StorageBusy, StorageUnusable):
+            except StorageConflict as error:
+                self._rest(campaign, round, error)
+                continue
+            except StorageError:
+                # Not the round's fault: all wait until the database can be used again.
                 if found:
                     break
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is of this round alone
-                self._resting[campaign, round] = now_s + _REST_S
-                self._failed.append(FailedRound(campaign, round, type(error).__name__))
+                self._rest(campaign, round, error)
                 continue
             self._resting.pop((campaign, round), None)
             found += [] if one is None else [one]
         return found
+
+    def _rest(self, campaign: str, round: int, error: Exception) -> None:
+        """Leave a round alone for a while, and tell so."""
+        self._resting[campaign, round] = self._clock.monotonic_s() + _REST_S
+        self._failed.append(FailedRound(campaign, round, type(error).__name__))
 
     def take_failed(self) -> list[FailedRound]:
         """Return the rounds that could not be estimated since this was last asked."""

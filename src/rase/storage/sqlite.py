@@ -20,6 +20,17 @@ _BUSY_S = 10.0
 _AT_ONCE = 200
 # The extended codes carry the primary one in their low byte.
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# What a disk, a memory or another process does to us, and may stop doing.
+_FOR_NOW = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
 _WAY_OUT = (
     "Stop the server, keep the file for study and restore the latest copy; rounds since then are "
     "lost."
@@ -175,7 +186,7 @@ class SqliteDatabase:
             return StorageUnusable(f"the database {self._path} is damaged. {_WAY_OUT}")
         if code == sqlite3.SQLITE_CONSTRAINT:
             return StorageConflict("a row that must be unique is there already.")
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR):
+        if code in _FOR_NOW:
             return StorageBusy(f"the database {self._path} cannot be used now: {error}.")
         return StorageError(f"the database {self._path} refused: {error}.")
 

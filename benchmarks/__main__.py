@@ -12,10 +12,11 @@ from pathlib import Path
 
 from benchmarks.harness import PeerMissing, Row
 from benchmarks.report import written
+from benchmarks.sizing import fill_guides
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER / "results"
-NOT_QUESTIONS = {"__init__", "__main__", "harness", "published", "report"}
+NOT_QUESTIONS = {"__init__", "__main__", "harness", "published", "report", "sizing"}
 
 
 def main() -> int:
@@ -39,6 +40,7 @@ def main() -> int:
     failed = [name for name in options.names or names() if not run(name, quick=options.quick)]
     if not options.quick:
         written(FOLDER / "RESULTS.md", sorted(KEPT.glob("*.json")))
+        fill_guides(FOLDER.parent / "docs/guides", KEPT)
     for name in failed:
         print(f"{name} failed; its earlier rows were kept.", file=sys.stderr)
     return 1 if failed else 0

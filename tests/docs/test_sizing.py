@@ -1,7 +1,11 @@
 """The sizing table of the guide: computed from what the benchmark kept, and nothing else."""
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
+from benchmarks.sizing import fill_guides
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs/guides/laptop-to-cluster.md"
@@ -33,3 +37,37 @@ def test_the_guide_states_what_was_measured() -> None:
     text = GUIDE.read_text(encoding="utf-8")
     table = text.partition("<!-- sizing -->")[2].partition("<!-- /sizing -->")[0]
     assert [line for line in table.splitlines() if line.startswith("|")][2:] == sizing()
+
+
+@pytest.mark.parametrize(("name", "kept"), [("laptop-to-cluster", "batch"), ("spark", "spark")])
+def test_the_guides_are_as_the_benchmarks_fill_them(name: str, kept: str, tmp_path: Path) -> None:
+    """Filled in anew from the kept results no guide changes; without results it is left alone."""
+    page = tmp_path / f"{name}.md"
+    shutil.copy(ROOT / f"docs/guides/{name}.md", page)
+    expected = page.read_text(encoding="utf-8")
+    head, mark, rest = expected.partition("<!-- /sizing -->")
+    assert mark
+    old = f"{head}| an old figure |\n{mark}{rest}"
+    page.write_text(old, encoding="utf-8")
+    fill_guides(tmp_path, ROOT / "benchmarks/results")
+    is_measured = (ROOT / f"benchmarks/results/{kept}.json").exists()
+    assert page.read_text(encoding="utf-8") == (expected if is_measured else old)
+
+
+def test_shares_of_spark(tmp_path: Path) -> None:
+    """The table of Spark tells each ratio with what was divided, in place of what stood there."""
+    row = {
+        "what": "Spark", "against": "local", "size": "1e+08 rows", "ratio": 3.04,
+        "means": "its CPU time / local's", "ours_s": 60.8, "theirs_s": 20.0, "note": "on wheels",
+    }  # fmt: skip
+    (tmp_path / "spark.json").write_text(json.dumps({"rows": [row]}), encoding="utf-8")
+    page = tmp_path / "spark.md"
+    page.write_text("a\n<!-- sizing -->\nold\n<!-- /sizing -->\nz\n", encoding="utf-8")
+    fill_guides(tmp_path, tmp_path)
+    told = "its CPU time / local's: 60.8 s and 20.0 s; on wheels"
+    expected = f"| Spark | local | 1e+08 | 3.0 | {told} |"
+    text = page.read_text(encoding="utf-8")
+    assert expected in text.splitlines()
+    assert "old" not in text
+    assert text.startswith("a\n<!-- sizing -->\n\n| what ")
+    assert text.endswith("|\n\n<!-- /sizing -->\nz\n")

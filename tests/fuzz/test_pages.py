@@ -355,6 +355,14 @@ def test_an_address_that_cannot_be_split_is_not_gone_to(visits: Visits) -> None:
     assert visits.desk.get("/login?next=//%5B").status_code == 200
 
 
+def test_nobody_is_led_to_the_host_that_a_request_names(visits: Visits) -> None:
+    """An address with one slash too many is none; it once led to the name in the header Host."""
+    for path in ("/live/", "/login/", "/v1/campaigns/", "/healthz/"):
+        answer = visits.desk.ask("GET", path, headers={"host": "evil.example"})
+        assert answer.status_code in (303, 401, 404)
+        assert "evil" not in answer.headers.get("location", "")
+
+
 def test_an_answer_outlives_what_was_not_read(device: Owned) -> None:
     """A refusal reaches a sender whose body nobody read; closing at once took it back."""
     body = b"x" * 100_000

@@ -115,6 +115,8 @@ def dashboard_app(
             Exception: _unexpected,
         },
     )
+    # To the address without its slash one would be led by whatever name the request gives as host.
+    app.router.redirect_slashes = False
     app.state.dashboard = dashboard
     return app
 

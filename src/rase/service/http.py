@@ -106,6 +106,8 @@ def create_app(
         openapi_url=openapi_url,
         docs_url=None,
         redoc_url=None,
+        # It would lead to whatever name the request gives as host.
+        redirect_slashes=False,
     )
     app.add_middleware(
         _Front,

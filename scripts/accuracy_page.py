@@ -1,0 +1,166 @@
+"""Write the table and the picture of docs/explain/accuracy.md from what the benchmark kept.
+
+Usage: python scripts/accuracy_page.py [--check]
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["KEPT", "PAGE", "Cell", "cells", "main", "renewed", "table"]
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "benchmarks/results/accuracy.json"
+PAGE = ROOT / "docs/explain/accuracy.md"
+FIGURE = ROOT / "docs/explain/figures/accuracy.png"
+_HEAD = """\
+| data | ε | `auto` | unbiased mean | paper | constant | paper / `auto` | skill | \
+foretold skill (at least) | covered | foretold error |
+|---|---|---|---|---|---|---|---|---|---|---|
+"""
+_TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Hold what was measured on one slice at one epsilon.
+
+    Args:
+        data: The slice.
+        epsilon: The budget of a report.
+        rmse: Root mean square errors by estimator.
+        skill: The constant's error over that of ``auto``.
+        foretold_skill: What was foretold of it, and its lower end.
+        covered: The share of 95 % intervals that held the truth.
+        foretold: The foretold error.
+    """
+
+    data: str
+    epsilon: float
+    rmse: dict[str, float]
+    skill: float
+    foretold_skill: tuple[float, float]
+    covered: float
+    foretold: float
+
+    @property
+    def paper(self) -> float:
+        """The better of the paper's estimators."""
+        return min(self.rmse["sample_mean"], self.rmse["median"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write table and picture, or say whether the table is as it must be."""
+    found = cells(json.loads(KEPT.read_text("utf-8"))["rows"])
+    text = PAGE.read_text("utf-8")
+    if "--check" in arguments:
+        is_same = renewed(text, found) == text
+        print("as measured." if is_same else "differs: run scripts/accuracy_page.py.")
+        return 0 if is_same else 1
+    PAGE.write_text(renewed(text, found), encoding="utf-8")
+    FIGURE.write_bytes(_picture(found))
+    return 0
+
+
+def cells(rows: Sequence[dict[str, str | float]]) -> list[Cell]:
+    """Return the cells that the rows of the benchmark tell, four rows a cell."""
+    found = []
+    for place in range(0, len(rows), 4):
+        nearer, skill, covered, foretold = rows[place : place + 4]
+        data, epsilon = str(nearer["size"]).rsplit(", ", 1)[0].split(", epsilon ")
+        pairs = str(nearer["note"]).removeprefix("RMSE: ").split(", ")
+        told, least = _numbers(skill)[:2]
+        found.append(
+            Cell(
+                data,
+                float(epsilon),
+                {name: float(value) for name, value in (pair.split() for pair in pairs)},
+                float(skill["ratio"]),
+                (told, least),
+                _numbers(covered)[0],
+                _numbers(foretold)[0],
+            )
+        )
+    return found
+
+
+def renewed(text: str, found: Sequence[Cell]) -> str:
+    """Return the page with the table of these cells."""
+    return _TABLE.sub(lambda _: table(found), text)
+
+
+def table(found: Sequence[Cell]) -> str:
+    """Return the table, one cell a line."""
+    lines = []
+    for one in found:
+        told, least = one.foretold_skill
+        errors = (one.rmse["auto"], one.rmse["unbiased_mean"], one.paper, one.rmse["history"])
+        lines.append(
+            f"| {one.data} | {one.epsilon:g} | {' | '.join(map(_short, errors))} | "
+            f"{one.paper / one.rmse['auto']:.1f} | {one.skill:.2f} | {told:.2f} ({least:.2f}) | "
+            f"{100 * one.covered:.1f} % | {_short(one.foretold)} |\n"
+        )
+    return _HEAD + "".join(lines)
+
+
+def _numbers(row: dict[str, str | float]) -> list[float]:
+    return [float(number) for number in _NUMBER.findall(str(row["note"]))]
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+
+
+def _picture(found: Sequence[Cell]) -> bytes:
+    # Here, because the table can be checked where nothing is installed to draw with.
+    from rase.lab.pictures import Chart, Level, Line, Picture
+    from rase.lab.plots import drawn
+
+    def chart(data: str) -> Chart:
+        some = [one for one in found if one.data == data]
+        budgets = [one.epsilon for one in some]
+
+        def line(label: str, look: str, errors: list[float]) -> Line:
+            is_constant = look == "history"
+            return Line(
+                label, budgets, errors, look=look, style="dashed" if is_constant else "solid"
+            )
+
+        return Chart(
+            data,
+            "epsilon of a report",
+            "RMSE of a round",
+            (
+                line("auto", "auto", [one.rmse["auto"] for one in some]),
+                line("unbiased mean", "unbiased_mean", [one.rmse["unbiased_mean"] for one in some]),
+                line("best of the paper", "sample_mean", [one.paper for one in some]),
+                line("constant", "history", [one.rmse["history"] for one in some]),
+            ),
+            x_scale="log",
+            y_scale="log",
+        )
+
+    names = list(dict.fromkeys(one.data for one in found))
+    budgets = sorted({one.epsilon for one in found})
+    covered = Chart(
+        "Intervals at 95 %",
+        "epsilon of a report",
+        "share that held the truth",
+        tuple(
+            Line(name, budgets, [one.covered for one in found if one.data == name])
+            for name in names
+        ),
+        levels=(Level(0.92, "92 and 98 %"), Level(0.98, "92 and 98 %")),
+        x_scale="log",
+        y_limits=(0.88, 1.005),
+    )
+    charts = (*map(chart, names), covered)
+    return drawn(Picture(charts, columns=3, chart_size=(4.2, 3.2)))[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

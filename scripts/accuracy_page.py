@@ -1,4 +1,4 @@
-"""Write the table and the picture of docs/explain/accuracy.md from what the benchmark kept.
+"""Write table, picture and counts of docs/explain/accuracy.md from what the benchmark kept.
 
 Usage: python scripts/accuracy_page.py [--check]
 """
@@ -6,11 +6,11 @@ Usage: python scripts/accuracy_page.py [--check]
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KEPT", "PAGE", "Cell", "cells", "main", "renewed", "table"]
+__all__ = ["KEPT", "PAGE", "Cell", "cells", "counts", "main", "renewed", "table"]
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/accuracy.json"
@@ -22,6 +22,9 @@ foretold skill (at least) | covered | foretold error |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
+_COUNTS = re.compile(r"(?<=\n## In numbers\n\n)(?:[-\s].*\n)+?(?=\n## )")
+_WISHED = (0.92, 0.98)
+_NEAR = 1.15
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -54,7 +57,7 @@ class Cell:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write table and picture, or say whether the table is as it must be."""
+    """Write table, counts and picture, or say whether the page is as it must be."""
     found = cells(json.loads(KEPT.read_text("utf-8"))["rows"])
     text = PAGE.read_text("utf-8")
     if "--check" in arguments:
@@ -89,8 +92,8 @@ def cells(rows: Sequence[dict[str, str | float]]) -> list[Cell]:
 
 
 def renewed(text: str, found: Sequence[Cell]) -> str:
-    """Return the page with the table of these cells."""
-    return _TABLE.sub(lambda _: table(found), text)
+    """Return the page with the table and the counts of these cells."""
+    return _COUNTS.sub(lambda _: counts(found), _TABLE.sub(lambda _: table(found), text))
 
 
 def table(found: Sequence[Cell]) -> str:
@@ -105,6 +108,53 @@ def table(found: Sequence[Cell]) -> str:
             f"{100 * one.covered:.1f} % | {_short(one.foretold)} |\n"
         )
     return _HEAD + "".join(lines)
+
+
+def counts(found: Sequence[Cell]) -> str:
+    """Return in sentences how often each wish was met, and where it was not."""
+    nearer = [one.paper / one.rmse["auto"] for one in found]
+    twice = [ratio for one, ratio in zip(found, nearer, strict=True) if 0.5 <= one.epsilon <= 2]
+    promised = [one for one in found if one.foretold_skill[1] > 1]
+    kept = [one for one in promised if one.skill > 1]
+    others = [one for one in found if one.skill > 1 and one not in promised]
+    worst = min(found, key=lambda one: one.skill)
+    far = [one for one in found if not 1 / _NEAR <= one.foretold / one.rmse["auto"] <= _NEAR]
+    outside = [one for one in found if not _WISHED[0] <= one.covered <= _WISHED[1]]
+    names = list(dict.fromkeys(one.data for one in found))
+    means = {
+        name: sum(one.covered for one in found if one.data == name)
+        / sum(one.data == name for one in found)
+        for name in names
+    }
+    lines = (
+        (
+            f"Nearer than the best of the paper's estimators: {min(twice):.1f} to {max(twice):.1f} "
+            f"times at ε of 0.5, 1 and 2, {min(nearer):.1f} times or more at every ε."
+        ),
+        (
+            f"Skill above 1 promised in {len(promised)} of {len(found)} rows, kept in {len(kept)} "
+            f"of them; above 1 in {len(others)} others. Worst: {worst.skill:.2f} "
+            f"({_place(worst)})."
+        ),
+        f"Errors foretold within 15 % in {len(found) - len(far)} of {len(found)} rows"
+        + _but(far, lambda one: f"{100 * (one.foretold / one.rmse['auto'] - 1):+.0f} %"),
+        f"Intervals at 95 % held the truth in 92 to 98 % of the rounds in "
+        f"{len(found) - len(outside)} of {len(found)} rows"
+        + _but(outside, lambda one: f"{100 * one.covered:.1f} %"),
+        "Averaged over ε they held it in "
+        + ", ".join(f"{100 * share:.1f} % ({name})" for name, share in means.items())
+        + ".",
+    )
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _but(some: Sequence[Cell], told: Callable[[Cell], str]) -> str:
+    rest = ", ".join(f"{_place(one)}: {told(one)}" for one in some)
+    return f"; not in {rest}." if rest else "."
+
+
+def _place(one: Cell) -> str:
+    return f"{one.data} at {one.epsilon:g}"
 
 
 def _numbers(row: dict[str, str | float]) -> list[float]:

@@ -46,6 +46,27 @@ def test_a_trial_is_a_run_of_the_estimator() -> None:
     assert shares == [0.0]
 
 
+def test_trials_go_on_until_the_error_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first rounds decide all 64 are made; sixteen are enough if the error is known."""
+    readings, hours = wave(24, 4, 100.0)
+    mechanism = made(0.1, WATTS)
+    shares: dict[str, list[float]] = {"all": [], "some": []}
+    every = foretell(readings, hours, mechanism=mechanism, on_trial=shares["all"].append)
+    assert every.error_high > 1.05 * every.tracked
+    monkeypatch.setattr("rase.accounting.foretell._NEAR_ENOUGH", 2.0)
+    some = foretell(readings, hours, mechanism=mechanism, on_trial=shares["some"].append)
+    assert shares == {"all": [0.0, 0.25, 0.5, 0.75], "some": [0.0]}
+    assert some == foretell(readings, hours, mechanism=mechanism, seeds=range(1, 17))
+    assert every.error_high / every.error_low < some.error_high / some.error_low
+
+
+def test_without_a_trial_nothing_is_foretold() -> None:
+    """No seeds are refused."""
+    readings, hours = wave(24, 4, 100.0)
+    with pytest.raises(ValueError, match="seeds must hold one trial or more"):
+        foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=())
+
+
 def test_more_devices_and_more_epsilon_tell_more() -> None:
     """Copies of the fleet and a larger budget both lower the error."""
     readings, hours = wave(72, 20, 200.0)

@@ -37,17 +37,18 @@ _SHAPE = (len(_LEVELS), len(_IRREGULAR), len(_LASTING_S), len(_PROFILES))
 _PROFILE_DRIFT = 0.02
 # From round to round a fleet may begin to move like a neighbouring model, or like any: without this
 # a model that was wrong for long would count nothing when its time comes.
-_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.01, 0.03, 1e-4
+_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.005, 0.015, 1e-4
 # Before any round the stiller of two models is the likelier, by these factors for each step: at
 # first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
 _STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
 # What rounds told of the spread of readings counts a third after so many days.
 _MEMORY_DAYS = 60.0
 # Standard deviations of readings in a round that are thought of before any report, as shares of the
-# width, and how far the irregular part's variance may lie from that of n independent devices.
+# width, and how far the irregular part's variance may lie above and below that of n independent
+# devices. Below it lies further: devices that differ for good spread a round, but move no mean.
 _SPREADS = np.geomspace(0.005, 0.5, 40)
 _SPREADS_NEEDED = 5.0
-_IRREGULAR_FACTOR = math.log(1.8)
+_IRREGULAR_ABOVE, _IRREGULAR_BELOW = math.log(1.8), math.log(3.5)
 # A mean that is near an end of the range can hardly move further than the way to that end, and
 # readings spread about it by twice that way or less: most quantities are as variable as they are
 # large. Models that suppose more lose weight by a normal law of the logarithm of the excess.
@@ -55,8 +56,12 @@ _MOST_SPREAD, _EXCESS = 2.0, 0.5
 # A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
 # is left of its variance inside the range is then this share, and rounding makes it no smaller.
 _FURTHEST, _LEAST_SHARE = 3.0, 0.1
+# Fleets move by jumps now and then, models by normal steps. Where an error comes from motion alone
+# Student's t of so few degrees holds 95 %; where it comes from noise, whose law is known, the
+# normal law does, and degrees beyond the most make no difference.
+_DEGREES_OF_MOTION, _MOST_DEGREES = 5.0, 200.0
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-2\n"
+_FORMAT: Final = b"rase-bank-3\n"
 _SIZE = 2 + 2 * len(_PERIODS_S)
 _COUNT = math.prod(_SHAPE)
 
@@ -69,10 +74,13 @@ class Belief:
         means: The mean of all models, or the end of the range that is nearest to it.
         variances: The mean square distance to it: how sure the models are, how far they disagree,
             and that no mean of readings lies outside the range.
+        degrees: How well that distance is known: whole degrees of freedom of Student's t, few where
+            it rests on what models suppose of motion, many where noise makes it.
     """
 
     means: Floats
     variances: Floats
+    degrees: Floats
 
 
 class FilterBank:
@@ -182,13 +190,15 @@ class FilterBank:
         weights /= weights.sum(axis=1, keepdims=True)
         means = self._state @ seen
         mean = (weights * means).sum(axis=1)
-        apart = signal * (variance / total) + np.square(means - mean[:, None])
-        belief = self._within(mean, np.sqrt((weights * apart).sum(axis=1)))
+        left = signal * (variance / total)
+        apart = (weights * (left + np.square(means - mean[:, None]))).sum(axis=1)
+        degrees = _degrees(apart, noise=variance, still=float(left.min()))
+        belief = self._within(mean, np.sqrt(apart), degrees)
         inside = np.minimum(belief.means - self._low, self._low + self._width - belief.means)
         self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(belief.variances)
         return belief
 
-    def _within(self, means: Floats, errors: Floats) -> Belief:
+    def _within(self, means: Floats, errors: Floats, degrees: Floats) -> Belief:
         """Return a normal belief as cut to the range."""
         high = self._low + self._width
         told = means.clip(self._low, high)
@@ -201,7 +211,7 @@ class FilterBank:
         second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
         shift = (told - means) / errors
         moments = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
-        return Belief(told, moments * errors * errors)
+        return Belief(told, moments * errors * errors, degrees)
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.
@@ -245,7 +255,8 @@ class FilterBank:
             variance = np.maximum(squares / count - seen * seen, 0.0) / (count - 1)
             told -= 0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
         grid = (np.array(_IRREGULAR) * self._width) ** 2
-        away = (np.log(grid)[:, None] - np.log(spreads / n)[None, :]) / _IRREGULAR_FACTOR
+        away = np.log(grid)[:, None] - np.log(spreads / n)[None, :]
+        away /= np.where(away > 0, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)
         likely = np.exp(told - told.max(axis=1, keepdims=True)) @ np.exp(-0.5 * away**2).T
         shaped = np.broadcast_to(
             (likely + 1e-300)[:, None, :, None, None], (len(self._way), *_SHAPE)
@@ -257,6 +268,19 @@ def _at_most(ratio: Floats) -> Floats:
     """Return 1 up to a ratio of 1, and less the further it is exceeded; never 0."""
     excess = np.maximum(np.log(ratio), 0.0) / _EXCESS
     return np.asarray(np.exp(-0.5 * np.minimum(excess, 10.0) ** 2))
+
+
+def _degrees(variances: Floats, *, noise: float, still: float) -> Floats:
+    """Return the degrees of freedom of beliefs by the share of their variance that is of motion.
+
+    No part of motion is what the stillest model would leave, the noise of all rounds averaged, and
+    what the round's own noise makes: a variance of v leaves v / noise of the weight to the round.
+    The rest is known as a variance from few numbers is; Welch and Satterthwaite (1947) give how
+    well the sum is then.
+    """
+    of_motion = (1 - still / variances) * (1 - np.minimum(variances / noise, 1.0))
+    least = math.sqrt(_DEGREES_OF_MOTION / _MOST_DEGREES)
+    return np.asarray(np.floor(_DEGREES_OF_MOTION / np.square(np.maximum(of_motion, least))))
 
 
 def _head(low: float, width: float) -> bytes:

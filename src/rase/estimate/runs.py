@@ -13,7 +13,6 @@ from rase.errors import NotIdentifiable
 from rase.estimate.bank import FilterBank
 from rase.estimate.decoder import Decoder, Floats, variance_bounds
 from rase.estimate.estimate import student_quantile
-from rase.estimate.tracker import DEGREES
 from rase.stream import ValueRange
 
 __all__ = ["RunMeans", "Runs", "run_means", "runs_of"]
@@ -111,16 +110,15 @@ def runs_of(
         value_range: The public range.
     """
     right = np.asarray(truth, dtype=np.float64)
-    values, errors = _followed(means, np.asarray(times_s, dtype=np.float64), value_range)
+    values, reach = _followed(means, np.asarray(times_s, dtype=np.float64), value_range)
     off = (values - right)[:, 1:]
-    reach = student_quantile(0.95, DEGREES) * errors[:, 1:]
     counts = np.arange(1, right.shape[-1])
     history = np.cumsum(means.values, axis=1)[:, :-1] / counts
     low, high = value_range.low, value_range.high
     return Runs(
         tracked=_root(off),
         bias=off.mean(axis=1),
-        coverage=np.asarray((np.abs(off) <= reach).mean(axis=1)),
+        coverage=np.asarray((np.abs(off) <= reach[:, 1:]).mean(axis=1)),
         alone=_root((means.values - right)[:, 1:]),
         history=_root(history.clip(low, high) - right[..., 1:]),
         last=_root(means.values[:, :-1].clip(low, high) - right[..., 1:]),
@@ -128,14 +126,14 @@ def runs_of(
 
 
 def _followed(means: RunMeans, times_s: Floats, value_range: ValueRange) -> tuple[Floats, Floats]:
-    """Return what ``auto`` says of each round, and its standard errors."""
+    """Return what ``auto`` says of each round, and how far its 95 % intervals reach."""
     runs = len(means.values)
     # Where all runs are equally sure the models' covariances are the same, or nearly so.
     typical = means.variances.mean(axis=0)
     is_shared = bool((np.abs(means.variances / typical - 1) < _NEARLY).all())
     groups = [np.arange(runs)] if is_shared else [np.array([run]) for run in range(runs)]
     variances_of = (lambda _: typical) if is_shared else means.variances.__getitem__
-    values, variances = np.empty(means.values.shape), np.empty(means.values.shape)
+    values, reach = np.empty(means.values.shape), np.empty(means.values.shape)
     for chosen in groups:
         bank = FilterBank(value_range.low, value_range.width, runs=len(chosen))
         for place, time_s in enumerate(times_s.tolist()):
@@ -147,8 +145,11 @@ def _followed(means: RunMeans, times_s: Floats, value_range: ValueRange) -> tupl
             )
             if means.spreads is not None:
                 bank.learn_spread(means.spreads[chosen, place])
-            values[chosen, place], variances[chosen, place] = belief.means, belief.variances
-    return values, np.sqrt(variances)
+            values[chosen, place] = belief.means
+            # Degrees are whole numbers up to 200, and quantiles are remembered.
+            quantiles = [student_quantile(0.95, degrees) for degrees in belief.degrees.tolist()]
+            reach[chosen, place] = quantiles * np.sqrt(belief.variances)
+    return values, reach
 
 
 def _root(errors: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 On the five slices of measured data of `rase.lab.accuracy`, 20 drawings of the noise each, 40 below
 epsilon 1, at equal epsilon; what the planner foretells comes from up to 64 other drawings. Needs
-the folder of RASE_DATA; takes about six minutes of one core.
+the folder of RASE_DATA; takes some minutes.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """How often do 95 % intervals of `auto` hold the truth of made-up fleets?
 
 On the fleets the estimator's numbers were chosen on: some rest or nearly so, some move far. Six
-worlds of each, four drawings of the noise in each world, at six epsilons. Takes three minutes of
-one core.
+worlds of each, four drawings of the noise in each world, at six epsilons. Takes some minutes.
 """
 
 from collections.abc import Callable, Iterator

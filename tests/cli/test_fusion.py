@@ -171,10 +171,15 @@ def test_a_range_is_recommended_and_published(
         low=0.0,
         high=300.0,
         clip_bias=Estimate(-1.0, 2.0, n=900, method="clip_bias", target="bias"),
+        quantiles=tuple(
+            Estimate(place, 1.0, n=900, method="quantile", target="reading")
+            for place in (10.0, 90.0, 280.0)
+        ),
         noise=3.0,
         error=4.0,
         present_error=30.0,
         n=100,
+        averaged=24,
         rounds=9,
     )
     seen: list[Any] = []

@@ -81,6 +81,18 @@ def test_the_range_grows_back_up_to_the_limits() -> None:
     assert feedback.value_range.low < 250 < feedback.value_range.high <= 400
 
 
+def test_a_long_run_remembers_a_bounded_number_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rounds and the latest are learnt from, those between are forgotten."""
+    monkeypatch.setattr("rase.engine.ranging._LEARNING", 8)
+    monkeypatch.setattr("rase.engine.ranging._REMEMBERED", 4)
+    feedback = RangeFeedback(2.0, WIDE, limits=WIDE, averaged=1000)
+    for place in range(33):
+        source = SeededRandom(place)
+        feedback.learn(feedback.randomizer.randomize(np.full(20, 100.0), rng=source), rng=source)
+    assert feedback.advice is not None
+    assert feedback.advice.rounds == 12
+
+
 def test_a_share_never_exceeds_one() -> None:
     """However small epsilon is, at most all rounds probe."""
     assert probe_share(0.01) <= 1.0

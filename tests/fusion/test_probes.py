@@ -93,6 +93,10 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     fields = status.as_fields()
     assert fields["probes"] == 11
     assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "ci_low", "ci_high"}
+    assert [one["share"] for one in fields["advice"]["quantiles"]] == [0.05, 0.5, 0.95]
+    low, middle, high = (one["value"] for one in fields["advice"]["quantiles"])
+    assert low < middle < high
+    assert middle == pytest.approx(120, abs=40)
 
 
 def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:

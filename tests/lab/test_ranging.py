@@ -30,6 +30,16 @@ def test_the_best_range_balances_noise_and_clipping() -> None:
     assert precise.widened(10, floor=0.0).low == 0
 
 
+def test_the_best_range_may_stand_above_most_readings() -> None:
+    """One device of ten draws all power, so that the mean is no quantile: it is found anyway."""
+    values = np.zeros((60, 10))
+    values[:, 9] = 1000 + np.arange(60)
+    skewed = Panel(np.arange(60) * 60_000, [str(place) for place in range(10)], values)
+    best = best_range(skewed, epsilon=0.5, rounds=60)
+    assert 104.5 < best.low < best.high < 106.5
+    assert best.rmse == pytest.approx(values.mean(axis=1)[AFTER:].std(), rel=0.05)
+
+
 def test_feedback_comes_near_the_best_range() -> None:
     """From ten times too wide, after 48 rounds the range is less than a third as wide."""
     readings = panel()

@@ -2,8 +2,8 @@
 
 A probing round reports by the square wave instead of the mechanism for means, with the same
 epsilon, so no device spends more. Its reports still give an unbiased mean, with more noise: in the
-long run probing may make the mean's error 7 % larger, and a range ten times too wide makes it ten
-times as large.
+long run probing may make the mean's error 2.5 % larger, and a range ten times too wide makes it ten
+times as large. Rounds that do not probe are learnt from, too.
 """
 
 import math
@@ -25,10 +25,12 @@ __all__ = ["RangeFeedback", "probe_share", "worst_noise"]
 _LEARNING = 48
 _STAGE = 8
 _SETTLED_STAGE = 24
+# Rounds remembered besides the first: a year of hours would cost minutes for each choice.
+_REMEMBERED = 960
 # A range is changed only if that lessens the expected error by this factor.
-_WORTHWHILE = 1.15
-# What probing may cost: 15 % more variance is 7 % more error.
-_PRICE = 0.15
+_WORTHWHILE = 1.05
+# What probing may cost: 5 % more variance is 2.5 % more error.
+_PRICE = 0.05
 
 
 def worst_noise(randomizer: Randomizer) -> float:
@@ -39,11 +41,11 @@ def worst_noise(randomizer: Randomizer) -> float:
 
 
 def probe_share(epsilon: float) -> float:
-    """Return the share of rounds that may probe for the mean's error to grow by 7 % at most.
+    """Return the share of rounds that may probe for the mean's error to grow by 2.5 % at most.
 
     Example:
         >>> [round(probe_share(epsilon), 2) for epsilon in (0.5, 1, 2, 4)]
-        [0.52, 0.39, 0.2, 0.05]
+        [0.17, 0.13, 0.07, 0.02]
     """
     unit = ValueRange(0, 1)
     more = worst_noise(SquareWave(epsilon, unit)) / worst_noise(auto(epsilon, unit)) - 1
@@ -51,11 +53,12 @@ def probe_share(epsilon: float) -> float:
 
 
 class RangeFeedback:
-    """Say which mechanism and range each round has, and learn from the reports of probing rounds.
+    """Say which mechanism and range each round has, and learn from the reports of all rounds.
 
-    The first 48 rounds probe, with a choice after every eighth. After that a share of the rounds
-    that costs little (`probe_share`) goes on probing, because readings change, with a choice about
-    once in 24 rounds. A range may grow again, up to the limits.
+    The first 48 rounds probe, with a choice after every eighth, for ranges that still show where
+    the tails are. After that a share of the rounds that costs little (`probe_share`) goes on
+    probing, because readings change, with a choice once in 24 rounds. A range may grow again, up to
+    the limits.
 
     Guarantee: each report is epsilon-LDP by its randomizer, probing or not; choices depend on
     released reports alone.
@@ -97,7 +100,7 @@ class RangeFeedback:
         self.advice: RangeAdvice | None = None
         self._probes: list[RangeProbe] = []
         self._rounds = 0
-        self._is_due, self._next_choice = False, _STAGE
+        self._next_choice = _STAGE
         self._every = math.ceil(1 / probe_share(epsilon))
 
     @property
@@ -119,19 +122,17 @@ class RangeFeedback:
             reports: The reports of a round that `randomizer` drew.
             rng: For the fits; None for the secure source.
         """
-        if self.is_probing:
-            speaks_for = 1 if self._rounds < _LEARNING else self._every
-            self._probes.append(
-                RangeProbe.of(reports, randomizer=self.randomizer, rounds=speaks_for)
-            )
-            self._is_due = True
+        self._probes.append(RangeProbe.of(reports, randomizer=self.randomizer))
+        if len(self._probes) > _LEARNING + _REMEMBERED:
+            # Those of the widest range come first and are kept.
+            del self._probes[_LEARNING]
         self._rounds += 1
-        if self._is_due and self._rounds >= self._next_choice:
+        if self._rounds >= self._next_choice:
             self._choose(rng)
 
     def _choose(self, rng: Random | None) -> None:
-        self._is_due = False
-        self._next_choice = self._rounds + (_STAGE if self._rounds < _LEARNING else _SETTLED_STAGE)
+        is_learning = self._rounds < _LEARNING
+        self._next_choice = self._rounds + (_STAGE if is_learning else _SETTLED_STAGE)
         noise = worst_noise(self._make(self.epsilon, self.value_range))
         n = round(np.mean([probe.n for probe in self._probes]))
         advice = advise_range(
@@ -139,7 +140,9 @@ class RangeFeedback:
             limits=self.limits,
             n=n,
             noise=noise,
-            averaged=self._averaged,
+            # While learning, the means of a stage are read together: too narrow a range would hide
+            # the tails for good, and no later probe would look for them.
+            averaged=self._averaged * (_STAGE if is_learning else 1),
             rng=rng,
         )
         self.advice = advice

@@ -1,13 +1,14 @@
-"""Which public range serves a mean best, learnt from square-wave reports of earlier rounds.
+"""Which public range serves a mean best, learnt from reports of earlier rounds.
 
 The error of a mean is proportional to the width of the range, and readings outside are clipped: too
-wide is noise, too narrow is bias. What probing rounds released is public, so choosing from it costs
-no privacy: this is the paper's dynamic feedback.
+wide is noise, too narrow is bias. What rounds released is public, so choosing from it costs no
+privacy: this is the paper's dynamic feedback. Reports of the square wave tell most; those of the
+other mechanisms tell what they can, a bit of Duchi's the mean within its range.
 """
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,38 +20,41 @@ from rase.estimate.shapes import Shapes, shapes_of
 from rase.kernels.words import Random, Resampling, source_of
 from rase.stream import ValueRange
 
-__all__ = ["RangeAdvice", "RangeProbe", "advise_range", "latest_ranges"]
+__all__ = ["QUANTILES", "RangeAdvice", "RangeProbe", "advise_range", "latest_ranges"]
+
+# What advice tells of the readings.
+QUANTILES = (0.05, 0.5, 0.95)
 
 # Cells that each range a fleet was probed with is cut into, and bins of a probe's reports.
 _CELLS = 24
 _BINS = 48
-# Ranges whose probes are remembered.
-_RANGES_KEPT = 5
+# Ranges whose probes are remembered, besides the widest.
+_RANGES_KEPT = 8
 # Digits to which a range is rounded outwards, relative to its width.
 _NEAT = 100
 # A limit is taken if it is nearer than this share of the width.
-_NEAR = 0.3
+_NEAR = 0.1
 # No choice narrows the range further: a range that misses all readings tells nothing.
 _MOST_NARROWING = 8
 _FLOOR = 1e-300
+# Shares of the readings' variance that a round may have in common.
+_SHARES = np.geomspace(1e-3, 1, 25)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeProbe:
-    """Hold what a probing round told, in so many counts: no report can be read from it.
+    """Hold what a round told, in so many counts: no report can be read from it.
 
     Args:
         randomizer: The mechanism of its reports.
         counts: How many reports fell into each of 48 bins.
         mean: The mean of the decoded reports.
-        square: The mean of their decoded squares.
         rounds: How many rounds it speaks for: those until the next probe.
     """
 
     randomizer: Decoder
     counts: tuple[int, ...] = field(repr=False)
     mean: float
-    square: float
     rounds: int = 1
 
     @classmethod
@@ -66,7 +70,6 @@ class RangeProbe:
             randomizer,
             tuple(counts.tolist()),
             float(randomizer.decode(noisy).mean()),
-            float(randomizer.decode_square(noisy).mean()),
             rounds,
         )
 
@@ -84,21 +87,26 @@ class RangeAdvice:
         low: The recommended lower end.
         high: The recommended upper end.
         clip_bias: What clipping to the recommended range adds to the mean, with its error.
+        quantiles: Between which readings lie: the 5 %, 50 % and 95 % quantiles of all rounds that
+            were learnt from, with their errors.
         noise: The standard error of such a mean with the recommended range, from noise alone.
         error: The expected root mean square error of a mean of n reports, averaged as was asked:
             noise, clipping and what is not known about it.
         present_error: The same with the range of the latest probe.
         n: How many reports a mean has.
-        rounds: How many probing rounds it was learnt from.
+        averaged: Over how many rounds means are averaged afterwards.
+        rounds: How many rounds it was learnt from.
     """
 
     low: float
     high: float
     clip_bias: Estimate
+    quantiles: tuple[Estimate, ...]
     noise: float
     error: float
     present_error: float
     n: int
+    averaged: int
     rounds: int
 
     def __str__(self) -> str:
@@ -124,7 +132,8 @@ def advise_range(
     probe with the range it had (`rase.estimate.shapes`). For every pair of ends the squared clip
     error is averaged over these shapes, and the noise added; so a range is narrowed no further than
     what is known allows. Readings of one round that move together make clipping worse than
-    readings of their own mind; how far they do is estimated from the probes' means.
+    readings of their own mind: a mean that moves by 1 is followed only by the readings inside. How
+    far they move together is estimated from the probes' means.
 
     Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
 
@@ -150,41 +159,50 @@ def advise_range(
         raise ValueError(f"noise must be finite and greater than 0, got {noise}.")
     edges = _cell_edges([probe.randomizer.value_range for probe in probes], limits)
     shapes = _shapes(probes, edges, rng)
-    # What readings of a round have in common moves the bulk of them more than the clipped tails,
-    # whose correlation is of higher order.
-    together = _moving_together(probes) ** 2
     widths = edges - edges[:, None]
-    kept = together + (1 - together) / n
     each = noise / (n * averaged)
-    errors = _squared_errors(edges, shapes, kept) + each * np.square(widths)
+    motion = _motion(probes, shapes)
+    errors = _squared_errors(edges, shapes, motion=motion, n=n) + each * np.square(widths)
     present = probes[-1].randomizer.value_range
     allowed = np.where(widths > present.width / _MOST_NARROWING, errors, np.inf)
     first, last = (int(place) for place in np.unravel_index(allowed.argmin(), errors.shape))
     low, high = _neat(float(edges[first]), float(edges[last]), limits)
     begin, end = (int(np.abs(edges - value).argmin()) for value in (present.low, present.high))
-    bias = (shapes.lost_below(edges[[first]]) - shapes.lost_above(edges[[last]]))[:, 0]
+    reports = sum(probe.n for probe in probes)
+    ends = np.array([low]), np.array([high])
+    bias = (shapes.lost_below(ends[0]) - shapes.lost_above(ends[1]))[:, 0]
     return RangeAdvice(
         low=low,
         high=high,
         clip_bias=Estimate(
             float(bias.mean()),
             float(bias.std()),
-            n=sum(probe.n for probe in probes),
+            n=reports,
             method="clip_bias",
             target="what clipping adds to the mean",
         ),
+        quantiles=tuple(_quantiles(shapes, reports)),
         noise=math.sqrt(each) * (high - low),
         error=math.sqrt(errors[first, last]),
         present_error=math.sqrt(errors[begin, end]),
         n=n,
+        averaged=averaged,
         rounds=len(probes),
     )
 
 
 def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
-    """Return the probes of the latest five ranges: older ones only cost time."""
+    """Return the probes of the latest eight ranges and of the widest: others only cost time.
+
+    Without the widest a range that readings have left could not tell how far they went.
+    """
     kept = list(dict.fromkeys(probe.randomizer for probe in reversed(probes)))[:_RANGES_KEPT]
-    return [probe for probe in probes if probe.randomizer in kept]
+    widest = max((probe.randomizer.value_range.width for probe in probes), default=0.0)
+    return [
+        probe
+        for probe in probes
+        if probe.randomizer in kept or probe.randomizer.value_range.width == widest
+    ]
 
 
 def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resampling | None) -> Shapes:
@@ -212,22 +230,31 @@ def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resamplin
     return shapes_of(edges, likelihood, chance=np.random.Generator(np.random.PCG64(seed)))
 
 
-def _moving_together(probes: Sequence[RangeProbe]) -> float:
-    """Return which share of the readings' variance all readings of a round have in common."""
-    if len(probes) < 2:
-        return 0.0
-    n = np.array([probe.n for probe in probes], dtype=np.float64)
-    mean = np.array([probe.mean for probe in probes])
-    square = np.array([probe.square for probe in probes])
-    # A round's mean scatters by its noise, too; E[decoded^2] - E[square] is the noise of a report.
-    noise = np.array([_report_noise(probe.randomizer) for probe in probes]) / n
-    weight = 1 / noise**2
-    centre = float(np.average(mean, weights=1 / noise))
-    between = float(np.average((mean - centre) ** 2 - noise, weights=weight))
-    total = float(np.average(square - 2 * centre * mean + centre**2, weights=weight))
-    if total <= 0:
-        return 1.0 if between > 0 else 0.0
-    return min(max(between / total, 0.0), 1.0)
+def _motion(probes: Sequence[RangeProbe], shapes: Shapes) -> tuple[float, float]:
+    """Return the share of the readings' variance that a round has in common, and its square.
+
+    Both are expectations, with every order of magnitude of the share alike likely beforehand; the
+    means of rounds scatter by what is shared, by n readings of their own mind and by noise.
+    """
+    total = shapes.variances()
+    evidence = np.zeros(_SHARES.size)
+    for randomizer in dict.fromkeys(probe.randomizer for probe in probes):
+        reach = randomizer.value_range
+        some = [probe for probe in probes if probe.randomizer == randomizer]
+        clipped = shapes.points.clip(reach.low, reach.high)
+        centres = shapes.masses @ clipped
+        spread = float((shapes.masses @ clipped**2 - centres**2).mean())
+        inside = (shapes.points > reach.low) & (shapes.points < reach.high)
+        follows = (shapes.masses * shapes.moving)[:, inside].sum(axis=1)
+        # No more than all of what is left within the range can be in common.
+        common = np.minimum(_SHARES * float((total * follows**2).mean()), spread)
+        n = np.array([[probe.n] for probe in some], dtype=np.float64)
+        away = np.array([[probe.mean] for probe in some]) - centres.mean()
+        variance = common + (spread - common + _report_noise(randomizer)) / n + centres.var()
+        evidence -= (np.log(variance) + away**2 / variance).sum(axis=0) / 2
+    weights = np.exp(evidence - evidence.max())
+    weights /= weights.sum()
+    return float(weights @ _SHARES), float(weights @ _SHARES**2)
 
 
 @functools.lru_cache(maxsize=64)
@@ -237,25 +264,55 @@ def _report_noise(randomizer: Decoder) -> float:
     return float(randomizer.variance(np.linspace(reach.low, reach.high, 33)).mean())
 
 
-def _squared_errors(edges: Floats, shapes: Shapes, kept: float) -> Floats:
+def _squared_errors(
+    edges: Floats, shapes: Shapes, *, motion: tuple[float, float], n: int
+) -> Floats:
     """Return for each pair of ends (row low, column high) the mean squared clip error.
 
     Pairs that are no range are infinite.
     """
-    below, above = shapes.lost_below(edges), shapes.lost_above(edges)
-    # The mean over the shapes of (below - above)^2, for all pairs at once.
-    bias = (
-        np.square(below).mean(axis=0)[:, None]
-        + np.square(above).mean(axis=0)[None, :]
-        - 2 * below.T @ above / len(below)
-    )
+    bias = _mean_square(shapes.lost_below(edges), -shapes.lost_above(edges))
     square = (
         shapes.lost_below(edges, power=2).mean(axis=0)[:, None]
         + shapes.lost_above(edges, power=2).mean(axis=0)[None, :]
     )
-    errors = np.maximum(bias, 0.0) + kept * np.maximum(square - bias, 0.0)
+    spread = np.maximum(square - bias, 0.0)
+    # A mean that moves by 1 moves what is clipped by the part that lies outside; what is bent
+    # beyond that has a correlation of second order.
+    deviation = np.sqrt(shapes.variances())[:, None]
+    moved = _mean_square(
+        deviation * shapes.moved_below(edges), deviation * shapes.moved_above(edges)
+    )
+    common = motion[0] * moved + motion[1] * np.maximum(spread - moved, 0.0)
+    errors = bias + common + np.maximum(spread - common, 0.0) / n
     places = np.arange(edges.size)
     return np.where(places[:, None] < places[None, :], errors, np.inf)
+
+
+def _quantiles(shapes: Shapes, reports: int) -> Iterator[Estimate]:
+    """Yield the quantiles of the readings, each as uncertain as the shapes and their cells are."""
+    cells = np.gradient(shapes.points)
+    for share, found in zip(QUANTILES, shapes.quantiles(QUANTILES).T, strict=True):
+        value = float(found.mean())
+        # A reading may lie anywhere in its cell: evenly, with a variance of a twelfth.
+        cell = float(np.interp(value, shapes.points, cells))
+        yield Estimate(
+            value,
+            math.hypot(float(found.std()), cell / math.sqrt(12)),
+            n=reports,
+            method="quantile",
+            target=f"{share:g} quantile of the readings",
+        )
+
+
+def _mean_square(below: Floats, above: Floats) -> Floats:
+    """Return the mean over the shapes of (below + above)^2, for all pairs of ends at once."""
+    mean: Floats = (
+        np.square(below).mean(axis=0)[:, None]
+        + np.square(above).mean(axis=0)[None, :]
+        + 2 * below.T @ above / len(below)
+    )
+    return np.maximum(mean, 0.0)
 
 
 def _cell_edges(ranges: Sequence[ValueRange], limits: ValueRange) -> Floats:

@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from rase.campaign import Campaign
-from rase.estimate.ranges import RangeAdvice, RangeProbe, advise_range, latest_ranges
+from rase.estimate.estimate import Estimate
+from rase.estimate.ranges import QUANTILES, RangeAdvice, RangeProbe, advise_range, latest_ranges
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import Classes, Places, randomizer_of, values_of
 from rase.kernels.words import Resampling
@@ -50,18 +51,25 @@ class RangeStatus:
     is_worthwhile: bool
 
     def as_fields(self) -> dict[str, Any]:
-        """Return plain values; the clip bias with the interval that holds it."""
-        values = asdict(self)
+        """Return plain values; clip bias and quantiles with the intervals that hold them."""
+        values = {**asdict(self), "probes_needed": FEWEST_PROBES}
         if self.advice is not None:
-            bias = self.advice.clip_bias
-            low, high = bias.interval()
-            values["advice"]["clip_bias"] = {
-                "value": bias.value,
-                "standard_error": bias.standard_error,
-                "ci_low": low,
-                "ci_high": high,
-            }
+            values["advice"]["clip_bias"] = _fields_of(self.advice.clip_bias)
+            values["advice"]["quantiles"] = [
+                {"share": share, **_fields_of(one)}
+                for share, one in zip(QUANTILES, self.advice.quantiles, strict=True)
+            ]
         return values
+
+
+def _fields_of(estimate: Estimate) -> dict[str, float]:
+    low, high = estimate.interval()
+    return {
+        "value": estimate.value,
+        "standard_error": estimate.standard_error,
+        "ci_low": low,
+        "ci_high": high,
+    }
 
 
 def write_probe(
@@ -92,7 +100,8 @@ def write_probe(
                 epsilon,
                 counts,
                 probe.mean,
-                probe.square,
+                # No longer read here; programs of 0.1 that share the database still do.
+                float(wave.decode_square(values[classes == number]).mean()),
             ),
         )
 
@@ -100,19 +109,19 @@ def write_probe(
 def probes_of(transaction: Transaction, campaign_id: str) -> list[RangeProbe]:
     """Return what the latest probing rounds told, oldest first, each with its own range."""
     rows = transaction.execute(
-        "SELECT round, version, epsilon, counts, mean, square FROM probes WHERE campaign = ? "
+        "SELECT round, version, epsilon, counts, mean FROM probes WHERE campaign = ? "
         "ORDER BY round DESC, epsilon DESC LIMIT ?",
         (campaign_id, _MOST_PROBES),
     )
     ranges: dict[int, tuple[ValueRange, int]] = {}
     found = []
-    for _, version, epsilon, counts, mean, square in reversed(rows):
+    for _, version, epsilon, counts, mean in reversed(rows):
         if version not in ranges:
             campaign = campaign_of_version(transaction, campaign_id, version)
             ranges[version] = campaign.value_range, campaign.probe_every
         reach, every = ranges[version]
         told = tuple(np.frombuffer(bytes(counts), "<u4").tolist())
-        found.append(RangeProbe(SquareWave(epsilon, reach), told, mean, square, every))
+        found.append(RangeProbe(SquareWave(epsilon, reach), told, mean, every))
     return latest_ranges(found)
 
 

@@ -75,22 +75,35 @@ def best_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
     """
     rows = _rows(panel, rounds)[AFTER:]
     every = np.concatenate(rows)
-    tails = np.concatenate([[0.0], np.geomspace(2e-4, 0.6, _CANDIDATES)])
     noise = worst_noise(auto(epsilon, ValueRange(0, 1)))
     count = np.array([len(row) for row in rows])
     starts = np.concatenate([[0], np.cumsum(count)[:-1]])
     inner = (float(np.quantile(every, 0.05)), float(np.quantile(every, 0.95)))
     best = BestRange(*inner, math.inf, inner)
-    for low in np.unique(np.quantile(every, tails)):
-        for high in np.unique(np.quantile(every, 1 - tails)):
-            if high <= low:
-                continue
+    ends = _ends(every, np.add.reduceat(every, starts) / count)
+    for place, low in enumerate(ends):
+        for high in ends[place + 1 :]:
+            from_noise = noise * (high - low) ** 2 * float(np.mean(1 / count))
+            if from_noise >= best.rmse**2:
+                break
             clipped = np.add.reduceat(every.clip(low, high) - every, starts) / count
-            squares = clipped**2 + noise * (high - low) ** 2 / count
-            rmse = math.sqrt(float(squares.mean()))
+            rmse = math.sqrt(float(np.square(clipped).mean()) + from_noise)
             if rmse < best.rmse:
                 best = BestRange(float(low), float(high), rmse, inner)
     return best
+
+
+def _ends(every: Floats, means: Floats) -> Floats:
+    """Return the ends that are tried, ascending.
+
+    Among them are places close to the mean of all: where noise is large, the best range is hardly
+    wider than that, and in skewed readings the mean is no quantile near the middle.
+    """
+    tails = np.concatenate([[0.0], np.geomspace(2e-4, 0.6, _CANDIDATES)])
+    around = means.mean() + means.std() * np.linspace(-2, 2, _CANDIDATES + 1)
+    shares = np.unique(np.concatenate([tails, 1 - tails]))
+    ends: Floats = np.unique(np.concatenate([np.quantile(every, shares), around]))
+    return ends
 
 
 def follow_feedback(

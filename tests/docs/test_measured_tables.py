@@ -1,0 +1,26 @@
+"""Tables of the accuracy page are what the kept benchmarks measured."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ["ranges"])
+def test_the_page_shows_the_kept_rows(name: str) -> None:
+    """Every line that the benchmark makes of its kept rows stands on the page, in its order."""
+    kept = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
+    lines = importlib.import_module(f"benchmarks.{name}").table(kept["rows"])
+    assert len(lines) > 3
+    page = (ROOT / "docs/explain/accuracy.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in page
+
+
+def test_rows_of_another_benchmark_are_refused() -> None:
+    """A row whose words cannot be read makes no table."""
+    ranges = importlib.import_module("benchmarks.ranges")
+    with pytest.raises(ValueError, match="row must be one of this benchmark"):
+        ranges.table([{"size": "1e6 reports", "note": "", "ratio": 1.0}])

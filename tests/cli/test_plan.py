@@ -209,7 +209,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "--window must be at least 2 rounds with --schedule rotate, got 1.",
     ),
     "schedule": ((*ASKED, "--schedule", "daily"), "'daily' is not one of"),
-    "no range": (("--epsilon", "1", "--devices", "5"), "Missing option '--range'."),
+    "no range": (
+        ("--epsilon", "1", "--devices", "5"),
+        "rase plan takes --range or --range-from, got neither.",
+    ),
     "no devices": ((*RANGE, "--epsilon", "1"), "--devices must be given; or --data"),
     "n 0": ((*RANGE, "--epsilon", "1", "--devices", "0"), "devices must be between 2 and"),
     "n too large": (

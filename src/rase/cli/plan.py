@@ -18,6 +18,7 @@ from rase.accounting.planner import plan
 from rase.cli.arguments import usage
 from rase.cli.output import replacing
 from rase.cli.plan_forecast import forecast_lines, outlook_of, outlook_of_motion, table_of
+from rase.cli.plan_range import RangeChange, RecommendedRange, change_lines, read_recommended
 from rase.cli.plan_report import plan_lines
 from rase.clock import parse_duration_s
 from rase.collect import Collector
@@ -39,9 +40,13 @@ _CANDIDATES = 49
     "bounds",
     type=float,
     nargs=2,
-    required=True,
     metavar="LOW HIGH",
     help="Public range of a reading, chosen without looking at the data.",
+)
+@click.option(
+    "--range-from",
+    type=click.Path(path_type=Path),
+    help="Take the range that `rase campaign range --json` recommends; - reads it from stdin.",
 )
 @click.option(
     "--epsilon", type=float, help="Budget of one report; or give --window-budget and a --schedule."
@@ -104,7 +109,8 @@ _CANDIDATES = 49
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     *,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | None,
+    range_from: Path | None,
     devices: int | None,
     every: str | None,
     window: str | None,
@@ -126,12 +132,14 @@ def command(
     shuffler will do, and what to change. Errors are root mean square errors, split into bias, which
     stays, and noise, which averages out. With --error or --attacker-cap also the parameters that
     would do. With --data, or --fleet-sd and --day-sd, also whether following the mean through time
-    will beat repeating a constant, and if not, what would. Nothing is drawn and nothing is sent.
+    will beat repeating a constant, and if not, what would. With --range-from also what the range
+    that probing rounds recommend changes. Nothing is drawn and nothing is sent.
 
     Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
     """
     with usage():
-        public = ValueRange(*bounds)
+        advised = None if range_from is None else read_recommended(range_from)
+        public = _public(bounds, advised)
         interval_s = None if every is None else parse_duration_s(every)
         rounds = _rounds(window, interval_s)
         if plot is not None:
@@ -148,17 +156,21 @@ def command(
         columns = (time_column, device_column, value_column)
         sample = _sample(data, columns, interval_s=interval_s)
         devices = sample.devices if devices is None else devices
+    shared = {
+        "devices": devices or 0,
+        "group_count": groups,
+        "interval_s": interval_s,
+        "window": rounds,
+        "readings": None if sample is None else sample.readings,
+        **asked,
+    }
     with usage():
-        made = plan(
-            public,
-            devices=devices or 0,
-            group_count=groups,
-            interval_s=interval_s,
-            window=rounds,
-            readings=None if sample is None else sample.readings,
-            curve=() if plot is None else _candidates(public, asked, rounds),
-            **asked,
-        )
+        curve = () if plot is None else _candidates(public, asked, rounds)
+        made = plan(public, curve=curve, **shared)
+        change = None
+        if advised is not None:
+            present = plan(advised.present, **shared)
+            change = RangeChange.between(advised, present=present, then=made)
     outlook = None if sample is None else outlook_of(made, sample.table)
     if motion is not None and interval_s is not None:
         outlook = outlook_of_motion(made, motion, every_s=interval_s)
@@ -166,12 +178,24 @@ def command(
     if as_json:
         document = made.to_dict()
         document["forecast"] = None if outlook is None else outlook.to_dict()
+        if change is not None:
+            document["range_change"] = change.to_dict()
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        for line in (*plan_lines(made), *([] if outlook is None else forecast_lines(outlook))):
+        told = [*plan_lines(made), *([] if outlook is None else forecast_lines(outlook))]
+        for line in (*told, *([] if change is None else change_lines(change))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
+
+
+def _public(bounds: tuple[float, float] | None, advised: RecommendedRange | None) -> ValueRange:
+    if bounds is not None and advised is None:
+        return ValueRange(*bounds)
+    if advised is None or bounds is not None:
+        how = "neither" if bounds is None else "both"
+        raise click.UsageError(f"rase plan takes --range or --range-from, got {how}.")
+    return advised.recommended
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Campaign: what is agreed, in words, and a new (beta, rho) with its effect before it counts."""
+"""Campaign: what is agreed, which range is better, and a new (beta, rho) before it counts."""
 
 import math
 from typing import Any
@@ -74,11 +74,12 @@ async def _shown(
 ) -> Response:
     session = session_of(request)
     may_change = session is not None and session.allows(ADMIN)
-    context: dict[str, Any] = {"may_publish": False, "effect": None, "n": ""}
+    context: dict[str, Any] = {"may_publish": False, "effect": None, "n": "", "ranges": None}
     campaign = fleet.campaign
     values = {"beta": f"{campaign.beta:g}", "rho": f"{campaign.rho:g}"}
     if may_change:
         context["may_publish"] = (await client.health())["may_publish"]
+        context["ranges"] = await client.range_advice(campaign.id)
         if asked is not None:
             values = {name: str(asked.get(name, "")) for name in values}
             context["n"] = str(asked.get("n", ""))

@@ -95,6 +95,10 @@ class AsyncOperator(AsyncSubscriber):
         query = {name: repr(value) for name, value in asked.items()}
         return await self._document("GET", f"/v1/campaigns/{_quoted(campaign)}/effect", query)
 
+    async def range_advice(self, campaign: str) -> dict[str, Any]:
+        """Return the range that probing rounds recommend, and what it and the present lead to."""
+        return await self._document("GET", f"/v1/campaigns/{quote(campaign)}/range")
+
     async def publish(self, campaign: str, **changes: Any) -> dict[str, Any]:
         """Publish a new version; ``not_before`` is its first round."""
         return await self._document(

@@ -1,0 +1,64 @@
+"""The Campaign page's section on a better range: without probes, with them, and for whom."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tests.dashboard.conftest import Desk
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, reports
+
+from rase.clock import FakeClock
+from rase.kernels.words import SeededRandom
+from rase.randomize.square_wave import SquareWave
+from rase.storage.sqlite import open_sqlite
+
+
+def test_without_probes_the_page_says_how_to_get_advice(desk: Desk) -> None:
+    """The empty state names the number of rounds needed and the command; readers do not see it."""
+    desk.log_in(desk.reader)
+    assert "A better range" not in desk.get("/campaign").text
+    desk.ask("POST", "/logout")
+    desk.cookies.clear()
+    desk.log_in(desk.operator)
+    page = desk.get("/campaign")
+    assert page.status_code == 200
+    assert "A better range" in page.text
+    assert "No advice yet: 0 of 8 probing rounds." in page.text
+    assert "rase campaign update --probe-every 4" in page.text
+
+
+def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
+    """Quantiles, both ranges, errors and the clip bias are shown; the page needs no script."""
+    probing = replace(
+        CAMPAIGN, estimators=("unbiased_mean",), epsilon=(4.0,), window_budget=96.0, probe_every=1
+    )
+    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    early = Centre(database, FakeClock((ROUND - 3) * 3600))
+    early.publisher.publish_keyset(keyset(7))
+    early.publisher.publish(probing)
+    centre = Centre(database, FakeClock((ROUND + 12) * 3600))
+    desk = Desk(centre)
+    desk.log_in(desk.operator)
+    waiting = desk.get("/campaign").text
+    assert "Every 1 rounds devices report by the square wave" not in waiting
+    assert "In every round devices report by the square wave" in waiting
+    wave = SquareWave(4.0, probing.value_range)
+    for round in range(ROUND, ROUND + 9):
+        readings = np.random.default_rng(round).normal(120, 20, 40)
+        noisy = wave.randomize(readings, rng=SeededRandom(round))
+        places = np.rint((noisy - probing.low) / probing.value_range.step).astype(int).tolist()
+        one = parcel(reports(places, round=round, campaign=probing), round=round, campaign=probing)
+        centre.intake.receive(one.id, one.payload)
+        centre.rounds.tick()
+    page = desk.get("/campaign")
+    assert page.status_code == 200
+    for words in (
+        "Nine tenths of the readings lie between",
+        "Learnt from 9 probing rounds.",
+        '<th scope="row">recommended</th>',
+        f"rase campaign range {probing.id} --publish",
+        "Root mean square error of a mean of 40 reports:",
+    ):
+        assert words in page.text, words
+    assert "No advice yet" not in page.text
+    database.close()

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["ranges"])
+@pytest.mark.parametrize("name", ["ranges", "distribution"])
 def test_the_page_shows_the_kept_rows(name: str) -> None:
     """Every line that the benchmark makes of its kept rows stands on the page, in its order."""
     kept = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))

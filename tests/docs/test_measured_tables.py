@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["ranges", "distribution"])
+@pytest.mark.parametrize("name", ["ranges", "distribution", "windows"])
 def test_the_page_shows_the_kept_rows(name: str) -> None:
     """Every line that the benchmark makes of its kept rows stands on the page, in its order."""
     kept = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
@@ -19,8 +19,10 @@ def test_the_page_shows_the_kept_rows(name: str) -> None:
     assert "\n".join(lines) in page
 
 
-def test_rows_of_another_benchmark_are_refused() -> None:
+@pytest.mark.parametrize("name", ["ranges", "windows"])
+def test_rows_of_another_benchmark_are_refused(name: str) -> None:
     """A row whose words cannot be read makes no table."""
-    ranges = importlib.import_module("benchmarks.ranges")
     with pytest.raises(ValueError, match="row must be one of this benchmark"):
-        ranges.table([{"size": "1e6 reports", "note": "", "ratio": 1.0}])
+        importlib.import_module(f"benchmarks.{name}").table(
+            [{"size": "1e6 reports", "note": "", "ratio": 1.0}]
+        )

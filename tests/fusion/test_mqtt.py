@@ -105,6 +105,34 @@ def published(fusion: FusionCentre, settings: FusionBrokerSettings) -> Iterator[
         thread.join()
 
 
+@pytest.mark.any_store
+def test_the_farewell_is_the_last_word(
+    centre: "Centre", mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is being told when the server ends is told before: nobody is online after the end."""
+    fusion = fusion_of(centre)
+    finish(fusion, centre.clock)
+    held, go = threading.Event(), threading.Event()
+    asked = fusion.questions.events_after
+
+    def slowly(*question: Any) -> Any:
+        held.set()
+        assert go.wait(10)
+        return asked(*question)
+
+    monkeypatch.setattr(fusion.questions, "events_after", slowly)
+    settings = FusionBrokerSettings(url=mosquitto.broker().url, windows=[1])
+    later = threading.Timer(0.3, go.set)
+    with published(fusion, settings):
+        assert held.wait(10)
+        later.start()
+    later.join()
+    reader = Reader(mosquitto)
+    assert reader.json(TOPICS.estimate)["round"] == ROUND
+    assert reader.json(TOPICS.status("fusion"))["status"] == "offline"
+    reader.close()
+
+
 @pytest.mark.parametrize("w", [0, -1, 10_001])
 def test_windows_that_nobody_can_answer_are_refused_before_the_start(w: int) -> None:
     """Otherwise no round would ever be published."""

@@ -117,6 +117,7 @@ class _Publisher:
         self._seen: dict[str, int] = {}
         self._told_s: dict[str, float] = {}
         self._is_new = False
+        self._telling: asyncio.Future[None] | None = None
         self._session = BrokerSession(
             Broker.of(settings), settings.client_id or "rase-fusion", on_change=self._changed
         )
@@ -132,8 +133,9 @@ class _Publisher:
         while True:
             self._woken.clear()
             if self._session.is_up:
+                self._telling = asyncio.ensure_future(asyncio.to_thread(self._publish))
                 try:
-                    await asyncio.to_thread(self._publish)
+                    await asyncio.shield(self._telling)
                 except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
                     self._centre.telemetry.event("publish_failed", error=type(error).__name__)
             with suppress(TimeoutError):
@@ -141,8 +143,10 @@ class _Publisher:
 
     async def aclose(self) -> None:
         """Say farewell and disconnect."""
-        # A copy: the thread that tells may not have noticed the end yet.
-        last = [self._status(campaign, "offline") for campaign in list(self._seen)]
+        if self._telling is not None:
+            # Its thread goes on when the task ends; "online" must not come after the farewell.
+            await asyncio.gather(self._telling, return_exceptions=True)
+        last = [self._status(campaign, "offline") for campaign in self._seen]
         await asyncio.to_thread(self._session.stop, *last)
 
     def _publish(self) -> None:

@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-__all__ = ["Chance", "Faults", "clock_variables", "faketime", "left_out", "recovered"]
+__all__ = [
+    "LONGEST_JUMP_S",
+    "Chance",
+    "Faults",
+    "clock_variables",
+    "faketime",
+    "left_out",
+    "recovered",
+]
 
+LONGEST_JUMP_S: Final = 120
 _PLACES: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
 _FILLER: Final = "filler"
 _ON_DISK: Final = {Role.SHUFFLER: ("intake", "closer"), Role.FUSION: ("fusion",)}
@@ -240,7 +249,7 @@ class Faults:
 
     def _clock(self) -> str:
         file = self.chance.one_of(sorted(self.installation.folder.glob("*.clock")))
-        jump_s = (1 if self.chance.below(2) else -1) * (5 + self.chance.below(115))
+        jump_s = (1 if self.chance.below(2) else -1) * (5 + self.chance.below(LONGEST_JUMP_S - 5))
         file.write_text(f"{jump_s:+d}")
         try:
             seconds = self._last(3, 7)

@@ -1,8 +1,9 @@
-"""Write table, picture and counts of docs/explain/accuracy.md from what the benchmark kept.
+"""Write tables, picture and counts of docs/explain/accuracy.md from what benchmarks kept.
 
 Usage: python scripts/accuracy_page.py [--check]
 """
 
+import importlib
 import json
 import re
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KEPT", "PAGE", "Cell", "cells", "counts", "main", "renewed", "table"]
+__all__ = ["KEPT", "PAGE", "Cell", "cells", "counts", "filled", "main", "renewed", "table"]
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/accuracy.json"
@@ -23,6 +24,8 @@ foretold skill (at least) | covered | foretold error |
 """
 _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 _COUNTS = re.compile(r"(?<=\n## In numbers\n\n)(?:[-\s].*\n)+?(?=\n## )")
+# Benchmarks that make a table of their own out of what they kept.
+_TABLES = ("windows", "ranges", "distribution")
 _WISHED = (0.92, 0.98)
 _NEAR = 1.15
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         is_same = renewed(text, found) == text
         print("as measured." if is_same else "differs: run scripts/accuracy_page.py.")
         return 0 if is_same else 1
-    PAGE.write_text(renewed(text, found), encoding="utf-8")
+    PAGE.write_text(filled(renewed(text, found)), encoding="utf-8")
     FIGURE.write_bytes(_picture(found))
     return 0
 
@@ -94,6 +97,17 @@ def cells(rows: Sequence[dict[str, str | float]]) -> list[Cell]:
 def renewed(text: str, found: Sequence[Cell]) -> str:
     """Return the page with the table and the counts of these cells."""
     return _COUNTS.sub(lambda _: counts(found), _TABLE.sub(lambda _: table(found), text))
+
+
+def filled(text: str) -> str:
+    """Return the page with the tables that other benchmarks make, each below its own head."""
+    sys.path.insert(0, str(ROOT))
+    for name in _TABLES:
+        kept = json.loads((KEPT.parent / f"{name}.json").read_text("utf-8"))["rows"]
+        lines = importlib.import_module(f"benchmarks.{name}").table(kept)
+        start = text.index(lines[0])
+        text = text[:start] + "\n".join(lines) + text[text.index("\n\n", start) :]
+    return text
 
 
 def table(found: Sequence[Cell]) -> str:

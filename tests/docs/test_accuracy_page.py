@@ -26,3 +26,12 @@ def test_another_number_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
     assert SCRIPT["renewed"](page.replace(line, line.replace("REFIT", "Other")), found) == page
     assert SCRIPT["main"](["--check"]) == 0
     assert "as measured" in capsys.readouterr().out
+
+
+def test_tables_of_other_benchmarks_are_written_too() -> None:
+    """A number that somebody typed into one of them is taken back."""
+    page = SCRIPT["PAGE"].read_text("utf-8")
+    assert SCRIPT["filled"](page) == page
+    row = "| Swiss households | 0.5 | "
+    assert page.count(row) == 3
+    assert SCRIPT["filled"](page.replace(row, f"{row}9")).count(f"{row}9") == 1

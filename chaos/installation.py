@@ -28,7 +28,7 @@ from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
 if TYPE_CHECKING:
     from tests.broker import Mosquitto
 
-__all__ = ["K_MIN", "LEASE_S", "Agent", "Installation"]
+__all__ = ["K_MIN", "LEASE_S", "Agent", "Installation", "server_rows"]
 
 K_MIN: Final = 3
 LEASE_S: Final = 2
@@ -141,13 +141,7 @@ class Installation:
 
     def rows(self, role: Role, query: str) -> list[tuple[Any, ...]]:
         """Return what is in a server's database."""
-        database: Database
-        if self._postgres is None:
-            database = SqliteDatabase(self.database(role))
-        else:
-            database = PostgresDatabase(self._postgres, schema=f"rase_{role}")
-        with closing(database), database.snapshot() as transaction:
-            return transaction.execute(query)
+        return server_rows(self.database(role), self._postgres, role=role, query=query)
 
     @contextmanager
     def locked(self, role: Role) -> Iterator[None]:
@@ -306,6 +300,19 @@ class Installation:
             log = self.folder / f"{folder.name}.log"
             variables = self._variables.get(folder.name, {})
             self.agents.append(Agent(folder, log=log, variables=variables))
+
+
+def server_rows(
+    file: Path, postgres: PostgresAddress | None, *, role: Role, query: str
+) -> list[tuple[Any, ...]]:
+    """Return what is in a server's database: its file, or its schema of PostgreSQL if given."""
+    database: Database
+    if postgres is None:
+        database = SqliteDatabase(file)
+    else:
+        database = PostgresDatabase(postgres, schema=f"rase_{role}")
+    with closing(database), database.snapshot() as transaction:
+        return transaction.execute(query)
 
 
 _DOCUMENTS: Final = ("/v1/campaigns/fleet", "/v1/keyset")

@@ -1,4 +1,4 @@
-"""Write docs/explain/evidence.md from what was measured: the files in docs/evidence.
+"""Write the pages of evidence and of the audit from what was measured: the files in docs/evidence.
 
 Usage: python scripts/evidence.py [--check]
 """
@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "PAGE", "WORDS", "main", "page"]
+__all__ = ["AUDIT", "FOLDER", "PAGE", "WORDS", "audit_tables", "main", "page", "with_audit"]
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/evidence"
 PAGE = ROOT / "docs/explain/evidence.md"
+AUDIT = ROOT / "docs/explain/audit.md"
 _HEAD = """\
 # Evidence
 
@@ -48,6 +49,8 @@ def main(arguments: list[str]) -> int:
         print("as measured." if is_same else "differs: run make evidence.")
         return 0 if is_same else 1
     PAGE.write_text(text, encoding="utf-8")
+    run = json.loads((FOLDER / "audit.json").read_text(encoding="utf-8"))
+    AUDIT.write_text(with_audit(AUDIT.read_text(encoding="utf-8"), run), encoding="utf-8")
     return 0
 
 
@@ -236,6 +239,31 @@ def _audit(run: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
+def with_audit(text: str, run: dict[str, Any]) -> str:
+    """Return the audit's page with the tables of a run, each below its own head."""
+    for lines in audit_tables(run):
+        start = text.index("\n".join(lines[:2]))
+        text = text[:start] + "\n".join(lines) + text[text.index("\n\n", start) :]
+    return text
+
+
+def audit_tables(run: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the audit's tables: single reports by mechanism and epsilon, then all else."""
+    found = {row["name"]: row for row in run["results"]}
+    single = ["| mechanism | 0.5 | 1 | 4 | 1, off the grid |", "|---|---|---|---|---|"]
+    for name in (name.removesuffix(" 0.5") for name in found if name.endswith(" 0.5")):
+        of = [found[f"{name} {rest}"] for rest in ("0.5", "1", "4", "1, off the grid")]
+        bounds = " | ".join(f"{row['lower_bound']:.4f}" for row in of)
+        single.append(f"| {name} | {bounds} |")
+    others = ["| what | claim | at least | samples |", "|---|---|---|---|"]
+    for name, row in found.items():
+        if row["kind"] != "report":
+            claim = f"{row['claim']:.4g}" + (f", δ = {row['delta']:g}" if row["delta"] else "")
+            cells = (name, claim, f"{row['lower_bound']:.4f}", f"{row['samples']:,}")
+            others.append(f"| {' | '.join(cells)} |")
+    return single, others
+
+
 def _share(row: dict[str, Any]) -> float:
     return float(row["lower_bound"] / row["claim"]) if row["claim"] else 0.0
 
@@ -260,11 +288,9 @@ def _poisoning(study: dict[str, Any]) -> Iterator[str]:
 def _source(run: dict[str, Any], file: str) -> str:
     seeds = run.get("seeds", [run.get("seed")])
     seed = "no seed" if seeds == [None] else "seed " + ", ".join(str(one) for one in seeds)
+    date = f" of {run['code_date']}" if "code_date" in run else ""
     code = f" (`{run['code']}`)" if "code" in run else ""
-    return (
-        f"- `{run['command']}`: {seed}, code of {run['code_date']}{code},"
-        f" [{file}](../evidence/{file})"
-    )
+    return f"- `{run['command']}`: {seed}, code{date}{code}, [{file}](../evidence/{file})"
 
 
 def _file(name: str, run: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripts.evidence import audit_tables, with_audit
 
 import rase
 from rase import (
@@ -156,8 +157,9 @@ def test_the_audit_page_states_the_bounds_that_were_measured() -> None:
     assert document["broken"] == 0
     assert all(row["lower_bound"] <= row["claim"] for row in document["results"])
     text = (ROOT / "docs/explain/audit.md").read_text(encoding="utf-8")
-    for row in audit_rows(document):
+    for row in (row for table in audit_tables(document) for row in table[2:]):
         assert row in text
+    assert with_audit(text, document) == text
 
 
 def test_the_page_on_lying_devices_states_what_was_measured() -> None:
@@ -174,22 +176,6 @@ def evidence(name: str) -> dict[str, Any]:
     path = ROOT / "docs/evidence" / f"{name}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def audit_rows(document: dict[str, Any]) -> list[str]:
-    """Return the audit page's tables: single reports by mechanism and epsilon, then all else."""
-    found = {row["name"]: row for row in document["results"]}
-    rows = []
-    for name in (name.removesuffix(" 0.5") for name in found if name.endswith(" 0.5")):
-        of = [found[f"{name} {rest}"] for rest in ("0.5", "1", "4", "1, off the grid")]
-        bounds = " | ".join(f"{row['lower_bound']:.4f}" for row in of)
-        rows.append(f"| {name} | {bounds} |")
-    for name, row in found.items():
-        if row["kind"] != "report":
-            claim = f"{row['claim']:.4g}" + (f", δ = {row['delta']:g}" if row["delta"] else "")
-            cells = (name, claim, f"{row['lower_bound']:.4f}", f"{row['samples']:,}")
-            rows.append(f"| {' | '.join(cells)} |")
-    return rows
 
 
 def poisoning_rows(study: dict[str, Any]) -> list[str]:

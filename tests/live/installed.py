@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -18,15 +17,13 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from chaos.installation import server_rows
 from tests.live.running import Patience, answers, environment, free_ports, rase
 
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
-from rase.storage.face import Database
-from rase.storage.postgres import PostgresDatabase
-from rase.storage.sqlite import SqliteDatabase
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import Problem
@@ -192,13 +189,7 @@ class Installed:
 
     def rows(self, role: Role, sql: str) -> list[tuple[Any, ...]]:
         """Return what is in a server's database."""
-        database: Database
-        if self._postgres is None:
-            database = SqliteDatabase(self.database(role))
-        else:
-            database = PostgresDatabase(self._postgres, schema=f"rase_{role}")
-        with closing(database), database.snapshot() as transaction:
-            return transaction.execute(sql)
+        return server_rows(self.database(role), self._postgres, role=role, query=sql)
 
     def end(self) -> list[int]:
         """End all servers in good order; return their exit codes."""

@@ -190,6 +190,14 @@ def test_what_may_not_change_is_named(changes: dict[str, Any], text: str) -> Non
     assert refused.value.mistakes[0].startswith(text)
 
 
+def test_a_new_version_keeps_its_envelopes_as_strong() -> None:
+    """X-Wing may come, and may not go again."""
+    later = {"version": 2, "not_before": 495050}
+    campaign(kem="x-wing", **later).check_succeeds(campaign(), from_round=495050)
+    with pytest.raises(CampaignInvalid, match="kem must be x-wing, or owners would be promised"):
+        campaign(**later).check_succeeds(campaign(kem="x-wing"), from_round=495050)
+
+
 def test_the_range_may_change_in_a_new_version() -> None:
     """Narrower, wider or on another grid: each round is read by its own version's range."""
     for changes in ({"high": 400}, {"low": -5000, "high": 9000}, {"steps": 1024}):

@@ -289,9 +289,10 @@ class Campaign:
         """Refuse to follow a campaign unless this is its next version, for later rounds.
 
         What was measured, its unit, round length and window stay, so that estimates can be compared
-        and ledgers go on counting; the budget of a window, k_min and how long reports wait may only
-        get stronger. All else may change, each round being read by the version that held in it:
-        a device refuses a range, and takes no epsilon, beyond its owner's limits.
+        and ledgers go on counting; the budget of a window, k_min, how long reports wait and the key
+        encapsulation may only get stronger. All else may change, each round being read by the
+        version that held in it: a device refuses a range beyond its owner's limits, and a higher
+        epsilon or a weaker shuffle than its owner agreed to.
 
         Args:
             previous: The version that holds now.
@@ -325,6 +326,11 @@ class Campaign:
                 "carry_rounds",
                 self.carry_rounds <= previous.carry_rounds,
                 f"at most {previous.carry_rounds}, or owners would be promised less",
+            ),
+            (
+                "kem",
+                KEMS.index(self.kem) >= KEMS.index(previous.kem),
+                f"{previous.kem}, or owners would be promised less",
             ),
         ):
             if not is_met:

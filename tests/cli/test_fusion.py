@@ -144,6 +144,7 @@ def test_an_update_shows_its_effect_first(
     assert "now   beta 0.5, rho 0.9, epsilon 1, clamped: standard error " in text
     assert "then  beta 0.5, rho 0.5, epsilon 4, not clamped: standard error " in text
     assert "with 100 reports" in text
+    assert "owners agreed to less: their devices take no part in this version until" in text
     shown = ran("campaign", "show", "--json", "--config", published, capsys=capsys)
     assert json.loads(shown)["version"] == 1
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -151,6 +152,7 @@ def test_an_update_shows_its_effect_first(
     document = json.loads(ran(*update, "--beta", "0.2", "--json", "--yes", capsys=capsys))
     assert document["schema"] == "rase/campaign-effect/1"
     assert document["then"][0]["n"] == 100
+    assert document["needs_consent"] is False
     shown = json.loads(ran("campaign", "show", "--json", "--config", published, capsys=capsys))
     assert (shown["version"], shown["beta"]) == (2, 0.2)
 

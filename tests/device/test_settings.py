@@ -163,6 +163,8 @@ def test_what_enrolment_writes_can_be_read(
     settings = read_settings(path, {})
     assert settings.shuffler == 'https://x/"quoted"'
     assert settings.rules.least_k == 30
+    assert not settings.rules.epsilon_may_rise
+    assert settings.rules.most_alpha is None
     assert (settings.rules.low, settings.rules.high) == (value_range or (None, None))
 
 

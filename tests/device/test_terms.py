@@ -111,11 +111,14 @@ def test_a_change_without_a_new_version_is_refused(world: Any) -> None:
         {"k_min": 2},
         {"round_s": 60},
         {"not_before": 0},
+        {"carry_rounds": 1},
+        {"kem": "x25519"},
     ],
 )
 def test_a_new_version_that_promises_less_is_refused(world: Any, change: dict[str, Any]) -> None:
     """Unit, rounds and promises must stay, and versions begin in later rounds."""
     shuffler, terms = world.shuffler, world.terms()
+    shuffler.campaign = replace(shuffler.campaign, kem="x-wing")
     terms.offer_campaign(shuffler.signed_campaign())
     shuffler.publish(**{"not_before": 500_000, **change})
     assert refusal(terms.offer_campaign, shuffler.signed_campaign()) == "not-a-successor"

@@ -234,11 +234,14 @@ def _show_effect(
 ) -> None:
     from dataclasses import asdict
 
+    from rase.device.consent import needs_consent
+
     if as_json:
         document = {
             "schema": "rase/campaign-effect/1",
             "campaign": now.id,
             "not_before": then.not_before,
+            "needs_consent": needs_consent(then, now),
             **{name: [asdict(one) for one in found] for name, found in effects.items()},
         }
         click.echo(json.dumps(document))
@@ -256,6 +259,11 @@ def _show_effect(
                 f"{clamps}: standard error {one.best_standard_error:.4g} to "
                 f"{one.standard_error:.4g} {campaign.unit} with {one.n} reports"
             )
+    if needs_consent(then, now):
+        click.echo(
+            "owners agreed to less: their devices take no part in this version until "
+            "owner.epsilon_may_rise is set on them."
+        )
     if not is_published:
         click.echo("nothing was published.", err=True)
 

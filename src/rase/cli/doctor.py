@@ -335,7 +335,7 @@ def _terms(
     if folder.is_enrolled:
         try:
             state = StateFile(folder.state_file).load()
-            terms.restore(state.campaigns, state.keyset)
+            terms.restore(state.campaigns, state.keyset, consent=state.consent)
         except (StateUnusable, TermsRefused) as error:
             return doctor.findings_of(where, "state", [str(error)], "")
 

@@ -39,6 +39,9 @@ total_epsilon = {total_epsilon!r}
 {low_line}
 {high_line}
 least_k = {least_k}
+# What you agree to is the first campaign that keeps these rules. A new version of it may not:
+# epsilon_may_rise = true       # make reports cost more, up to report_epsilon
+# most_alpha = 0.5              # hide senders less, up to an order that may tell so much
 
 [source]
 # stdin: one number a line. Others:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from rase.campaign import Campaign
 from rase.device.state import Cover, DeviceState, StateStore
-from rase.device.terms import Terms
+from rase.device.terms import Terms, TermsRefused
 from rase.wire.keys import Keyset
 
 __all__ = ["Memory"]
@@ -29,7 +29,7 @@ class Memory:
 
     def __init__(self, terms: Terms, store: StateStore) -> None:
         state = store.load()
-        terms.restore(state.campaigns, state.keyset)
+        terms.restore(state.campaigns, state.keyset, consent=state.consent)
         self.terms = terms
         self._store = store
         self._covers = dict(state.covers)
@@ -42,7 +42,8 @@ class Memory:
     def offer_versions(self, data: bytes, join: Callable[[Campaign], None]) -> Iterator[Campaign]:
         """Accept one published version of the campaign after the other, each for its own rounds.
 
-        A refused version does not undo those before it.
+        A refused version does not undo those before it, and those after it are judged by
+        themselves; in its own rounds the device has no part.
 
         Args:
             data: What the shuffler published.
@@ -52,13 +53,22 @@ class Memory:
             Each version that is new and was accepted and saved.
 
         Raises:
-            TermsRefused: If the document or a version is not admitted.
+            TermsRefused: If the document is not admitted; and, in the end, for the first version
+                that is not.
             StateUnusable: If a version cannot be saved; then it is not accepted.
         """
+        refusal: TermsRefused | None = None
         for version in self.terms.new_versions(data):
-            accepted = self.offer_campaign(version, join)
+            try:
+                accepted = self.offer_campaign(version, join)
+            except TermsRefused as error:
+                self.terms.pass_over(version)
+                refusal = refusal or error
+                continue
             if accepted is not None:
                 yield accepted
+        if refusal is not None:
+            raise refusal
 
     def offer_campaign(self, data: bytes, join: Callable[[Campaign], None]) -> Campaign | None:
         """Accept a campaign, join it and save it.
@@ -122,12 +132,12 @@ class Memory:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        before = self.terms.held
+        before, consent = self.terms.held, self.terms.consent
         try:
             yield
         except BaseException:
             # A version that is not remembered could be taken back behind the device's back.
-            self.terms.held = before
+            self.terms.held, self.terms.consent = before, consent
             raise
 
     def _save(self, covers: dict[int, Cover]) -> None:
@@ -137,6 +147,7 @@ class Memory:
                 campaigns=tuple(signed.to_bytes() for signed in campaigns),
                 keyset=None if keyset is None else keyset.to_bytes(),
                 covers=covers,
+                consent=self.terms.consent,
             )
         )
         self._covers = covers

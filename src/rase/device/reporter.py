@@ -198,7 +198,7 @@ class Reporter:
         self, signed: SignedCampaign, round: int, mean: float, keys: tuple[KeyConfig, KeyConfig]
     ) -> Envelope:
         campaign = signed.campaign
-        epsilon_class = self._memory.terms.rules.epsilon_class(campaign.epsilon)
+        epsilon_class = self._memory.terms.epsilon_class(campaign)
         if epsilon_class is None:
             raise _Skipped("epsilon-above-limit")
         randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)

@@ -67,6 +67,8 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "low": (_NUMBER, None),
         "high": (_NUMBER, None),
         "least_k": (int, 2),
+        "epsilon_may_rise": (bool, False),
+        "most_alpha": (_NUMBER, None),
     },
     "source": {
         "kind": (str, _REQUIRED),
@@ -244,6 +246,8 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
                 low=owner["low"],
                 high=owner["high"],
                 least_k=owner["least_k"],
+                epsilon_may_rise=owner["epsilon_may_rise"],
+                most_alpha=owner["most_alpha"],
             )
         except (ValueError, ConfigurationError) as error:
             mistakes.append(f"[owner] {error}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from rase.device.consent import Consent
 from rase.errors import RaseError
 from rase.wire.keys import replace_private
 
@@ -43,11 +44,13 @@ class DeviceState:
         campaigns: The accepted versions of the campaign as they were published, ascending.
         keyset: The accepted keyset as it was published.
         covers: Cover reports by round.
+        consent: What the owner agreed to; None before the first campaign, or if it was not kept.
     """
 
     campaigns: tuple[bytes, ...] = ()
     keyset: bytes | None = None
     covers: Mapping[int, Cover] = field(default_factory=dict)
+    consent: Consent | None = None
 
 
 class StateStore(Protocol):
@@ -138,10 +141,13 @@ def _fields_of(state: DeviceState) -> dict[str, Any]:
             str(round): [_text(cover.envelope), cover.is_done]
             for round, cover in sorted(state.covers.items())
         },
+        "consent": None if state.consent is None else state.consent.as_fields(),
     }
 
 
 def _state_of(body: Any) -> DeviceState:
+    # Absent in files of programs that asked for no consent.
+    consent = body.get("consent")
     return DeviceState(
         campaigns=tuple(_bytes(text) for text in body["campaigns"]),
         keyset=None if body["keyset"] is None else _bytes(body["keyset"]),
@@ -149,6 +155,7 @@ def _state_of(body: Any) -> DeviceState:
             int(round): Cover(_bytes(text), bool(is_done))
             for round, (text, is_done) in body["covers"].items()
         },
+        consent=None if consent is None else Consent.from_fields(consent),
     )
 
 

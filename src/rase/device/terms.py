@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rase.campaign import CampaignInvalid
+from rase.campaign import Campaign, CampaignInvalid
+from rase.device.consent import Consent, is_weaker
 from rase.errors import (
     BadSignature,
     ConfigurationError,
@@ -31,6 +32,15 @@ REASONS: Final = {
     "changed": "It differs from the accepted one, but has the same version.",
     "not-a-successor": "The new version changes what must stay, or promises owners less.",
     "epsilon-above-limit": "Every budget it offers is above the owner's limit for one report.",
+    "epsilon-above-consent": (
+        "Every budget it offers is above what a report cost when you agreed. To agree anew, set "
+        "owner.epsilon_may_rise = true and owner.report_epsilon to the most that you allow."
+    ),
+    "shuffle-weaker": (
+        "Its shuffle hides senders less than the one you agreed to, or among others. To agree "
+        "anew, set owner.most_alpha to the most that the order may tell."
+    ),
+    "alpha-above-limit": "The order of its reports may tell more than owner.most_alpha allows.",
     "range-above-limit": "Its range reaches beyond the one the owner allows.",
     "k-below-limit": "It releases fewer reports together than the owner demands.",
     "ledger": "The ledger cannot keep its window or round length.",
@@ -61,6 +71,9 @@ class OwnerRules:
         low: The lowest end of a range; None for any.
         high: The highest end of a range; None for any.
         least_k: The fewest reports that may be released together.
+        epsilon_may_rise: Whether a new version may make reports cost more, up to the limit.
+        most_alpha: The most that the order of released reports may tell, 0 for the uniform shuffle
+            alone; None for no more than the first campaign that was accepted.
 
     Raises:
         ConfigurationError: If they contradict each other.
@@ -70,15 +83,31 @@ class OwnerRules:
     low: float | None = None
     high: float | None = None
     least_k: int = 2
+    epsilon_may_rise: bool = False
+    most_alpha: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the range once; the ledger checks the budget."""
+        """Check range and order once; the ledger checks the budget."""
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ConfigurationError([f"owner.low must be below owner.high, got {self.low}."])
+        # Not "below 0": that would let a NaN pass.
+        if self.most_alpha is not None and not self.most_alpha >= 0:
+            raise ConfigurationError(
+                [f"owner.most_alpha must be 0 or greater, got {self.most_alpha}."]
+            )
 
-    def epsilon_class(self, epsilon: tuple[float, ...]) -> int | None:
+    def epsilon_limit(self, consent: Consent | None) -> float:
+        """Return the most one report may spend, given what was agreed to before."""
+        if consent is None or self.epsilon_may_rise or self.report_epsilon > consent.limit:
+            return self.report_epsilon
+        return min(self.report_epsilon, consent.epsilon)
+
+    def epsilon_class(
+        self, epsilon: tuple[float, ...], consent: Consent | None = None
+    ) -> int | None:
         """Return the place of the largest budget the owner allows; None if there is none."""
-        allowed = [place for place, value in enumerate(epsilon) if value <= self.report_epsilon]
+        limit = self.epsilon_limit(consent)
+        allowed = [place for place, value in enumerate(epsilon) if value <= limit]
         return allowed[-1] if allowed else None
 
 
@@ -106,6 +135,9 @@ class Terms:
         self._first_hash = first_hash
         self._campaigns: tuple[SignedCampaign, ...] = ()
         self._keyset: SignedKeyset | None = None
+        # First round by version, of those that were signed but not admitted.
+        self._refused: dict[int, int] = {}
+        self.consent: Consent | None = None
 
     @property
     def held(self) -> tuple[tuple[SignedCampaign, ...], SignedKeyset | None]:
@@ -121,10 +153,17 @@ class Terms:
         """The highest version that was accepted."""
         return self._campaigns[-1] if self._campaigns else None
 
-    def restore(self, campaigns: Iterable[bytes], keyset: bytes | None) -> None:
+    def restore(
+        self, campaigns: Iterable[bytes], keyset: bytes | None, *, consent: Consent | None = None
+    ) -> None:
         """Take back what was accepted before, from the device's own state.
 
         Signatures are checked again, so that terms do not outlive the keys that were pinned.
+
+        Args:
+            campaigns: The accepted versions, ascending.
+            keyset: The accepted keyset.
+            consent: What was agreed to; None if that was not kept: then it is the first version.
 
         Raises:
             TermsRefused: If something is no longer admitted.
@@ -133,6 +172,9 @@ class Terms:
             self._campaigns += (self._read_campaign(data),)
         if keyset is not None:
             self._keyset = self._read_keyset(keyset)
+        self.consent = consent
+        if consent is None and self._campaigns:
+            self._agree_to(self._campaigns[0].campaign)
 
     def new_versions(self, data: bytes) -> tuple[bytes, ...]:
         """Return those of the published versions that `offer_campaign` has not seen, ascending.
@@ -196,9 +238,19 @@ class Terms:
                 following.check_succeeds(latest.campaign, from_round=0)
             except CampaignInvalid as error:
                 raise TermsRefused("not-a-successor", " ".join(error.mistakes)) from None
-        self._check_rules(offered)
+        self._check_rules(campaign)
+        self._agree_to(campaign)
         self._campaigns += (offered,)
         return offered
+
+    def pass_over(self, data: bytes) -> None:
+        """Take no part in the rounds of a version that was refused: no earlier one holds in them.
+
+        Args:
+            data: A signed version, as `new_versions` returns it.
+        """
+        campaign = self._read_campaign(data).campaign
+        self._refused[campaign.version] = campaign.not_before
 
     def offer_keyset(self, data: bytes) -> SignedKeyset | None:
         """Accept a keyset, or refuse it.
@@ -222,9 +274,20 @@ class Terms:
         return offered
 
     def campaign_for(self, round: int) -> SignedCampaign | None:
-        """Return the version that holds in a round: the highest accepted that has begun by then."""
+        """Return the version that holds in a round: the highest accepted that has begun by then.
+
+        None if that was followed by one that was refused: the shuffler takes no reports by it.
+        """
         begun = [signed for signed in self._campaigns if signed.campaign.not_before <= round]
-        return begun[-1] if begun and begun[-1].campaign.holds_in(round) else None
+        if not begun or not begun[-1].campaign.holds_in(round):
+            return None
+        version = begun[-1].campaign.version
+        is_over = any(later > version and at <= round for later, at in self._refused.items())
+        return None if is_over else begun[-1]
+
+    def epsilon_class(self, campaign: Campaign) -> int | None:
+        """Return the place of the largest budget that rules and consent allow; None for none."""
+        return self.rules.epsilon_class(campaign.epsilon, self.consent)
 
     def campaign_by_tag(self, tag: bytes) -> SignedCampaign | None:
         """Return the accepted version whose hash begins with a tag."""
@@ -278,19 +341,48 @@ class Terms:
                 return tuple(item for _, item in offered[place:])
         raise TermsRefused("wrong-hash")
 
-    def _check_rules(self, offered: SignedCampaign) -> None:
-        campaign, rules = offered.campaign, self.rules
+    def _check_rules(self, campaign: Campaign) -> None:
+        rules = self.rules
         if rules.epsilon_class(campaign.epsilon) is None:
             raise TermsRefused(
                 "epsilon-above-limit",
                 f"Least {campaign.epsilon[0]:g}, limit {rules.report_epsilon:g}.",
             )
+        if self.epsilon_class(campaign) is None:
+            raise TermsRefused(
+                "epsilon-above-consent",
+                f"Least {campaign.epsilon[0]:g}, agreed {rules.epsilon_limit(self.consent):g}.",
+            )
+        self._check_shuffle(campaign)
         if (rules.low is not None and campaign.low < rules.low) or (
             rules.high is not None and campaign.high > rules.high
         ):
             raise TermsRefused("range-above-limit", f"From {campaign.low:g} to {campaign.high:g}.")
         if campaign.k_min < rules.least_k:
             raise TermsRefused("k-below-limit", f"Got {campaign.k_min}, least {rules.least_k}.")
+
+    def _check_shuffle(self, campaign: Campaign) -> None:
+        plan, most = campaign.shuffle, self.rules.most_alpha
+        if most is not None:
+            if plan.alpha > most:
+                raise TermsRefused("alpha-above-limit", f"Got {plan.alpha:g}, most {most:g}.")
+        elif self.consent is not None and is_weaker(plan, self.consent.shuffle):
+            agreed = self.consent.shuffle
+            raise TermsRefused(
+                "shuffle-weaker",
+                f"Got {plan.method} with alpha {plan.alpha:g}, "
+                f"agreed {agreed.method} with alpha {agreed.alpha:g}.",
+            )
+
+    def _agree_to(self, campaign: Campaign) -> None:
+        """Note down what was agreed to, which the owner's rules have admitted."""
+        place, limit = self.epsilon_class(campaign), self.rules.report_epsilon
+        # Without a budget nothing is reported, so there is nothing to agree to.
+        epsilon = campaign.epsilon[0] if place is None else campaign.epsilon[place]
+        if self.consent is None:
+            self.consent = Consent.to(campaign, min(epsilon, limit), limit=limit)
+        else:
+            self.consent = self.consent.widened(campaign, epsilon, limit=limit)
 
     def _read_campaign(self, data: bytes) -> SignedCampaign:
         try:

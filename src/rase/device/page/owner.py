@@ -97,7 +97,7 @@ class Owner:
         campaign = None if latest is None else latest.campaign
         epsilon = None
         if campaign is not None:
-            place = self.terms.rules.epsilon_class(campaign.epsilon)
+            place = self.terms.epsilon_class(campaign)
             epsilon = None if place is None else campaign.epsilon[place]
         # A handle of its own: one belongs to one thread, and the agent has its own.
         with self.folder.ledger(self.settings) as ledger:

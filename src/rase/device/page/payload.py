@@ -71,7 +71,7 @@ def example_payload(
     if signed is None:
         return None
     campaign = signed.campaign
-    epsilon_class = terms.rules.epsilon_class(campaign.epsilon)
+    epsilon_class = terms.epsilon_class(campaign)
     keys = _keys(terms, now_s, round)
     if epsilon_class is None or keys is None:
         return None

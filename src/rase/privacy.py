@@ -9,7 +9,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-__all__ = ["MAX_EPSILON", "MIN_EPSILON", "CentralDP", "LocalDP", "PermutationPrivacy"]
+__all__ = [
+    "MAX_EPSILON",
+    "MIN_EPSILON",
+    "CentralDP",
+    "LocalDP",
+    "PermutationPrivacy",
+    "percent",
+]
 
 # The budgets a report may have. Below, 2^-64 is no longer small against differences of weights;
 # above, nobody is protected.
@@ -193,9 +200,19 @@ class PermutationPrivacy:
         """Return the guarantee as one sentence."""
         return (
             f"{self.alpha:g}-d_σ privacy for the groups used ({self.real_loss:g} for the real "
-            f"groups): an observer of the order assigns {100 * self.attacker_success:.2g} % of the "
-            f"slots rightly, guessing {100 * self.chance:.2g} %."
+            f"groups): an observer of the order assigns {percent(self.attacker_success)} of the "
+            f"slots rightly, guessing {percent(self.chance)}."
         )
+
+
+def percent(share: float) -> str:
+    """Return a share in two figures, and never as a power of ten.
+
+    Example:
+        >>> percent(1 / 64), percent(0.333), percent(1.0)
+        ('1.6 %', '33 %', '100 %')
+    """
+    return f"{100 * share:.{2 if share < 0.995 else 3}g} %"
 
 
 def _posterior(prior: float, loss: float) -> float:

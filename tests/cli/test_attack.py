@@ -184,6 +184,7 @@ def test_bad_configurations(folder: Path, capsys: Shown, text: str, message: str
         (("own.csv", "--config", "rase.toml", "--devices", "9"), 2, "devices must be at most 2"),
         ((DATA, "--config", "rase.toml", "--every", "soon"), 2, "a duration must look like"),
         ((DATA, "--config", "rase.toml", "--out", "x.xls"), 2, "--out must end in"),
+        (("own.csv", "--config", "rase.toml", "--out", "own.csv"), 2, "must be another file than"),
         (("fleet:1x9:1", "--config", "rase.toml"), 2, "two or more"),
         (("fleet:4x2:1", "--config", "rase.toml", "--attack", "profile"), 2, "needs at least 3"),
     ],

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rase.cli import main
+from rase.cli.output import replacing
 
 GOOD = "time,device,value\n1,a,1\n1,b,2\n2,a,3\n"
 RANGE = ("--range", "0", "10")
@@ -44,7 +45,7 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "groups": ((*FLAGS, "--groups", "2"), 2, "--groups needs --alpha"),
     "graph": ((*FLAGS, "--graph", "graph.csv"), 2, "--graph needs --alpha and --groups."),
     "alpha 0": ((*FLAGS, "--alpha", "0", "--groups", "2"), 2, "alpha must be "),
-    "groups 0": ((*FLAGS, "--alpha", "1", "--groups", "0"), 2, "group_count must be "),
+    "groups 0": ((*FLAGS, "--alpha", "1", "--groups", "0"), 2, "Invalid value for '--groups': 0"),
     "no graph": (
         (*FLAGS, "--alpha", "1", "--groups", "2", "--graph", "none.csv"),
         2,
@@ -127,6 +128,39 @@ def test_bad_files(
     (folder / "false.parquet").write_text(GOOD)
     (folder / "torn.parquet").write_bytes(b"PAR1" + os.urandom(100))
     assert message in refused(folder, capsys, name, *FLAGS, "--out", "out.csv")
+
+
+@pytest.mark.parametrize("out", ["readings.csv", "./readings.csv", "linked.csv", "graph.csv"])
+def test_what_is_read_is_never_written_over(
+    out: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results do not take the place of the readings, under whatever name, or of the graph."""
+    (folder / "linked.csv").symlink_to(folder / "readings.csv")
+    (folder / "graph.csv").write_text("a,b\n")
+    graph = ("--alpha", "1", "--groups", "1", "--graph", "graph.csv")
+    told = refused(folder, capsys, "readings.csv", *FLAGS, *graph, "--out", out)
+    assert "--out must be another file than " in told
+    assert (folder / "readings.csv").read_text() == GOOD
+    told = refused(folder, capsys, "*ings.csv", *FLAGS, "--out", "readings.csv")
+    assert "which is read" in told
+
+
+def test_a_place_that_cannot_be_made_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
+    """Not by the name of the file that is written beside it."""
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "none" / "x.csv"):
+        pass
+    assert caught.value.filename == str(tmp_path / "none" / "x.csv")
+
+
+def test_more_memory_than_there_is_is_no_mistake(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that is free is used then; and a crowd of one is no secret, in plain figures."""
+    (folder / "readings.csv").write_text("time,device,value\n1,a,1\n")
+    assert main(["run", "readings.csv", *FLAGS, "--memory", "10000TB"]) == 0
+    told = capsys.readouterr().err
+    assert "100 % of the slots rightly" in told
+    assert "e+02" not in told
 
 
 def test_forbidden_folder(

@@ -11,6 +11,7 @@ from rase.accounting.inverse import (
     rounds_needed,
 )
 from rase.accounting.plan_values import ErrorRow, Period, Recommendation, Request, Wish
+from rase.privacy import percent
 from rase.shuffle.release import Manifest
 
 __all__ = ["USELESS_SHARE", "WORTHLESS_POSTERIOR", "recommend"]
@@ -122,7 +123,7 @@ def _warnings(
         )
     empty = request.schedule.empty_share(request.devices)
     if empty > _NOTABLE_EMPTY_SHARE:
-        yield f"{100 * empty:.2g} % of the rounds have no report, and no estimate."
+        yield f"{percent(empty)} of the rounds have no report, and no estimate."
     if wish is not None and not wish.is_met:
         yield f"The wished error of {wish.error:g} is missed: expect {wish.expected:.3g}."
     least = min((one for one in rows if one.readings == setting.basis), key=_window_error)
@@ -134,7 +135,7 @@ def _warnings(
     readings = setting.readings
     if readings is not None and readings.clipped_share > _NOTABLE_CLIP_SHARE:
         yield (
-            f"{100 * readings.clipped_share:.2g} % of your readings lie outside the range; moving "
+            f"{percent(readings.clipped_share)} of your readings lie outside the range; moving "
             f"them to its ends shifts the mean by {readings.clip_bias:+.3g}."
         )
     for period in periods:

@@ -13,7 +13,7 @@ import click
 
 from rase.campaign import MECHANISMS, Campaign
 from rase.cli.arguments import usage
-from rase.cli.output import TextSink, check_out, file_sink
+from rase.cli.output import TextSink, check_not_read, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.randomize.budget_aware import Laplace
 from rase.stream import Precision, ValueRange
@@ -260,6 +260,7 @@ def command(
         chosen = {name: attack_named(name) for name in dict.fromkeys(names)}
         if out is not None:
             check_out(out)
+            check_not_read(out, [config, file])
     configuration = read_configuration(config)
     with usage():
         panel = open_panel(file, every=every, devices=devices)

@@ -9,14 +9,24 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol, TextIO
 
 import click
 
-__all__ = ["JsonSink", "Row", "Sink", "TextSink", "as_json", "check_out", "file_sink", "replacing"]
+__all__ = [
+    "JsonSink",
+    "Row",
+    "Sink",
+    "TextSink",
+    "as_json",
+    "check_not_read",
+    "check_out",
+    "file_sink",
+    "replacing",
+]
 
 Row = Mapping[str, Any]
 _ENDINGS = (".csv", ".parquet", ".json")
@@ -53,6 +63,22 @@ def check_out(path: Path, *, is_folder: bool = False) -> None:
     if path.is_dir():
         raise click.BadParameter(f"--out must be a file, got the folder {path}.")
     _check_writable(path)
+
+
+def check_not_read(path: Path | None, read: Iterable[str | Path | None]) -> None:
+    """Refuse to put results in the place of what they are made from: nobody could get it back.
+
+    Args:
+        path: The file to be; None for none.
+        read: The files that are read; names that are no files are passed over.
+
+    Raises:
+        click.BadParameter: If the file is one of them.
+    """
+    for file in read:
+        with suppress(OSError):
+            if path is not None and file is not None and path.samefile(file):
+                raise click.BadParameter(f"--out must be another file than {file}, which is read.")
 
 
 def _check_writable(path: Path) -> None:
@@ -227,12 +253,20 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file beside its place, and put it there only if all went well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("xb") as file:
+        with _opened(beside, path) as file:
             yield file
         beside.replace(path)
     finally:
         with suppress(FileNotFoundError):
             beside.unlink()
+
+
+def _opened(beside: Path, path: Path) -> IO[bytes]:
+    try:
+        return beside.open("xb")
+    except OSError as error:
+        # Whoever reads this asked for the one, and has never heard of the other.
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def as_json(value: Any) -> str:

@@ -59,7 +59,9 @@ _CANDIDATES = 49
     "--rho", type=float, default=0.9, show_default=True, help="Probability of meeting it."
 )
 @click.option("--alpha", type=float, help="Loss allowed inside a group; takes --groups.")
-@click.option("--groups", type=int, help="Number of groups for the robust shuffler.")
+@click.option(
+    "--groups", type=click.IntRange(min=1), help="Number of groups for the robust shuffler."
+)
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d: for costs per day and month.")
 @click.option("--window", help="Average over windows: rounds, or a duration as 1d.")
 @click.option(

@@ -15,6 +15,7 @@ from rase.engine.tally import RunSummary
 from rase.estimate.estimate import Estimate
 from rase.estimate.skill import SkillTally
 from rase.pipeline import Pipeline, RoundResult
+from rase.privacy import percent
 from rase.shuffle.shufflers import Manifest
 from rase.stream import ValueRange
 
@@ -205,11 +206,11 @@ class RunReport:
             yield f"shuffle   {method} in {_count(rounds, 'round')}: {manifest.reason}"
             yield f"          {manifest.guarantee}"
         if summary.clipped:
-            share = 100 * summary.clipped / summary.reports
+            share = percent(summary.clipped / summary.reports)
             outside = f"{public.low:g} to {public.high:g}"
             outside = "the range of their round" if self._options.feedback else outside
             yield (
-                f"clipped   {_count(summary.clipped, 'reading')} ({share:.2g} %) outside "
+                f"clipped   {_count(summary.clipped, 'reading')} ({share}) outside "
                 f"{outside}, moved to its nearest end before noise; the "
                 "estimates are of clipped readings. A wider --range clips less and adds noise."
             )

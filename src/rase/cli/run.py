@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rase.cli.arguments import MECHANISMS, RunOptions, parse_size, usage
-from rase.cli.output import JsonSink, Sink, TextSink, check_out, file_sink
+from rase.cli.output import JsonSink, Sink, TextSink, check_not_read, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
 from rase.cli.run_engine import EngineOptions, Run
@@ -50,7 +50,9 @@ __all__ = ["command"]
 @click.option("--beta", type=float, help="Half-width of the precision interval.  [default: 0.5]")
 @click.option("--rho", type=float, help="Probability of meeting it.  [default: 0.9]")
 @click.option("--alpha", type=float, help="Loss allowed inside a group; takes --groups.")
-@click.option("--groups", type=int, help="Number of groups for the robust shuffler.")
+@click.option(
+    "--groups", type=click.IntRange(min=1), help="Number of groups for the robust shuffler."
+)
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),
@@ -155,6 +157,8 @@ def command(
             raise click.UsageError("--partition-by needs --out: the folder to write.")
     columns = Columns(time_column, device_column, value_column)
     source = find_files(table, columns=columns, skips_bad=skip_bad)
+    read = (file.path for file in source.files)
+    check_not_read(out, [options.epsilons, options.graph, *read])
     # Trials are for study: each begins anew, and none is gone on with.
     work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
     job = options.job(source, work=work)

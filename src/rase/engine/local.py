@@ -39,7 +39,7 @@ def run_local(
         job: What to do.
         rng: None for secure randomness; a `SeededRandom` for study.
         workers: How many threads; as many as processors if None.
-        memory_bytes: About how much memory to use; half of what is free if None.
+        memory_bytes: About how much memory to use, at most what is free; half of that if None.
         on_progress: Called with what is done and the share of it.
 
     Returns:
@@ -56,7 +56,8 @@ def run_local(
         job,
         rng=rng,
         workers=workers or os.cpu_count() or 1,
-        memory_bytes=memory_bytes or free_memory() // 2,
+        # Room for reports is asked for at once, and more than there is would not be given.
+        memory_bytes=min(memory_bytes or free_memory() // 2, free_memory()),
         on_progress=on_progress or (lambda _what, _share: None),
     )
 

@@ -69,6 +69,37 @@ def test_one_holder_at_a_time(world: "World") -> None:
     assert claim_round(world.database, now_s=now_s + 30, lease_s=10) is not None
 
 
+def test_a_lease_of_a_clock_that_was_ahead_holds_nobody_off(world: "World") -> None:
+    """A year ahead by mistake, then dead: the round is closed as soon as the clock is right."""
+    world.close_time(100)
+    now_s = world.clock.now_s()
+    begin_rounds(world.database, world.documents, now_s=now_s)
+    ahead = claim_round(world.database, now_s=now_s + 31_536_000, lease_s=10)
+    assert ahead is not None
+    again = claim_round(world.database, now_s=now_s, lease_s=10)
+    assert again is not None
+    assert (again.round, again.attempt) == (100, 2)
+
+
+def test_a_round_is_gone_on_with_once_the_database_can_be_used(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a full disk kept from its end waits for no lease: the closer still holds it."""
+    world.close_time(100)
+    closer = world.closer(lease_s=3600)
+
+    def full(*arguments: object, **named: object) -> None:
+        raise StorageBusy("the disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rase.shuffler.release.check_lease", full)
+        for _ in range(3):
+            with pytest.raises(StorageBusy):
+                closer.close_one()
+    assert closer.close_one() is not None
+    assert world.rows("SELECT round, state, attempts FROM round") == [(100, "below_k", 1)]
+
+
 def test_losing_the_lease_is_counted(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:
     """A closer that was overtaken says so and goes on."""
     from rase.shuffler.rounds import LeaseLost
@@ -143,6 +174,39 @@ def test_one_batch_that_is_taken_hurries_the_others(world: "World") -> None:
     assert late is not None
     assert (late.round, late.attempt, late.answer) == (100, 9, Answer.ACCEPTED)
     assert world.rows("SELECT batch FROM outbox") == []
+
+
+@pytest.mark.parametrize(("ahead_s", "attempts"), [(100, 0), (31_536_000, 0), (31_536_000, 1)])
+def test_a_batch_of_a_clock_that_was_ahead_is_sent_now(
+    world: "World", ahead_s: int, attempts: int
+) -> None:
+    """Neither its first attempt nor a later one waits until the wrong time has come."""
+    world.close_time(100)
+    world.clock.jump(ahead_s)
+    closer = world.closer()
+    closer.close_one()
+    world.ear.answers = [Answer.LATER] * attempts
+    for _ in range(attempts):
+        assert closer.forward_one() is not None
+    world.clock.jump(-ahead_s)
+    forwarded = closer.forward_one()
+    assert forwarded is not None
+    assert (forwarded.round, forwarded.answer) == (100, Answer.ACCEPTED)
+
+
+def test_attempts_that_met_nobody_are_no_refusals(world: "World") -> None:
+    """After an outage one damaged transfer does not end the sending of a sound batch."""
+    world.close_time(100)
+    closer = world.closer()
+    closer.close_one()
+    world.ear.answers = [Answer.LATER] * 5 + [Answer.REFUSED]
+    for _ in range(6):
+        assert closer.forward_one() is not None
+        world.clock.advance(600)
+    assert world.rows("SELECT state, attempts, refusals FROM outbox") == [("waiting", 6, 1)]
+    taken = closer.forward_one()
+    assert taken is not None
+    assert taken.answer is Answer.ACCEPTED
 
 
 def test_a_refused_batch_is_tried_again_and_then_kept(world: "World") -> None:
@@ -284,6 +348,28 @@ def test_the_loop_goes_on_after_failures(
     assert list(world.ear.batches) == [(100, 0)]
     assert 'closer_failed error="the disk is full."' in capsys.readouterr().err
     assert world.counters()["closer_failures"] == 1
+
+
+def test_pauses_begin_anew_after_a_step_that_worked(
+    world: "World", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures with work between them do not add up to a long pause."""
+    closer, stop = world.closer(), threading.Event()
+    steps = iter([False, True, False, True, False, None])
+    pauses: list[float | None] = []
+
+    def step() -> bool:
+        works = next(steps)
+        if works is None:
+            stop.set()
+        if works is False:
+            raise StorageBusy("the disk is full.")
+        return bool(works)
+
+    monkeypatch.setattr(closer, "step", step)
+    monkeypatch.setattr(stop, "wait", pauses.append)
+    closer.run(stop)
+    assert pauses == [0.5, 0.5, 0.5, 0.5]
 
 
 def test_a_damaged_database_ends_the_loop(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:

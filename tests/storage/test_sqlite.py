@@ -153,12 +153,26 @@ def test_deleted_rows_leave_no_bytes(database: SqliteDatabase, path: Path) -> No
     assert not any(secret[:28] in file.read_bytes() for file in path.parent.iterdir())
 
 
-def test_scrubbing_waits_for_readers(
-    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+def test_a_scrub_that_a_reader_blocks_keeps_no_writer_waiting(
+    database: SqliteDatabase, path: Path
 ) -> None:
+    """It gives up long before a writer would, who cannot write while it waits."""
+    other = SqliteDatabase(path)
+    with other.snapshot() as reader:
+        reader.execute("SELECT count(*) FROM thing")
+        with database.transaction() as transaction:
+            transaction.execute("INSERT INTO thing VALUES (1, NULL)")
+        scrubbing = threading.Thread(target=database.scrub, daemon=True)
+        scrubbing.start()
+        scrubbing.join(5)
+        assert not scrubbing.is_alive()
+    with database.transaction() as transaction:
+        assert transaction.execute("PRAGMA busy_timeout") == [(10_000,)]
+    other.close()
+
+
+def test_scrubbing_waits_for_readers(database: SqliteDatabase) -> None:
     """While a reader looks at the past, scrubbing says that it is not done."""
-    monkeypatch.setattr("rase.storage.sqlite._BUSY_S", 0.01)
-    database.close()
     with database.snapshot() as reader:
         reader.execute("SELECT count(*) FROM thing")
         with database.transaction() as transaction:

@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from rase.clock import Clock
-from rase.errors import StorageError, StorageUnusable, WireError
+from rase.errors import StorageBusy, StorageError, StorageUnusable, WireError
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import prune_tokens
@@ -57,6 +57,7 @@ class Closer:
         self._lease_s = lease_s
         # After a crash nobody knows whether the last scrub was done.
         self._is_scrubbed = False
+        self._held: Lease | None = None
         releaser.tell_keys()
 
     def run(self, stop: threading.Event) -> None:
@@ -66,21 +67,23 @@ class Closer:
             StorageUnusable: If the database is damaged; trying again would not help.
         """
         tidy_at_s = self._clock.monotonic_s()
-        wait_s = _WAIT_S
+        failed_s = _WAIT_S
         while not stop.is_set():
+            wait_s = _WAIT_S
             try:
-                if self.step():
+                is_busy = self.step()
+                failed_s = _WAIT_S
+                if is_busy:
                     continue
                 if self._clock.monotonic_s() >= tidy_at_s:
                     self.tidy()
                     tidy_at_s = self._clock.monotonic_s() + _TIDY_S
-                wait_s = _WAIT_S
             except StorageUnusable:
                 raise
             except (StorageError, WireError) as error:
                 self._telemetry.count("closer_failures")
-                self._telemetry.event("closer_failed", error=str(error), retry_s=wait_s)
-                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+                self._telemetry.event("closer_failed", error=str(error), retry_s=failed_s)
+                wait_s, failed_s = failed_s, min(2 * failed_s, _LONGEST_WAIT_S)
             stop.wait(wait_s)
 
     def step(self) -> bool:
@@ -96,11 +99,16 @@ class Closer:
         return is_busy
 
     def close_one(self) -> Closed | None:
-        """Close the round that has been due longest; None if none is."""
+        """Close the round that has been due longest; None if none is.
+
+        A round that the database let nobody close is gone on with under the same lease: nobody has
+        to wait until that ends.
+        """
         now_s = self._clock.now_s()
         documents = load_documents(self._database, self._pinned)
         begin_rounds(self._database, documents, now_s=now_s)
-        lease = claim_round(self._database, now_s=now_s, lease_s=self._lease_s)
+        lease = self._held or claim_round(self._database, now_s=now_s, lease_s=self._lease_s)
+        self._held = None
         if lease is None:
             return None
         agreed = documents.of_tag(lease.campaign_hash[:8])
@@ -117,6 +125,9 @@ class Closer:
         except LeaseLost:
             self._telemetry.count("leases_lost")
             return None
+        except StorageBusy:
+            self._held = lease
+            raise
         self._is_scrubbed = False
         self._tell_closed(lease, closed, campaign=name)
         return closed

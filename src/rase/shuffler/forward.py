@@ -24,7 +24,7 @@ _FIRST_S = 2
 _LONGEST_S = 300
 _MAX_DOUBLINGS = 8
 # A batch may be damaged on its way and refused for that; the bytes that wait here are sound.
-_TRIES = 4
+_REFUSALS = 4
 
 
 class Answer(Enum):
@@ -72,7 +72,9 @@ class Forwarded:
 def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> Forwarded | None:
     """Send the batch that has waited longest, if one is due.
 
-    Its next time is written before it is sent: after a crash it is sent again, later.
+    Its next time is written before it is sent: after a crash it is sent again, later. Of a batch
+    that was never sent no time counts, nor one further away than any pause lasts: a clock that was
+    wrong wrote it.
 
     Returns:
         What became of it, or None if none was due.
@@ -80,14 +82,14 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
     now = int(now_s)
     with database.shared() as transaction:
         rows = transaction.execute(
-            "SELECT batch, round, body, manifest, attempts FROM outbox "
-            "WHERE state = 'waiting' AND next_s <= ? ORDER BY next_s, round LIMIT 1 "
-            "FOR UPDATE SKIP LOCKED",
-            (now,),
+            "SELECT batch, round, body, manifest, attempts, refusals FROM outbox "
+            "WHERE state = 'waiting' AND (attempts = 0 OR next_s <= ? OR next_s > ?) "
+            "ORDER BY next_s, round LIMIT 1 FOR UPDATE SKIP LOCKED",
+            (now, now + _LONGEST_S + 1),
         )
         if not rows:
             return None
-        batch, round, body, manifest, attempts = rows[0]
+        batch, round, body, manifest, attempts, refusals = rows[0]
         retry_s = _back_off_s(attempts)
         transaction.execute(
             "UPDATE outbox SET next_s = ?, attempts = ? WHERE batch = ?",
@@ -97,9 +99,13 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
     with database.shared() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
-        elif answer is Answer.REFUSED and attempts + 1 >= _TRIES:
-            # Kept for the operators, who must look at both servers; it is not sent again.
-            transaction.execute("UPDATE outbox SET state = 'refused' WHERE batch = ?", (batch,))
+        elif answer is Answer.REFUSED:
+            # After the last it is kept for the operators, who must look at both servers.
+            state = "refused" if refusals + 1 >= _REFUSALS else "waiting"
+            transaction.execute(
+                "UPDATE outbox SET state = ?, refusals = ? WHERE batch = ?",
+                (state, refusals + 1, batch),
+            )
     if answer is Answer.ACCEPTED:
         _hurry(database, by_s=now + _FIRST_S)
     return Forwarded(round, answer, attempts + 1, retry_s)

@@ -76,7 +76,9 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
     """Take the lease of a round that is due and that nobody holds; from now on it is closed.
 
     The time doubles with each attempt, so that a round too large for the first lease is closed at
-    last. Rounds of one block are closed in their order: each may leave reports to the next.
+    last. A lease that ends later than any can was written by a clock that was wrong, and holds
+    nobody off; who has it still can then write nothing. Rounds of one block are closed in their
+    order: each may leave reports to the next.
 
     Returns:
         The lease, or None if no round is due.
@@ -85,11 +87,12 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
     with database.shared() as transaction:
         rows = transaction.execute(
             "SELECT campaign, round, attempts FROM round WHERE state IN ('open', 'closing') "
-            "AND closes_s <= ? AND lease_until_s <= ? AND NOT EXISTS (SELECT 1 FROM round earlier "
+            "AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ?) "
+            "AND NOT EXISTS (SELECT 1 FROM round earlier "
             "WHERE earlier.campaign = round.campaign AND earlier.round >= round.block_start "
             "AND earlier.round < round.round AND earlier.state IN ('open', 'closing')) "
             "ORDER BY closes_s, campaign LIMIT 1 FOR UPDATE SKIP LOCKED",
-            (now, now),
+            (now, now, now + (lease_s << _MAX_DOUBLINGS)),
         )
         if not rows:
             return None

@@ -16,6 +16,8 @@ from rase.storage.migrate import migrate
 __all__ = ["SqliteDatabase", "open_sqlite"]
 
 _BUSY_S = 10.0
+# While a checkpoint waits for readers nobody can write, so it waits for next to nothing.
+_SCRUB_S = 0.1
 # Rows of one statement; the oldest SQLite that we meet binds 999 values.
 _AT_ONCE = 200
 # The extended codes carry the primary one in their low byte.
@@ -96,7 +98,12 @@ class SqliteDatabase:
     def scrub(self) -> bool:
         """Move the write-ahead log into the file and cut it to nothing, if no reader is inside."""
         with self._writing, self._connection(may_write=True) as connection:
-            ((blocked, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute(f"PRAGMA busy_timeout = {round(1000 * _SCRUB_S)}")
+            try:
+                rows = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {round(1000 * _BUSY_S)}")
+        ((blocked, _, _),) = rows
         return not blocked
 
     def check(self) -> None:

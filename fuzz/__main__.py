@@ -10,15 +10,22 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from fuzz.seeds import keep
-from fuzz.targets import CORPUS, TARGETS
+from fuzz.settings_targets import SETTINGS_TARGETS
+from fuzz.targets import CORPUS, TARGETS, corpus_of
 
 __all__ = ["main"]
 
 _LONGEST_BYTES: Final = 1 << 14
+# tomllib takes time with the square of a dotted key's parts: 0.2 s for 6 kB of them. One such
+# input among those that are mutated takes the time of a thousand others.
+_LONGEST_SETTINGS_BYTES: Final = 1 << 11
+_WORD: Final = re.compile(rb"[A-Za-z_][\w./:-]{1,30}")
+_MOST_WORDS: Final = 400
 _MOST_MB: Final = 2048
 _SLOWEST_S: Final = 20
 
@@ -44,7 +51,7 @@ def main() -> int:
         print(f"{name:<16} {executions:>10} executions, {finding or 'nothing found'}", flush=True)
         found += finding is not None
         if options.results:
-            add_results(options.results, {name: executions})
+            add_results(options.results, {name: executions}, seed=options.seed)
     print(f"{sum(done.values())} executions of {len(done)} targets, {found} findings.")
     return 1 if found else 0
 
@@ -54,12 +61,18 @@ def run(name: str, options: argparse.Namespace) -> tuple[int, str | None]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "new").mkdir()
+        dictionary = folder / "new.dict"
+        dictionary.write_text(words_of(corpus_of(name)), "ascii")
+        longest = _LONGEST_SETTINGS_BYTES if name in SETTINGS_TARGETS else _LONGEST_BYTES
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "fuzz", "--inside", name),
                 f"-runs={options.runs}",
                 f"-max_total_time={options.seconds}",
                 f"-seed={options.seed}",
+                f"-max_len={longest}",
+                # Where there are no words, in ciphertexts, there is no dictionary either.
+                *([f"-dict={dictionary}"] if dictionary.stat().st_size else []),
                 f"-artifact_prefix={folder}/",
                 *(str(folder / "new"), str(CORPUS / name)),
             ],
@@ -75,7 +88,7 @@ def run(name: str, options: argparse.Namespace) -> tuple[int, str | None]:
         kept = [
             keep(name, path.read_bytes())
             for path in folder.iterdir()
-            if path.is_file() and not path.name.startswith("slow-unit")
+            if path.is_file() and path != dictionary and not path.name.startswith("slow-unit")
         ]
     counts = [int(count) for count in re.findall(r"^(?:Done (\d+) runs)", done.stdout, re.M)]
     counts += [int(count) for count in re.findall(r"^#(\d+)\t", done.stdout, re.M)]
@@ -87,6 +100,21 @@ def run(name: str, options: argparse.Namespace) -> tuple[int, str | None]:
     return max(counts, default=0), finding
 
 
+def words_of(inputs: Iterable[bytes]) -> str:
+    r"""Return a dictionary of libFuzzer's with the words in some inputs.
+
+    Chance alone does not find the name of a setting; with all of them it puts together files that
+    are read beyond their syntax.
+
+    Example:
+        >>> print(words_of([b"[device]\nround_s = 2", b"[device]"]), end="")
+        "device"
+        "round_s"
+    """
+    words = dict.fromkeys(word for data in inputs for word in _WORD.findall(data[:4096]))
+    return "".join(f'"{word.decode()}"\n' for word in list(words)[:_MOST_WORDS])
+
+
 def search(name: str, arguments: list[str]) -> None:
     """Become libFuzzer; this does not return."""
     import atheris
@@ -96,7 +124,7 @@ def search(name: str, arguments: list[str]) -> None:
     for module in [one for key, one in sys.modules.items() if key.startswith("rase.")]:
         for value in list(vars(module).values()):
             _instrument(atheris, module, value)
-    limits = [f"-max_len={_LONGEST_BYTES}", f"-rss_limit_mb={_MOST_MB}", f"-timeout={_SLOWEST_S}"]
+    limits = [f"-rss_limit_mb={_MOST_MB}", f"-timeout={_SLOWEST_S}"]
     atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", *arguments], target)
     atheris.Fuzz()
 
@@ -112,14 +140,15 @@ def _instrument(atheris: Any, module: Any, value: Any) -> None:
             atheris.instrument_func(function)
 
 
-def add_results(path: Path, done: dict[str, int]) -> None:
-    """Add executions to those that a file of results holds."""
+def add_results(path: Path, done: dict[str, int], *, seed: int) -> None:
+    """Add executions to those that a file of results holds, and the seed to its seeds."""
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {"executions": {}}
     counts = kept["executions"]
     for name, executions in done.items():
         counts[name] = counts.get(name, 0) + executions
     kept["total"] = sum(counts.values())
-    path.write_text(json.dumps(kept, indent=2) + "\n", "utf-8")
+    kept["seeds"] = sorted({*kept.get("seeds", []), seed})
+    path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from rase.cli import COMMANDS
+from rase.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
@@ -92,3 +92,21 @@ def test_every_command_that_a_page_shows_exists(page: Path) -> None:
         if is_group or not allowed.issuperset(options):
             wrong.append(line)
     assert wrong == []
+
+
+def plans() -> list[str]:
+    """Return every question to the planner that a page shows whole, without the reader's files."""
+    needs_more = re.compile("…|LOW|--data|--plot|--range-from")
+    lines = {line for page in PAGES for line in mentioned(page) if line.startswith("rase plan --")}
+    return sorted(line for line in lines if not needs_more.search(line))
+
+
+@pytest.mark.parametrize("line", plans())
+def test_every_plan_that_a_page_shows_is_answered(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader who types it gets the error to expect, not a complaint about what is missing."""
+    exit_code = main(line.split()[1:])
+    shown = capsys.readouterr()
+    assert exit_code == 0, shown.err
+    assert "unbiased_mean" in shown.out

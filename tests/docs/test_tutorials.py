@@ -50,7 +50,7 @@ def blocks_of(page: Path) -> str:
 
 def followed(script: str, folder: Path) -> str:
     """Run a script in a folder as its own session, and return what it printed."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with (folder / "told.txt").open("w", encoding="utf-8") as out:
         run = subprocess.Popen(
             ["/bin/bash", "-e", "-c", script],

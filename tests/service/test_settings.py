@@ -115,13 +115,15 @@ def test_all_mistakes_are_told_at_once() -> None:
     ("text", "reason"), [("= x", "is not TOML"), ("example = 1", "must be a table")]
 )
 def test_a_bad_file_is_named(tmp_path: Path, text: str, reason: str) -> None:
-    """A file that is no TOML, or has a value for a section, is told."""
+    """A file that is no TOML, or has a value for a section, is told, and not what it would hold."""
     path = tmp_path / "rase.toml"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match=reason):
+    with pytest.raises(ConfigurationError, match=reason) as told:
         load_settings(Example, "example", path=path, environment={})
-    with pytest.raises(ConfigurationError, match="No such file"):
+    assert len(told.value.mistakes) == 1
+    with pytest.raises(ConfigurationError, match="No such file") as told:
         load_settings(Example, "example", path=tmp_path / "missing", environment={})
+    assert len(told.value.mistakes) == 1
 
 
 def test_a_flag_below_a_value_replaces_it(path: Path) -> None:

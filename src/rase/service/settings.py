@@ -65,6 +65,9 @@ def load_settings(
     """
     mistakes: list[str] = []
     values = _table(path, section, mistakes)
+    if mistakes:
+        # Every setting would seem to be missing, where only the file is.
+        raise ConfigurationError(mistakes)
     for keys, text in _variables(section, os.environ if environment is None else environment):
         _put(values, keys, text)
     for name, value in (flags or {}).items():

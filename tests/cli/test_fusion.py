@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
 from rase.estimate.estimate import Estimate
-from rase.estimate.ranges import RangeAdvice
+from rase.estimate.ranges import RangeAdvice, RangeOutlook
 from rase.fusion.probes import RangeStatus
 from rase.fusion.settings import FusionSettings, open_centre
 from rase.fusion.subscribers import record_access
@@ -169,17 +170,16 @@ def test_a_range_is_recommended_and_published(
     update = ("campaign", "update", "--config", published, "--reports", "100", "--yes")
     ran(*update, "--probe-every", "4", "--from-round", "800000", capsys=capsys)
     assert "Probe with" not in ran(*asked, capsys=capsys)
+    bias = Estimate(-1.0, 2.0, n=900, method="clip_bias", target="bias")
     advice = RangeAdvice(
-        low=0.0,
-        high=300.0,
-        clip_bias=Estimate(-1.0, 2.0, n=900, method="clip_bias", target="bias"),
+        recommended=RangeOutlook(0.0, 300.0, bias, clip_error=2.6, noise=3.0, error=4.0),
+        present=RangeOutlook(
+            0.0, 5000.0, replace(bias, value=0.0), clip_error=0.0, noise=30.0, error=30.0
+        ),
         quantiles=tuple(
             Estimate(place, 1.0, n=900, method="quantile", target="reading")
             for place in (10.0, 90.0, 280.0)
         ),
-        noise=3.0,
-        error=4.0,
-        present_error=30.0,
         n=100,
         averaged=24,
         rounds=9,
@@ -196,8 +196,10 @@ def test_a_range_is_recommended_and_published(
     monkeypatch.setattr("rase.fusion.probes.range_status", status)
     text = ran(*asked, "--reports", 50, capsys=capsys)
     assert "Range 0 to 300: expected error 4 instead of 30" in text
+    assert "clipping adds -1.0 ± 2.0 instead of 0.0 ± 2.0." in text
     document = json.loads(ran(*asked, "--json", "--high", 500, capsys=capsys))
     assert (document["schema"], document["advice"]["high"]) == ("rase/range/1", 300.0)
+    assert document["advice"]["present"]["high"] == 5000.0
     assert seen[0] is None
     assert seen[1].high == 500
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))

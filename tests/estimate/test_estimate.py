@@ -78,3 +78,24 @@ def test_impossible_estimates_are_refused(changes: dict[str, float], message: st
 def test_estimates_print_with_two_digits_of_error(value: float, error: float, text: str) -> None:
     """All four numbers are rounded at the error's second digit."""
     assert str(estimate(value, error)) == text
+
+
+def test_a_lasting_cause_widens_the_interval() -> None:
+    """Errors add as squares, degrees of freedom by Welch and Satterthwaite; 0 changes nothing."""
+    one = Estimate(10.0, 3.0, n=9, method="unbiased_mean", target="mean")
+    assert one.with_lasting(0.0, degrees_of_freedom=5) is one
+    wider = one.with_lasting(4.0, degrees_of_freedom=5)
+    assert (wider.standard_error, wider.lasting_error) == (5.0, 4.0)
+    assert wider.degrees_of_freedom == pytest.approx(5 * (25 / 16) ** 2)
+    low, high = wider.interval()
+    assert high - low > 2 * 1.96 * 5
+    again = wider.with_lasting(12.0, degrees_of_freedom=5)
+    assert again.standard_error == pytest.approx(13.0)
+    assert again.lasting_error == pytest.approx(math.hypot(4, 12))
+
+
+@pytest.mark.parametrize("lasting", [-1.0, 3.1, math.nan])
+def test_no_more_than_all_of_an_error_lasts(lasting: float) -> None:
+    """What lasts is a part of the standard error."""
+    with pytest.raises(ValueError, match="lasting_error must lie in 0 to standard_error"):
+        Estimate(1.0, 3.0, n=9, method="m", target="mean", lasting_error=lasting)

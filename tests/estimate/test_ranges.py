@@ -36,15 +36,39 @@ def test_a_range_ten_times_too_wide_is_narrowed_to_where_the_readings_are() -> N
     """Readings of 300 ± 20 in 0 to 1000 lead to a narrow range around them."""
     probes = probes_of(normal(16, 200, mean=300, spread=20), WIDE)
     advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
-    assert advice.low < 300 < advice.high
-    assert advice.high - advice.low < 250
-    assert advice.error < 0.5 * advice.present_error
-    assert abs(advice.clip_bias.value) < 4 * advice.noise
+    best = advice.recommended
+    assert best.low < 300 < best.high
+    assert best.high - best.low < 250
+    assert best.error < 0.5 * advice.present.error
+    assert best.error == pytest.approx(np.hypot(best.noise, best.clip_error))
+    assert abs(best.clip_bias.value) < 4 * best.noise
+    assert (advice.present.low, advice.present.high) == (0, 1000)
     assert (advice.n, advice.rounds, advice.averaged) == (200, 16, 1)
     low, middle, high = (one.value for one in advice.quantiles)
     assert low < middle < high
     assert middle == pytest.approx(300, abs=30)
-    assert str(advice).startswith(f"Range {advice.low:g} to {advice.high:g}: expected error")
+    assert str(advice).startswith(f"Range {best.low:g} to {best.high:g}: expected error")
+    assert str(advice).endswith("instead of almost nothing.")
+
+
+def test_what_clipping_adds_is_told_of_the_present_range_too() -> None:
+    """Readings of 300 ± 20 clipped to 280 lose about 22 on average, whoever asks for that range."""
+    readings = normal(16, 400, mean=300, spread=20)
+    probes = probes_of(readings, WIDE, epsilon=4.0)
+    advice = advise_range(
+        probes,
+        limits=WIDE,
+        n=400,
+        noise=0.25,
+        present=ValueRange(0, 280),
+        rng=SeededRandom(1),
+    )
+    truth = float((readings.clip(0, 280) - readings).mean())
+    bias = advice.present.clip_bias
+    assert bias.value == pytest.approx(truth, abs=5 * bias.standard_error)
+    assert bias.standard_error < 0.3 * abs(truth)
+    assert advice.present.clip_error == pytest.approx(abs(truth), rel=0.3)
+    assert advice.present.high == 280
 
 
 def test_a_range_that_clips_grows_up_to_the_limits() -> None:
@@ -52,10 +76,10 @@ def test_a_range_that_clips_grows_up_to_the_limits() -> None:
     narrow = ValueRange(0, 100)
     probes = probes_of(normal(16, 200, mean=300, spread=20), narrow)
     advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
-    assert advice.high > 150
-    assert 0 <= advice.low < advice.high <= 1000
+    assert advice.recommended.high > 150
+    assert 0 <= advice.recommended.low < advice.recommended.high <= 1000
     kept = advise_range(probes, limits=narrow, n=200, noise=0.25, rng=SeededRandom(1))
-    assert (kept.low, kept.high) == (0, 100) or kept.high == 100
+    assert kept.recommended.high == 100
 
 
 def test_heavy_tails_from_a_limit_keep_the_limit() -> None:
@@ -65,9 +89,9 @@ def test_heavy_tails_from_a_limit_keep_the_limit() -> None:
     advice = advise_range(
         probes_of(loads, WIDE), limits=WIDE, n=300, noise=0.25, rng=SeededRandom(1)
     )
-    assert advice.low == 0
-    assert advice.high < 600
-    assert advice.clip_bias.value <= 0
+    assert advice.recommended.low == 0
+    assert advice.recommended.high < 600
+    assert advice.recommended.clip_bias.value <= 0
 
 
 def test_readings_that_move_together_need_a_wider_range() -> None:
@@ -76,17 +100,17 @@ def test_readings_that_move_together_need_a_wider_range() -> None:
     own = chance.normal(500, 60, (32, 150))
     shared = chance.normal(500, 60, (32, 1)) + np.zeros(150)
     reach = ValueRange(200, 800)
-    widths = [
+    found = [
         advise_range(
             probes_of(readings, reach, epsilon=4),
             limits=WIDE,
             n=150,
             noise=2.0,
             rng=SeededRandom(1),
-        )
+        ).recommended
         for readings in (own, shared)
     ]
-    assert widths[1].high - widths[1].low > widths[0].high - widths[0].low
+    assert found[1].high - found[1].low > found[0].high - found[0].low
 
 
 def test_probes_of_several_ranges_are_taken_together() -> None:
@@ -94,12 +118,12 @@ def test_probes_of_several_ranges_are_taken_together() -> None:
     readings = normal(8, 200, mean=300, spread=20)
     probes = probes_of(readings, WIDE) + probes_of(readings, ValueRange(200, 400))
     advice = advise_range(probes, limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1))
-    assert 200 <= advice.low < 300 < advice.high <= 400
+    assert 200 <= advice.recommended.low < 300 < advice.recommended.high <= 400
     assert (
-        advice.present_error
+        advice.present.error
         < advise_range(
             probes[:8], limits=WIDE, n=200, noise=0.25, rng=SeededRandom(1)
-        ).present_error
+        ).present.error
     )
 
 
@@ -119,7 +143,7 @@ def test_rounds_that_do_not_probe_are_learnt_from(
         advise_range(told, limits=WIDE, n=60, noise=1.0, rng=SeededRandom(1))
         for told in (probes, probes + more)
     )
-    assert both.low < 300 < both.high
+    assert both.recommended.low < 300 < both.recommended.high
     assert both.quantiles[1].standard_error < 0.8 * alone.quantiles[1].standard_error
 
 
@@ -155,14 +179,14 @@ def test_one_round_is_enough_to_begin() -> None:
     advice = advise_range(
         probes_of(np.full((1, 50), 10.0), WIDE), limits=WIDE, n=50, noise=1.0, rng=SeededRandom(1)
     )
-    assert 0 <= advice.low < advice.high <= 1000
+    assert 0 <= advice.recommended.low < advice.recommended.high <= 1000
 
 
 def test_a_choice_narrows_at_most_eightfold() -> None:
     """However sure the probes are, the range stays wide enough to be probed again."""
     probes = probes_of(np.full((8, 5000), 500.0), WIDE, epsilon=8)
     advice = advise_range(probes, limits=WIDE, n=5000, noise=1.0, rng=SeededRandom(1))
-    assert advice.high - advice.low >= 1000 / 8
+    assert advice.recommended.high - advice.recommended.low >= 1000 / 8
 
 
 def test_unusable_arguments_are_refused() -> None:

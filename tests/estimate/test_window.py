@@ -175,3 +175,22 @@ def test_short_windows_of_auto_are_nearer_and_as_honest() -> None:
     low, high = np.array([one.interval() for one in done]).T
     assert math.sqrt(np.mean(off**2)) < math.sqrt(np.mean(plain**2)) / 2
     assert np.mean((low <= means) & (means <= high)) > 0.92
+
+
+@given(st.floats(0, 1e3), st.floats(0, 1e3), st.integers(1, 12))
+def test_what_lasts_does_not_average_out(noise: float, lasting: float, w: int) -> None:
+    """Over w rounds noise shrinks by the root of w; what rounds have in common stays."""
+    one = rounds([5.0], noise)[0].with_lasting(lasting, degrees_of_freedom=5)
+    (mean,) = window([one] * w, w)
+    assert mean is not None
+    assert mean.standard_error == pytest.approx(np.hypot(noise / np.sqrt(w), lasting))
+    assert mean.lasting_error == pytest.approx(lasting)
+
+
+def test_a_window_is_known_as_well_as_its_parts() -> None:
+    """Where clipping makes the error its few degrees stay; where noise does they are many."""
+    for noise, fewest, most in ((1e-6, 4.9, 5.1), (1e3, 1e6, math.inf)):
+        one = rounds([5.0], noise)[0].with_lasting(1.0, degrees_of_freedom=5)
+        (mean,) = window([one] * 4, 4)
+        assert mean is not None
+        assert fewest <= mean.degrees_of_freedom <= most

@@ -547,7 +547,7 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role", "spread"),
-        *("epsilon", "counts", "square"),
+        *("epsilon", "counts"),
         # Logins of subscribers; whose, is sealed with what only their browsers hold.
         *("session", "sealed", "begun_s", "seen_s"),
     }

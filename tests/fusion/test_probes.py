@@ -11,10 +11,13 @@ from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, repor
 from rase.campaign import Campaign
 from rase.clock import FakeClock
 from rase.estimate.mean import unbiased_mean
-from rase.fusion.probes import probes_of, range_status
+from rase.fusion.mechanism import randomizer_of
+from rase.fusion.probes import probes_of, range_status, write_told
 from rase.kernels.words import SeededRandom
 from rase.randomize.square_wave import SquareWave
-from rase.storage.sqlite import open_sqlite
+from rase.storage.face import Database
+from rase.storage.migrate import migrate
+from rase.storage.sqlite import SqliteDatabase, open_sqlite
 from rase.stream import ValueRange
 
 PROBING = replace(
@@ -28,19 +31,23 @@ HOUR_S = 3600
 def probing(tmp_path: Path) -> Iterator[Centre]:
     """A centre whose campaign probes every second round, and has another range later."""
     database = open_sqlite(tmp_path / "probes.db", migrations="fusion")
-    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
-    early.publisher.publish_keyset(keyset(7))
-    early.publisher.publish(PROBING)
-    early.publisher.publish(NARROW)
+    publish(database, PROBING, NARROW)
     yield Centre(database, FakeClock((ROUND + 200) * HOUR_S))
     database.close()
+
+
+def publish(database: Database, *campaigns: Campaign) -> None:
+    """Publish campaigns before their first rounds."""
+    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
+    early.publisher.publish_keyset(keyset(7))
+    for campaign in campaigns:
+        early.publisher.publish(campaign)
 
 
 def sent(centre: Centre, campaign: Campaign, round: int, n: int = 40) -> list[float]:
     """Take in a round of readings around 120 as devices report them; return the noisy values."""
     readings = np.random.default_rng(round).normal(120, 20, n)
-    wave = SquareWave(4.0, campaign.value_range)
-    noisy = wave.randomize(readings, rng=SeededRandom(round))
+    noisy = randomizer_of(campaign.reported_in(round)).randomize(readings, rng=SeededRandom(round))
     places = np.rint((noisy - campaign.low) / campaign.value_range.step).astype(int).tolist()
     one = parcel(reports(places, round=round, campaign=campaign), round=round, campaign=campaign)
     centre.intake.receive(one.id, one.payload)
@@ -59,18 +66,76 @@ def test_a_probing_round_has_an_unbiased_mean_and_is_kept_as_counts(probing: Cen
         assert transaction.execute("SELECT COUNT(*) FROM opened") == [(0,)]
     assert probe.n == 40
     assert probe.mean == pytest.approx(expected.value)
-    assert probe.rounds == 2
 
 
-def test_other_rounds_are_no_probes(probing: Centre) -> None:
-    """Between probing rounds reports are read by the campaign's own mechanism."""
+@pytest.mark.parametrize(
+    "mechanism", ["budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal"]
+)
+def test_other_rounds_are_told_by_their_own_mechanism(tmp_path: Path, mechanism: str) -> None:
+    """Between probing rounds reports are read as they were made, and are no probes."""
+    database = open_sqlite(tmp_path / "plain.db", migrations="fusion")
+    campaign = replace(PROBING, mechanism=mechanism)
     odd = ROUND + 1 - ROUND % 2
-    one = parcel(reports([100] * 6, round=odd, campaign=PROBING), round=odd, campaign=PROBING)
-    probing.intake.receive(one.id, one.payload)
-    probing.rounds.tick()
-    with probing.database.snapshot() as transaction:
-        assert probes_of(transaction, PROBING.id) == []
-    assert range_status(probing.database, PROBING, n=40).advice is None
+    own = randomizer_of(campaign)
+    noisy = own.randomize(np.full(20, 1200.0), rng=SeededRandom(5))
+    places = np.rint((noisy - campaign.low) / campaign.value_range.step).astype(np.int64)
+    publish(database, campaign)
+    with database.transaction() as transaction:
+        write_told(transaction, campaign, odd, (places, np.zeros(20, dtype=np.uint8)))
+    with database.snapshot() as transaction:
+        (told,) = probes_of(transaction, campaign.id)
+    assert told.randomizer == own
+    assert told.n == 20
+    assert told.mean == pytest.approx(float(own.decode(noisy).mean()))
+    assert range_status(database, campaign, n=40).probes == 0
+    database.close()
+
+
+def test_rounds_between_probes_make_the_advice_surer(probing: Centre) -> None:
+    """Eight probing rounds are needed; the rounds between them are learnt from as well."""
+    first = ROUND + ROUND % 2
+    for step in range(0, 16, 2):
+        sent(probing, PROBING, first + step)
+    alone = range_status(probing.database, PROBING, n=40)
+    for step in range(1, 16, 2):
+        sent(probing, PROBING, first + step)
+    both = range_status(probing.database, PROBING, n=40)
+    assert (alone.probes, both.probes) == (8, 8)
+    assert alone.advice is not None
+    assert both.advice is not None
+    assert (alone.advice.rounds, both.advice.rounds) == (8, 16)
+    errors = [one.quantiles[1].standard_error for one in (alone.advice, both.advice)]
+    assert errors[1] < errors[0]
+
+
+def test_a_campaign_that_never_probes_keeps_nothing(tmp_path: Path) -> None:
+    """Without probing rounds nothing of the readings' distribution outlives a round."""
+    plain = replace(PROBING, probe_every=0)
+    database = open_sqlite(tmp_path / "never.db", migrations="fusion")
+    publish(database, plain)
+    sent(Centre(database, FakeClock((ROUND + 200) * HOUR_S)), plain, ROUND)
+    with database.snapshot() as transaction:
+        assert transaction.execute("SELECT COUNT(*) FROM told") == [(0,)]
+    database.close()
+
+
+def test_probes_of_the_former_release_are_kept(tmp_path: Path) -> None:
+    """What was written before all rounds were kept is learnt from after the migration."""
+    database = SqliteDatabase(tmp_path / "former.db")
+    migrate(database, "fusion", target=6)
+    with database.transaction() as transaction:
+        transaction.execute(
+            "INSERT INTO probes (campaign, round, version, epsilon, counts, mean, square) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (PROBING.id, ROUND + ROUND % 2, 1, 4.0, bytes(4 * 47) + b"\x28\0\0\0", 120.0, 9.0),
+        )
+    migrate(database, "fusion")
+    publish(database, PROBING)
+    with database.snapshot() as transaction:
+        (probe,) = probes_of(transaction, PROBING.id)
+    assert (probe.n, probe.mean) == (40, 120.0)
+    assert probe.randomizer == SquareWave(4.0, PROBING.value_range)
+    database.close()
 
 
 def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
@@ -81,7 +146,7 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     wide = range_status(probing.database, PROBING, n=40)
     assert wide.advice is not None
     assert wide.is_worthwhile
-    assert wide.advice.low < 120 < wide.advice.high < 900
+    assert wide.advice.recommended.low < 120 < wide.advice.recommended.high < 900
     assert wide == range_status(probing.database, PROBING, n=40)
     sent(probing, NARROW, first + 22)
     with probing.database.snapshot() as transaction:
@@ -89,7 +154,7 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     assert [reach.high for reach in reaches] == [3000.0] * 10 + [400.0]
     status = range_status(probing.database, NARROW, n=40, limits=ValueRange(0, 600))
     assert status.advice is not None
-    assert status.advice.high <= 600
+    assert status.advice.recommended.high <= 600
     fields = status.as_fields()
     assert fields["probes"] == 11
     assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "ci_low", "ci_high"}
@@ -104,10 +169,7 @@ def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:
     auto = replace(PROBING, estimators=("auto",), probe_every=1)
     after = replace(NARROW, estimators=("auto",), probe_every=1)
     database = open_sqlite(tmp_path / "auto.db", migrations="fusion")
-    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
-    early.publisher.publish_keyset(keyset(7))
-    early.publisher.publish(auto)
-    early.publisher.publish(after)
+    publish(database, auto, after)
     centre = Centre(database, FakeClock((ROUND + 200) * HOUR_S))
     for step in range(12, 24):
         sent(centre, auto if step < 20 + 1 else after, ROUND + step)
@@ -120,7 +182,9 @@ def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:
     assert answer.standard_error < 1.05 * alone.standard_error
     status = range_status(database, after, n=40)
     assert status.advice is not None
-    assert status.advice.noise < 1.0 * (status.advice.high - status.advice.low)
+    assert status.advice.recommended.noise < 1.0 * (
+        status.advice.recommended.high - status.advice.recommended.low
+    )
     database.close()
 
 
@@ -128,9 +192,7 @@ def test_classes_of_epsilon_are_probed_apart(tmp_path: Path) -> None:
     """Devices of two budgets give two probes of a round, and the larger decides the noise."""
     mixed = replace(PROBING, epsilon=(1.0, 4.0), probe_every=1)
     database = open_sqlite(tmp_path / "mixed.db", migrations="fusion")
-    early = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
-    early.publisher.publish_keyset(keyset(7))
-    early.publisher.publish(mixed)
+    publish(database, mixed)
     centre = Centre(database, FakeClock((ROUND + 200) * HOUR_S))
     for step in range(4):
         sealed = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rase.lab.panel import Panel
-from rase.lab.ranging import AFTER, best_range, follow_feedback
+from rase.lab.ranging import AFTER, best_range, best_tracked_range, follow_feedback
 
 
 def panel(rounds: int = 64) -> Panel:
@@ -51,3 +51,17 @@ def test_feedback_comes_near_the_best_range() -> None:
     assert found.widths[AFTER] < start.width / 3
     assert found.rmse < 4 * best.rmse
     assert found.ranges[0][0] == 8
+    assert 0.8 <= found.coverage <= 1.0
+
+
+def test_auto_has_a_best_range_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found by drawing noise for some ranges, and feedback comes near it."""
+    monkeypatch.setattr("rase.lab.ranging._TRIED", (0.02, 0.98))
+    readings = panel()
+    alone = best_range(readings, epsilon=1.0, rounds=60)
+    tracked = best_tracked_range(readings, epsilon=1.0, rounds=60)
+    assert tracked.rmse < 1.2 * alone.rmse
+    start = tracked.widened(10, floor=None)
+    found = follow_feedback(readings, start, epsilon=1.0, rounds=60, seed=1, estimator="auto")
+    assert found.rmse < 6 * tracked.rmse
+    assert len(found.widths) == 60

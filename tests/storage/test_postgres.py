@@ -190,7 +190,9 @@ def test_two_who_wait_for_each_other_both_finish(open_one: Callable[[], Postgres
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(tries) in ([1, 1, 2], [1, 2, 2])
+    # One of them was sent back at least once; on a busy machine it may meet the other again.
+    assert set(tries) == {1, 2}
+    assert len(tries) > 2
     with one.snapshot() as reader:
         assert reader.execute("SELECT content FROM thing") == [(2,), (2,)]
 

@@ -13,6 +13,7 @@ from rase.clock import parse_duration_s
 from rase.engine.budgets import budgets_by_code, read_budgets
 from rase.engine.ranging import RangeFeedback
 from rase.errors import PrivacyRefused
+from rase.estimate.ranges import TRACKED_ROUNDS
 from rase.pipeline import Pipeline
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
@@ -209,8 +210,7 @@ class RunOptions:
 
     def range_feedback(self) -> RangeFeedback:
         """Begin to learn a range, with the mechanism that was asked for between probing rounds."""
-        # The estimator auto borrows from earlier rounds; a day of hours is what it mostly has.
-        averaged = 24 if "auto" in self.estimator else 1
+        averaged = TRACKED_ROUNDS if "auto" in self.estimator else 1
         return RangeFeedback(self.epsilon, self._public, make=self._made, averaged=averaged)
 
     @property

@@ -163,7 +163,9 @@ def range_(
         present = round_number(int(clock.now_s()), now.round_s)
         first = max(present + _ROUNDS_AHEAD, now.not_before + 1)
         first = first if from_round is None else from_round
-        then = _successor(now, first, present=present, low=advice.low, high=advice.high)
+        then = _successor(
+            now, first, present=present, low=advice.recommended.low, high=advice.recommended.high
+        )
         _publish(publisher, then, is_sure=yes)
 
 

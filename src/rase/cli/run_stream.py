@@ -143,10 +143,7 @@ class StreamRun:
 def _range_in_words(feedback: RangeFeedback) -> str:
     reach = feedback.value_range
     told = f"range     {reach.low:g} to {reach.high:g} at the end"
-    advice = feedback.advice
-    if advice is None:
+    if feedback.outlook is None:
         return f"{told}; too few rounds to choose another."
-    return (
-        f"{told}: clipping adds {advice.clip_bias.value:.3g} ± "
-        f"{advice.clip_bias.standard_error:.2g} with the range recommended last."
-    )
+    bias = feedback.outlook.clip_bias
+    return f"{told}: clipping adds {bias.value:.3g} ± {bias.standard_error:.2g} to the mean."

@@ -6,6 +6,7 @@ therefore held in memory, which the other engines do not need to do.
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,11 +24,18 @@ from rase.randomize.protocol import Floats
 
 __all__ = ["FeedbackRun"]
 
+# Estimates of this alone are widened: the paper's estimators speak of the reports.
+_WIDENED = "mean of the readings"
+# What clipping adds is foretold from earlier rounds; a fleet that has moved since is clipped more.
+# As for the motion of means (`rase.estimate.bank`), Student's t of so few degrees allows for it.
+_DEGREES_OF_CLIPPING = 5.0
+
 
 class FeedbackRun:
     """One pass over a table with range feedback; iterate it once.
 
-    A second pass would draw noise a second time for the same readings.
+    A second pass would draw noise a second time for the same readings. Errors are those of the mean
+    of the readings as measured: what clipping to the range of a round may add is a part of them.
 
     Args:
         source: The rows; each device's time goes forward.
@@ -119,8 +127,9 @@ class FeedbackRun:
         if "auto" in result.estimates and result.alone is not None:
             spread = spread_of(reports, randomizer=randomizer)
             self._told.append((start_ms / 1000, result.alone, spread))
+        outlook = self.feedback.outlook
         self.feedback.learn(reports, rng=self._rng)
-        return result
+        return result if outlook is None else _clipped(result, outlook.clip_error)
 
     def _read(self) -> Contributions:
         parts: list[Contributions] = []
@@ -142,3 +151,18 @@ class FeedbackRun:
         if not len(joined):
             raise DataError("the table must hold at least one reading, got none.")
         return joined
+
+
+def _clipped(result: RoundResult, error: float) -> RoundResult:
+    """Return a round's result with what clipping adds to the mean as a part of its errors."""
+
+    def widened(one: Estimate) -> Estimate:
+        if one.target != _WIDENED:
+            return one
+        return one.with_lasting(error, degrees_of_freedom=_DEGREES_OF_CLIPPING)
+
+    return replace(
+        result,
+        estimates={name: widened(one) for name, one in result.estimates.items()},
+        alone=None if result.alone is None else widened(result.alone),
+    )

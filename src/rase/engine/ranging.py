@@ -12,7 +12,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.estimate.ranges import RangeAdvice, RangeProbe, advise_range, latest_ranges
+from rase.estimate.ranges import (
+    RangeAdvice,
+    RangeOutlook,
+    RangeProbe,
+    advise_range,
+    latest_ranges,
+)
 from rase.kernels.words import Random
 from rase.randomize.choice import auto
 from rase.randomize.protocol import Randomizer
@@ -98,6 +104,8 @@ class RangeFeedback:
         self.value_range = value_range
         self.limits = value_range if limits is None else limits
         self.advice: RangeAdvice | None = None
+        # What the range of the next round leads to; nothing is known before the first choice.
+        self.outlook: RangeOutlook | None = None
         self._probes: list[RangeProbe] = []
         self._rounds = 0
         self._next_choice = _STAGE
@@ -146,7 +154,10 @@ class RangeFeedback:
             rng=rng,
         )
         self.advice = advice
-        if advice.present_error <= _WORTHWHILE * advice.error:
+        best = advice.recommended
+        if advice.present.error <= _WORTHWHILE * best.error:
+            self.outlook = advice.present
             return
-        self.value_range = ValueRange(advice.low, advice.high, self.value_range.steps)
+        self.outlook = best
+        self.value_range = ValueRange(best.low, best.high, self.value_range.steps)
         self._probes = latest_ranges(self._probes)

@@ -3,10 +3,11 @@
 import functools
 import html
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-__all__ = ["Estimate", "rounded_alike", "student_quantile"]
+__all__ = ["Estimate", "combined_degrees", "rounded_alike", "student_quantile"]
 
 # Beyond this many degrees of freedom the expansion below is exact to six digits.
 _NEARLY_NORMAL = 200
@@ -29,10 +30,12 @@ class Estimate:
             the mechanism, ``n - 1`` if it is the spread of n reports. Intervals use Student's t,
             because with few reports the normal quantile is too short: for a sample mean of n = 2
             Laplace reports it covers 74 % instead of 95 %, at n = 10 92 %, at n = 50 94.5 %.
+        lasting_error: The part of ``standard_error`` that neighbouring rounds have in common, such
+            as what clipping adds; no window averages it out.
 
     Raises:
         ValueError: If ``value`` is not finite, ``standard_error`` negative or NaN, ``n`` below 1,
-            or ``degrees_of_freedom`` below 1.
+            ``degrees_of_freedom`` below 1, or ``lasting_error`` more than ``standard_error``.
 
     Example:
         >>> mean = Estimate(187.2, 26.0, n=64, method="unbiased_mean", target="mean")
@@ -46,6 +49,7 @@ class Estimate:
     method: str
     target: str
     degrees_of_freedom: float = math.inf
+    lasting_error: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no estimator can mean."""
@@ -59,6 +63,30 @@ class Estimate:
             raise ValueError(
                 f"degrees_of_freedom must be at least 1, got {self.degrees_of_freedom}."
             )
+        if not 0 <= self.lasting_error <= self.standard_error:
+            raise ValueError(
+                f"lasting_error must lie in 0 to standard_error, got {self.lasting_error}."
+            )
+
+    def with_lasting(self, error: float, *, degrees_of_freedom: float) -> "Estimate":
+        """Return the same estimate with one more cause of error, which lasts from round to round.
+
+        Args:
+            error: The standard deviation that it adds; 0 changes nothing.
+            degrees_of_freedom: How well that is known. The sum is known as well as Welch and
+                Satterthwaite (1947) say.
+        """
+        if not error:
+            return self
+        known = combined_degrees(
+            [self.standard_error**2, error**2], [self.degrees_of_freedom, degrees_of_freedom]
+        )
+        return replace(
+            self,
+            standard_error=math.hypot(self.standard_error, error),
+            degrees_of_freedom=known,
+            lasting_error=math.hypot(self.lasting_error, error),
+        )
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the interval that covers the target with probability ``level``.
@@ -113,6 +141,20 @@ def rounded_alike(*numbers: float, error: float) -> list[str]:
         else f"{number:.2g}"
         for number in numbers
     ]
+
+
+def combined_degrees(variances: Sequence[float], degrees: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum of variances that are known unequally well.
+
+    Welch and Satterthwaite (1947): as many as a variance has whose own error is that of the sum.
+    """
+    total = math.fsum(variances)
+    if math.isinf(total):
+        return 1.0
+    lost = math.fsum(
+        variance**2 / known for variance, known in zip(variances, degrees, strict=True)
+    )
+    return max(total**2 / lost, 1.0) if lost else math.inf
 
 
 @functools.lru_cache(maxsize=256)

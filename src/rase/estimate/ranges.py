@@ -15,15 +15,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.estimate.decoder import Decoder, Floats, as_reports
-from rase.estimate.estimate import Estimate
+from rase.estimate.estimate import Estimate, rounded_alike
 from rase.estimate.shapes import Shapes, shapes_of
 from rase.kernels.words import Random, Resampling, source_of
 from rase.stream import ValueRange
 
-__all__ = ["QUANTILES", "RangeAdvice", "RangeProbe", "advise_range", "latest_ranges"]
+__all__ = [
+    "QUANTILES",
+    "TRACKED_ROUNDS",
+    "RangeAdvice",
+    "RangeOutlook",
+    "RangeProbe",
+    "advise_range",
+    "latest_ranges",
+]
 
 # What advice tells of the readings.
 QUANTILES = (0.05, 0.5, 0.95)
+
+# Over how many rounds the estimator `auto` averages, for the choice of a range: more where a fleet
+# rests, but there a narrow range costs little.
+TRACKED_ROUNDS = 8
 
 # Cells that each range a fleet was probed with is cut into, and bins of a probe's reports.
 _CELLS = 24
@@ -49,16 +61,14 @@ class RangeProbe:
         randomizer: The mechanism of its reports.
         counts: How many reports fell into each of 48 bins.
         mean: The mean of the decoded reports.
-        rounds: How many rounds it speaks for: those until the next probe.
     """
 
     randomizer: Decoder
     counts: tuple[int, ...] = field(repr=False)
     mean: float
-    rounds: int = 1
 
     @classmethod
-    def of(cls, reports: ArrayLike, *, randomizer: Decoder, rounds: int = 1) -> "RangeProbe":
+    def of(cls, reports: ArrayLike, *, randomizer: Decoder) -> "RangeProbe":
         """Count the reports of a round.
 
         Raises:
@@ -66,12 +76,7 @@ class RangeProbe:
         """
         noisy = as_reports(reports)
         counts = np.histogram(noisy, _bins(randomizer))[0]
-        return cls(
-            randomizer,
-            tuple(counts.tolist()),
-            float(randomizer.decode(noisy).mean()),
-            rounds,
-        )
+        return cls(randomizer, tuple(counts.tolist()), float(randomizer.decode(noisy).mean()))
 
     @property
     def n(self) -> int:
@@ -80,40 +85,55 @@ class RangeProbe:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeAdvice:
-    """Recommend a range, and say what it and the present one lead to.
+class RangeOutlook:
+    """Say what a range leads to.
 
     Args:
-        low: The recommended lower end.
-        high: The recommended upper end.
-        clip_bias: What clipping to the recommended range adds to the mean, with its error.
-        quantiles: Between which readings lie: the 5 %, 50 % and 95 % quantiles of all rounds that
-            were learnt from, with their errors.
-        noise: The standard error of such a mean with the recommended range, from noise alone.
-        error: The expected root mean square error of a mean of n reports, averaged as was asked:
-            noise, clipping and what is not known about it.
-        present_error: The same with the range of the latest probe.
-        n: How many reports a mean has.
-        averaged: Over how many rounds means are averaged afterwards.
-        rounds: How many rounds it was learnt from.
+        low: Its lower end.
+        high: Its upper end.
+        clip_bias: What clipping to it adds to the mean of all readings, with its error.
+        clip_error: The root mean square of what clipping adds to the mean of one round: that bias,
+            what is not known about it, and rounds whose readings lie further out.
+        noise: The standard error from noise alone of a mean, averaged as was asked.
+        error: The expected root mean square error of such a mean: both together.
     """
 
     low: float
     high: float
     clip_bias: Estimate
-    quantiles: tuple[Estimate, ...]
+    clip_error: float
     noise: float
     error: float
-    present_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAdvice:
+    """Recommend a range, and say what it and the present one lead to.
+
+    Args:
+        recommended: What the best range leads to.
+        present: What the present one does.
+        quantiles: Between which readings lie: the 5 %, 50 % and 95 % quantiles of all rounds that
+            were learnt from, with their errors.
+        n: How many reports a mean has.
+        averaged: Over how many rounds means are averaged afterwards.
+        rounds: How many rounds it was learnt from.
+    """
+
+    recommended: RangeOutlook
+    present: RangeOutlook
+    quantiles: tuple[Estimate, ...]
     n: int
     averaged: int
     rounds: int
 
     def __str__(self) -> str:
         """Return the advice as one sentence."""
+        best, now = self.recommended, self.present
         return (
-            f"Range {self.low:g} to {self.high:g}: expected error {self.error:.3g} instead of "
-            f"{self.present_error:.3g} with {self.n} reports; clipping adds {self.clip_bias}."
+            f"Range {best.low:g} to {best.high:g}: expected error {best.error:.3g} instead of "
+            f"{now.error:.3g} with {self.n} reports; clipping adds {_in_words(best)} instead of "
+            f"{_in_words(now)}."
         )
 
 
@@ -123,6 +143,7 @@ def advise_range(
     limits: ValueRange,
     n: int,
     noise: float,
+    present: ValueRange | None = None,
     averaged: int = 1,
     rng: Random | Resampling | None = None,
 ) -> RangeAdvice:
@@ -138,11 +159,12 @@ def advise_range(
     Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
 
     Args:
-        probes: What probing rounds told, oldest first; the present range is that of the last.
+        probes: What rounds told, oldest first; square-wave reports tell most.
         limits: The widest range that may be recommended, such as the owners allow; its ``steps``
             do not matter.
         n: How many reports a mean has.
         noise: The variance of one decoded report of the mechanism for means, in squared widths.
+        present: The range to compare with; that of the last probe unless given.
         averaged: Over how many rounds means are averaged afterwards, by windows or `auto`: noise
             averages out and bias does not, so the range is the wider the more.
         rng: For drawing shapes; None for the secure source.
@@ -163,28 +185,36 @@ def advise_range(
     each = noise / (n * averaged)
     motion = _motion(probes, shapes)
     errors = _squared_errors(edges, shapes, motion=motion, n=n) + each * np.square(widths)
-    present = probes[-1].randomizer.value_range
-    allowed = np.where(widths > present.width / _MOST_NARROWING, errors, np.inf)
+    latest = probes[-1].randomizer.value_range
+    present = latest if present is None else present
+    allowed = np.where(widths > latest.width / _MOST_NARROWING, errors, np.inf)
     first, last = (int(place) for place in np.unravel_index(allowed.argmin(), errors.shape))
-    low, high = _neat(float(edges[first]), float(edges[last]), limits)
-    begin, end = (int(np.abs(edges - value).argmin()) for value in (present.low, present.high))
+    best = _neat(float(edges[first]), float(edges[last]), limits)
     reports = sum(probe.n for probe in probes)
-    ends = np.array([low]), np.array([high])
-    bias = (shapes.lost_below(ends[0]) - shapes.lost_above(ends[1]))[:, 0]
+
+    def outlook(low: float, high: float) -> RangeOutlook:
+        ends = np.array([low, high])
+        clipped = float(_squared_errors(ends, shapes, motion=motion, n=n)[0, 1])
+        bias = shapes.lost_below(ends)[:, 0] - shapes.lost_above(ends)[:, 1]
+        return RangeOutlook(
+            low,
+            high,
+            clip_bias=Estimate(
+                float(bias.mean()),
+                float(bias.std()),
+                n=reports,
+                method="clip_bias",
+                target="what clipping adds to the mean",
+            ),
+            clip_error=math.sqrt(clipped),
+            noise=math.sqrt(each) * (high - low),
+            error=math.sqrt(clipped + each * (high - low) ** 2),
+        )
+
     return RangeAdvice(
-        low=low,
-        high=high,
-        clip_bias=Estimate(
-            float(bias.mean()),
-            float(bias.std()),
-            n=reports,
-            method="clip_bias",
-            target="what clipping adds to the mean",
-        ),
+        recommended=outlook(*best),
+        present=outlook(present.low, present.high),
         quantiles=tuple(_quantiles(shapes, reports)),
-        noise=math.sqrt(each) * (high - low),
-        error=math.sqrt(errors[first, last]),
-        present_error=math.sqrt(errors[begin, end]),
         n=n,
         averaged=averaged,
         rounds=len(probes),
@@ -205,13 +235,19 @@ def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
     ]
 
 
+def _in_words(outlook: RangeOutlook) -> str:
+    bias = outlook.clip_bias
+    if abs(bias.value) + bias.standard_error < outlook.error / 1000:
+        return "almost nothing"
+    value, error = rounded_alike(bias.value, bias.standard_error, error=bias.standard_error)
+    return f"{value} ± {error}"
+
+
 def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resampling | None) -> Shapes:
     """Return shapes of the readings that all probes leave possible, each probe with its range."""
     counts: dict[Decoder, Floats] = {}
-    # Probes that stand for more rounds count more, without making more reports of them all.
-    each = len(probes) / sum(probe.rounds for probe in probes)
     for probe in probes:
-        found = each * probe.rounds * np.asarray(probe.counts, dtype=np.float64)
+        found = np.asarray(probe.counts, dtype=np.float64)
         counts[probe.randomizer] = counts.get(probe.randomizer, 0.0) + found
     points = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
     # Reports of another range are one more set of columns: readings beyond it stand at its ends.

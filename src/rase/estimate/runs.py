@@ -41,7 +41,7 @@ class RunMeans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Hold the errors of runs against the truth, one number a run, from the second round on.
+    """Hold the errors of runs against the truth, one number a run: of the rounds scored.
 
     Args:
         tracked: The root mean square error of ``auto``.
@@ -98,30 +98,35 @@ def run_means(reports: ArrayLike, sizes: ArrayLike, *, randomizer: Decoder) -> R
 
 
 def runs_of(
-    means: RunMeans, times_s: ArrayLike, *, truth: ArrayLike, value_range: ValueRange
+    means: RunMeans,
+    times_s: ArrayLike,
+    *,
+    truth: ArrayLike,
+    value_range: ValueRange,
+    first: int = 1,
 ) -> Runs:
     """Follow all runs through time and score them.
 
     Args:
         means: What the rounds told.
         times_s: When each began, ascending.
-        truth: The true mean of each, or of each for every run; the first of two or more rounds is
-            not scored.
+        truth: The true mean of each, or of each for every run.
         value_range: The public range.
+        first: The first round that is scored; 1 or more, because the very first has no history.
     """
     right = np.asarray(truth, dtype=np.float64)
     values, reach = _followed(means, np.asarray(times_s, dtype=np.float64), value_range)
-    off = (values - right)[:, 1:]
-    counts = np.arange(1, right.shape[-1])
-    history = np.cumsum(means.values, axis=1)[:, :-1] / counts
+    off = (values - right)[:, first:]
+    counts = np.arange(first, right.shape[-1])
+    history = np.cumsum(means.values, axis=1)[:, first - 1 : -1] / counts
     low, high = value_range.low, value_range.high
     return Runs(
         tracked=_root(off),
         bias=off.mean(axis=1),
-        coverage=np.asarray((np.abs(off) <= reach[:, 1:]).mean(axis=1)),
-        alone=_root((means.values - right)[:, 1:]),
-        history=_root(history.clip(low, high) - right[..., 1:]),
-        last=_root(means.values[:, :-1].clip(low, high) - right[..., 1:]),
+        coverage=np.asarray((np.abs(off) <= reach[:, first:]).mean(axis=1)),
+        alone=_root((means.values - right)[:, first:]),
+        history=_root(history.clip(low, high) - right[..., first:]),
+        last=_root(means.values[:, first - 1 : -1].clip(low, high) - right[..., first:]),
     )
 
 

@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from rase.estimate.estimate import Estimate
+from rase.estimate.estimate import Estimate, combined_degrees
 
 __all__ = ["rolling", "surer_window", "window"]
 
@@ -36,12 +36,12 @@ def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None
 def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
     """Yield the entries of `window` one by one, keeping no more than ``w`` rounds.
 
-    The rounds' errors are taken as independent, which the noise of different rounds is. Those of
-    tracked rounds (``auto``) are not: borrowed from the same past, they go together, and the error
-    of their window is taken as if they did so fully, which is too large rather than too small; see
-    `surer_window`. Where a standard error also holds the spread of the readings (`sample_mean`,
-    `median`), the same devices report in every round and the spread does not average out; it is
-    then a rough guide only.
+    The rounds' errors are taken as independent, which the noise of different rounds is; what an
+    estimate calls lasting stays. Errors of tracked rounds (``auto``) are not independent: borrowed
+    from the same past, they go together, and the error of their window is taken as if they did so
+    fully, which is too large rather than too small; see `surer_window`. Where a standard error also
+    holds the spread of the readings (`sample_mean`, `median`), the same devices report in every
+    round and the spread does not average out; it is then a rough guide only.
 
     Args:
         estimates: As for `window`; any iterable, also an endless one.
@@ -103,11 +103,13 @@ def _mean(rounds: list[Estimate]) -> Estimate:
     w = len(rounds)
     if w == 1:
         return rounds[0]
-    variances = [one.standard_error**2 for one in rounds]
+    lasting = math.fsum(one.lasting_error for one in rounds) / w
+    # What is of the round itself averages out; rounding may leave it a little below 0.
+    single = [max(one.standard_error**2 - one.lasting_error**2, 0.0) for one in rounds]
     methods = dict.fromkeys(one.method for one in rounds)
     targets = dict.fromkeys(one.target for one in rounds)
-    error = math.sqrt(math.fsum(variances)) / w
-    degrees = _satterthwaite(rounds, variances)
+    error = math.hypot(math.sqrt(math.fsum(single)) / w, lasting)
+    degrees = _degrees(rounds, single, lasting=lasting)
     if "auto" in methods:
         error = math.fsum(one.standard_error for one in rounds) / w
         degrees = min(one.degrees_of_freedom for one in rounds)
@@ -118,16 +120,13 @@ def _mean(rounds: list[Estimate]) -> Estimate:
         method=" and ".join(methods),
         target=f"{' and '.join(targets)}, over {w} rounds",
         degrees_of_freedom=degrees,
+        lasting_error=min(lasting, error),
     )
 
 
-def _satterthwaite(rounds: list[Estimate], variances: list[float]) -> float:
-    """Return the degrees of freedom of a sum of variances that are known unequally well."""
-    total = math.fsum(variances)
-    if math.isinf(total):
-        return 1.0
-    lost = math.fsum(
-        variance**2 / one.degrees_of_freedom
-        for variance, one in zip(variances, rounds, strict=True)
-    )
-    return max(total**2 / lost, 1.0) if lost else math.inf
+def _degrees(rounds: list[Estimate], single: list[float], *, lasting: float) -> float:
+    """Return how well the error of a window is known."""
+    known = [one.degrees_of_freedom for one in rounds]
+    # What lasts is in all rounds, and counts as the one of them that is known least.
+    parts = [*single, (len(rounds) * lasting) ** 2]
+    return combined_degrees(parts, [*known, min(known)])

@@ -1,43 +1,59 @@
-"""Probing rounds at the fusion centre: what they told is kept, and a better range comes from it.
+"""What rounds told of where readings lie, kept at the fusion centre; a better range comes from it.
 
-Only counts of bins outlive a round. Whether a recommended range is published is the operator's
-decision.
+Only counts of bins outlive a round, and only in campaigns that probe. Whether a recommended range
+is published is the operator's decision.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from rase.campaign import Campaign
 from rase.estimate.estimate import Estimate
-from rase.estimate.ranges import QUANTILES, RangeAdvice, RangeProbe, advise_range, latest_ranges
+from rase.estimate.ranges import (
+    QUANTILES,
+    TRACKED_ROUNDS,
+    RangeAdvice,
+    RangeOutlook,
+    RangeProbe,
+    advise_range,
+    latest_ranges,
+)
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import Classes, Places, randomizer_of, values_of
 from rase.kernels.words import Resampling
+from rase.randomize.protocol import Randomizer
 from rase.randomize.square_wave import SquareWave
-from rase.storage.face import Database, Transaction
+from rase.storage.face import Database, Row, Transaction
 from rase.stream import ValueRange
 
-__all__ = ["FEWEST_PROBES", "RangeStatus", "probes_of", "range_status", "write_probe"]
+__all__ = ["FEWEST_PROBES", "RangeStatus", "probes_of", "range_status", "write_told"]
 
-# A range is not recommended from fewer rounds; and so many are remembered.
+# A range is not recommended from fewer probing rounds.
 FEWEST_PROBES: Final = 8
-_MOST_PROBES = 192
-# Rounds that the estimator `auto` averages over, roughly: noise averages out, bias does not.
-_AVERAGED = 24
+# Rounds that are looked at: the first, which mostly had the widest range, and the latest.
+_FIRST, _LATEST = 48, 960
+_OLDEST: Final = (
+    "SELECT round, epsilon, version, counts, mean FROM told WHERE campaign = ? "
+    "ORDER BY round, epsilon LIMIT ?"
+)
+_NEWEST: Final = (
+    "SELECT round, epsilon, version, counts, mean FROM told WHERE campaign = ? "
+    "ORDER BY round DESC, epsilon DESC LIMIT ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeStatus:
-    """Say what probing rounds lead to.
+    """Say what the rounds of a campaign lead to.
 
     Args:
         campaign: The campaign's id.
         version: Its newest version.
         low: The lower end of that version's range.
         high: Its upper end.
-        probes: How many probing rounds were kept.
+        probes: How many probing rounds are remembered; other rounds are learnt from, too.
         advice: The recommended range; None before there are enough probes.
         is_worthwhile: Whether the recommended range lessens the expected error by a tenth or more.
     """
@@ -54,12 +70,24 @@ class RangeStatus:
         """Return plain values; clip bias and quantiles with the intervals that hold them."""
         values = {**asdict(self), "probes_needed": FEWEST_PROBES}
         if self.advice is not None:
-            values["advice"]["clip_bias"] = _fields_of(self.advice.clip_bias)
-            values["advice"]["quantiles"] = [
-                {"share": share, **_fields_of(one)}
-                for share, one in zip(QUANTILES, self.advice.quantiles, strict=True)
-            ]
+            # The recommended range is what the advice is: its values stand beside the rest.
+            values["advice"] = {
+                **_outlook_fields(self.advice.recommended),
+                "present": _outlook_fields(self.advice.present),
+                "present_error": self.advice.present.error,
+                "quantiles": [
+                    {"share": share, **_fields_of(one)}
+                    for share, one in zip(QUANTILES, self.advice.quantiles, strict=True)
+                ],
+                "n": self.advice.n,
+                "averaged": self.advice.averaged,
+                "rounds": self.advice.rounds,
+            }
         return values
+
+
+def _outlook_fields(outlook: RangeOutlook) -> dict[str, Any]:
+    return {**asdict(outlook), "clip_bias": _fields_of(outlook.clip_bias)}
 
 
 def _fields_of(estimate: Estimate) -> dict[str, float]:
@@ -72,10 +100,10 @@ def _fields_of(estimate: Estimate) -> dict[str, float]:
     }
 
 
-def write_probe(
+def write_told(
     transaction: Transaction, campaign: Campaign, round: int, reports: tuple[Places, Classes]
 ) -> None:
-    """Keep what a probing round told, one row for each epsilon of its devices.
+    """Keep what a round told, one row for each epsilon of its devices.
 
     Args:
         transaction: The one that makes the round final.
@@ -87,48 +115,42 @@ def write_probe(
     values, _ = values_of(campaign, places, classes)
     for number in np.unique(classes):
         epsilon = campaign.epsilon[int(number)]
-        wave = SquareWave(epsilon, campaign.value_range)
-        probe = RangeProbe.of(values[classes == number], randomizer=wave)
+        probe = RangeProbe.of(
+            values[classes == number], randomizer=_randomizer(campaign, round, epsilon)
+        )
         counts = np.asarray(probe.counts, dtype="<u4").tobytes()
         transaction.execute(
-            "INSERT INTO probes (campaign, round, version, epsilon, counts, mean, square) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                campaign.id,
-                round,
-                campaign.version,
-                epsilon,
-                counts,
-                probe.mean,
-                # No longer read here; programs of 0.1 that share the database still do.
-                float(wave.decode_square(values[classes == number]).mean()),
-            ),
+            "INSERT INTO told (campaign, round, version, epsilon, counts, mean) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (campaign.id, round, campaign.version, epsilon, counts, probe.mean),
         )
 
 
 def probes_of(transaction: Transaction, campaign_id: str) -> list[RangeProbe]:
-    """Return what the latest probing rounds told, oldest first, each with its own range."""
-    rows = transaction.execute(
-        "SELECT round, version, epsilon, counts, mean FROM probes WHERE campaign = ? "
-        "ORDER BY round DESC, epsilon DESC LIMIT ?",
-        (campaign_id, _MOST_PROBES),
-    )
-    ranges: dict[int, tuple[ValueRange, int]] = {}
-    found = []
-    for _, version, epsilon, counts, mean in reversed(rows):
-        if version not in ranges:
-            campaign = campaign_of_version(transaction, campaign_id, version)
-            ranges[version] = campaign.value_range, campaign.probe_every
-        reach, every = ranges[version]
+    """Return what the first and the latest rounds told, oldest first, each with its own range."""
+    kept: dict[tuple[int, float], Row] = {}
+    for question, most in ((_OLDEST, _FIRST), (_NEWEST, _LATEST)):
+        for row in transaction.execute(question, (campaign_id, most)):
+            kept[row[0], row[1]] = row
+    campaigns: dict[int, Campaign] = {}
+    probes = []
+    for _, (round, epsilon, version, counts, mean) in sorted(kept.items()):
+        if version not in campaigns:
+            campaigns[version] = campaign_of_version(transaction, campaign_id, version)
         told = tuple(np.frombuffer(bytes(counts), "<u4").tolist())
-        found.append(RangeProbe(SquareWave(epsilon, reach), told, mean, every))
-    return latest_ranges(found)
+        probes.append(RangeProbe(_randomizer(campaigns[version], round, epsilon), told, mean))
+    return latest_ranges(probes)
+
+
+def _randomizer(campaign: Campaign, round: int, epsilon: float) -> Randomizer:
+    """Return the mechanism of a round's reports that have one of the campaign's budgets."""
+    return randomizer_of(replace(campaign.reported_in(round), epsilon=(epsilon,)))
 
 
 def range_status(
     database: Database, campaign: Campaign, *, n: int, limits: ValueRange | None = None
 ) -> RangeStatus:
-    """Return what a campaign's probing rounds lead to.
+    """Return what a campaign's rounds lead to.
 
     Args:
         database: The fusion centre's; it is only read.
@@ -138,8 +160,9 @@ def range_status(
     """
     with database.snapshot() as transaction:
         probes = probes_of(transaction, campaign.id)
+    probing = sum(isinstance(probe.randomizer, SquareWave) for probe in probes)
     advice = None
-    if len(probes) >= FEWEST_PROBES:
+    if probing >= FEWEST_PROBES:
         reaches = [probe.randomizer.value_range for probe in probes]
         widest = ValueRange(min(one.low for one in reaches), max(one.high for one in reaches))
         advice = advise_range(
@@ -147,7 +170,8 @@ def range_status(
             limits=widest if limits is None else limits,
             n=n,
             noise=_noise(campaign),
-            averaged=_AVERAGED if "auto" in campaign.estimators else 1,
+            present=campaign.value_range,
+            averaged=TRACKED_ROUNDS if "auto" in campaign.estimators else 1,
             # Chance, not secrecy: asked twice, the same rounds give the same advice.
             rng=Resampling(
                 f"{campaign.id} {len(probes)} {sum(probe.n for probe in probes)}".encode()
@@ -158,9 +182,9 @@ def range_status(
         campaign.version,
         campaign.low,
         campaign.high,
-        len(probes),
+        probing,
         advice,
-        advice is not None and advice.present_error > 1.1 * advice.error,
+        advice is not None and advice.present.error > 1.1 * advice.recommended.error,
     )
 
 

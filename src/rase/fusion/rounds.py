@@ -14,7 +14,7 @@ from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of, values_of
-from rase.fusion.probes import write_probe
+from rase.fusion.probes import write_told
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.privacy import PermutationPrivacy
@@ -236,8 +236,8 @@ class Rounds:
             if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time
             _write(transaction, settled, estimates)
-            if estimates and settled.campaign.is_probing_in(round):
-                write_probe(transaction, settled.campaign, round, (settled.places, settled.classes))
+            if estimates and settled.campaign.probe_every:
+                write_told(transaction, settled.campaign, round, (settled.places, settled.classes))
             if followed is not None and followed.is_new:
                 write_tracked(
                     transaction, campaign, round, spread=followed.spread, tracker=followed.tracker

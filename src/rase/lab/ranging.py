@@ -1,24 +1,41 @@
 """How near range feedback comes to the best range there is, on measured data."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.engine.feedback import FeedbackRun
 from rase.engine.ranging import RangeFeedback, worst_noise
+from rase.engine.table import Rows
+from rase.estimate.ranges import TRACKED_ROUNDS
+from rase.estimate.runs import run_means, runs_of
 from rase.kernels.words import SeededRandom
 from rase.lab.panel import Panel
+from rase.pipeline import Pipeline
 from rase.randomize.choice import auto
 from rase.stream import ValueRange
 
-__all__ = ["AFTER", "BestRange", "FeedbackTrace", "best_range", "follow_feedback"]
+__all__ = [
+    "AFTER",
+    "BestRange",
+    "FeedbackTrace",
+    "best_range",
+    "best_tracked_range",
+    "follow_feedback",
+]
 
 Floats = NDArray[np.float64]
 
 # The rounds in which the range may be learnt before its error counts.
 AFTER = 48
 _CANDIDATES = 40
+# Where ends of a range for `auto` are tried, as shares of the readings below them; the drawings
+# of the noise that choose among them, and those that measure the choice.
+_TRIED = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.995, 1.0)
+_SEARCH, _MEASURE = range(101, 104), range(1, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +45,7 @@ class BestRange:
     Args:
         low: Its lower end.
         high: Its upper end.
-        rmse: The root mean square error of the unbiased mean with it, clipping included.
+        rmse: The root mean square error of a round with it, clipping included.
         inner: The readings between which nine tenths of all lie. With few devices and a small
             epsilon the best range is hardly more than a constant, and far inside.
     """
@@ -55,18 +72,21 @@ class FeedbackTrace:
     """Hold what one run with range feedback came to.
 
     Args:
-        rmse: The error of the unbiased mean of the rounds from the 48th on, probing ones included.
+        rmse: The error of the rounds from the 48th on, probing ones included, against the mean of
+            the readings as measured.
+        coverage: The share of their 95 % intervals that held it.
         ranges: The ranges chosen: (first round, low, high).
         widths: The width of the range in each round.
     """
 
     rmse: float
+    coverage: float
     ranges: tuple[tuple[int, float, float], ...]
     widths: tuple[float, ...]
 
 
 def best_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
-    """Find the best fixed range for the rounds from the 48th on.
+    """Find the best fixed range for unbiased means, for the rounds from the 48th on.
 
     Args:
         panel: The readings.
@@ -106,10 +126,61 @@ def _ends(every: Floats, means: Floats) -> Floats:
     return ends
 
 
+def best_tracked_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
+    """Find the best fixed range for the estimator `auto`, for the rounds from the 48th on.
+
+    There is no formula for its error, so about a hundred ranges are tried with drawings of the
+    noise, and the best is measured with others.
+
+    Args:
+        panel: The readings.
+        epsilon: The budget of one report.
+        rounds: How many rounds of the panel to take.
+    """
+    alone = best_range(panel, epsilon=epsilon, rounds=rounds)
+    rows = _rows(panel, rounds)[AFTER:]
+    every, means = np.concatenate(rows), np.array([row.mean() for row in rows])
+    around = means.mean() + means.std() * np.array([-1, -0.05, 0.05, 1])
+    ends = np.unique(
+        np.concatenate([np.quantile(every, _TRIED), around, [alone.low, alone.high]])
+    ).tolist()
+    errors = {
+        (low, high): _tracked_error(panel, ValueRange(low, high), epsilon, rounds, _SEARCH)
+        for place, low in enumerate(ends)
+        for high in ends[place + 1 :]
+    }
+    low, high = min(errors, key=errors.__getitem__)
+    rmse = _tracked_error(panel, ValueRange(low, high), epsilon, rounds, _MEASURE)
+    return BestRange(low, high, rmse, alone.inner)
+
+
+def _tracked_error(
+    panel: Panel, reach: ValueRange, epsilon: float, rounds: int, seeds: range
+) -> float:
+    rows, times_s = _rows(panel, rounds), _times_s(panel, rounds)
+    every, sizes = np.concatenate(rows), np.array([len(row) for row in rows])
+    randomizer = auto(epsilon, reach)
+    reports = np.stack([randomizer.randomize(every, rng=SeededRandom(seed)) for seed in seeds])
+    runs = runs_of(
+        run_means(reports, sizes, randomizer=randomizer),
+        times_s,
+        truth=np.array([row.mean() for row in rows]),
+        value_range=reach,
+        first=AFTER,
+    )
+    return float(runs.tracked.mean())
+
+
 def follow_feedback(
-    panel: Panel, start: ValueRange, *, epsilon: float, rounds: int, seed: int
+    panel: Panel,
+    start: ValueRange,
+    *,
+    epsilon: float,
+    rounds: int,
+    seed: int,
+    estimator: str = "unbiased_mean",
 ) -> FeedbackTrace:
-    """Run range feedback from a range on, and measure the error of each round's unbiased mean.
+    """Run range feedback from a range on, and measure the error of each round.
 
     Args:
         panel: The readings.
@@ -117,24 +188,59 @@ def follow_feedback(
         epsilon: The budget of one report, probing or not.
         rounds: How many rounds of the panel to take.
         seed: Of the noise.
+        estimator: Whose error is measured; for ``auto`` the range is chosen for what it averages.
     """
-    feedback = RangeFeedback(epsilon, start)
-    source = SeededRandom(seed)
-    errors, widths = [], []
+    feedback = RangeFeedback(epsilon, start, averaged=TRACKED_ROUNDS if estimator == "auto" else 1)
+    run = FeedbackRun(
+        _Readings(panel, rounds),
+        Pipeline(auto(epsilon, start), estimator=estimator),
+        feedback=feedback,
+        rng=SeededRandom(seed),
+        truth=True,
+    )
+    errors, held, widths = [], [], [start.width]
     ranges: list[tuple[int, float, float]] = []
-    for place, row in enumerate(_rows(panel, rounds)):
-        before, randomizer = feedback.value_range, feedback.randomizer
-        reports = randomizer.randomize(row, rng=source)
-        errors.append(float(randomizer.decode(reports).mean() - row.mean()))
-        widths.append(before.width)
-        feedback.learn(reports, rng=source)
-        now = feedback.value_range
-        if now != before:
+    now = start
+    for place, result in enumerate(run):
+        found, truth = result.estimate, result.truth or 0.0
+        low, high = found.interval()
+        errors.append(found.value - truth)
+        held.append(low <= truth <= high)
+        if feedback.value_range != now:
+            now = feedback.value_range
             ranges.append((place + 1, now.low, now.high))
+        widths.append(now.width)
     rmse = math.sqrt(float(np.mean(np.square(errors[AFTER:]))))
-    return FeedbackTrace(rmse, tuple(ranges), tuple(widths))
+    return FeedbackTrace(rmse, float(np.mean(held[AFTER:])), tuple(ranges), tuple(widths[:-1]))
+
+
+class _Readings:
+    """The first rounds of a panel as a table, device by device."""
+
+    def __init__(self, panel: Panel, rounds: int) -> None:
+        chosen = _places(panel, rounds)
+        self._times_ms, self._values = panel.times_ms[chosen], panel.values[chosen]
+
+    def batches(self) -> Iterator[Rows]:
+        rounds, devices = self._values.shape
+        values = self._values.T.ravel()
+        is_valid = ~np.isnan(values)
+        yield Rows(
+            np.tile(self._times_ms, devices),
+            np.repeat(np.arange(devices), rounds),
+            np.where(is_valid, values, 0.0),
+            is_valid,
+        )
+
+
+def _places(panel: Panel, rounds: int) -> NDArray[np.intp]:
+    """Return which rounds are taken: the first so many that hold a reading."""
+    return np.flatnonzero(~np.isnan(panel.values).all(axis=1))[:rounds]
 
 
 def _rows(panel: Panel, rounds: int) -> list[Floats]:
-    rows = [row[~np.isnan(row)] for row in panel.values]
-    return [row for row in rows if len(row)][:rounds]
+    return [row[~np.isnan(row)] for row in panel.values[_places(panel, rounds)]]
+
+
+def _times_s(panel: Panel, rounds: int) -> Floats:
+    return np.asarray(panel.times_ms[_places(panel, rounds)] / 1000)

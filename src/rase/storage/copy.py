@@ -17,6 +17,7 @@ from rase.storage.sqlite import SqliteDatabase
 
 __all__ = ["CopiedTable", "copy_database", "tables_of"]
 
+_DROPPED = re.compile(r"DROP TABLE (\w+)")
 _TABLE = re.compile(r"CREATE TABLE (\w+)")
 _MODULUS: Final = 1 << 256
 
@@ -70,13 +71,14 @@ def tables_of(role: str) -> tuple[str, ...]:
         >>> tables_of("fusion")[:3]
         ('campaigns', 'keysets', 'rounds')
     """
-    steps = migrations_of(role)
-    return tuple(
-        match[1]
-        for step in steps
-        for statement in step.statements
-        if (match := _TABLE.match(statement))
-    )
+    tables: dict[str, None] = {}
+    for step in migrations_of(role):
+        for statement in step.statements:
+            if match := _TABLE.match(statement):
+                tables[match[1]] = None
+            elif match := _DROPPED.match(statement):
+                del tables[match[1]]
+    return tuple(tables)
 
 
 def _copy_tables(

@@ -15,8 +15,9 @@ from benchmarks.loading.setting import Fleet, Shuffler
 from rase.clock import FakeClock, SystemClock
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
-from rase.wire.keys import Role, write_private
+from rase.wire.keys import Role
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE, Header
+from rase.wire.private_files import write_private
 from rase.wire.suites import X25519
 
 __all__ = ["HOURS", "Rate", "Served", "prepared", "running", "serving"]

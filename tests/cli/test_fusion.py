@@ -34,7 +34,8 @@ from rase.fusion.settings import FusionSettings, open_centre
 from rase.fusion.subscribers import record_access
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
-from rase.wire.keys import Keyset, write_private
+from rase.wire.keys import Keyset
+from rase.wire.private_files import write_private
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import campaign_from_bytes, signature_of
 

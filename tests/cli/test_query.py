@@ -108,7 +108,12 @@ def test_tokens_come_from_files_or_the_environment(
     monkeypatch.delenv("RASE_SUBSCRIBER__TOKEN")
     _, err = ran("query", "avg", "--at", AT, capsys=capsys, exit_code=3)
     assert "give a token" in err
-    ran("query", "avg", "--at", AT, "--token-file", str(file), capsys=capsys)
+    file.chmod(0o644)
+    _, err = ran("query", "avg", "--at", AT, "--token-file", str(file), capsys=capsys)
+    assert f"chmod 600 {file}" in err
+    file.chmod(0o600)
+    _, err = ran("query", "avg", "--at", AT, "--token-file", str(file), capsys=capsys)
+    assert "warning" not in err
     monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN_FILE", str(file))
     ran("query", "avg", "--at", AT, capsys=capsys)
     _, err = ran("query", "avg", "--token-file", str(tmp_path / "no"), capsys=capsys, exit_code=3)

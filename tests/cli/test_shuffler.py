@@ -21,7 +21,8 @@ from rase.shuffler.processes import run_closer
 from rase.shuffler.settings import ShufflerSettings
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
-from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
+from rase.wire.private_files import write_private
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_bytes, signature_of
 
 FUSION = SigningKey.generate(Role.FUSION)

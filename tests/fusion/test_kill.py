@@ -30,7 +30,7 @@ from rase.fusion.answers import Answer
 from rase.kernels.words import SeededRandom
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
-from rase.wire.keys import write_private
+from rase.wire.private_files import write_private
 
 LAST = int(SystemClock().now_s()) // CAMPAIGN.round_s - 2
 PAST = replace(CAMPAIGN, not_before=LAST - 1000, not_after=LAST + 1000)

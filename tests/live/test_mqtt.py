@@ -12,7 +12,7 @@ from tests.live.test_end_to_end import DEVICES, read_csv_of
 
 from rase.shuffler.enrolment import broker_users
 from rase.storage.sqlite import open_sqlite
-from rase.wire.keys import write_private
+from rase.wire.private_files import write_private
 
 
 def change(settings: Path, shuffler_url: str, broker_url: str) -> None:

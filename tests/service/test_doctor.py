@@ -16,7 +16,8 @@ from rase.clock import FakeClock
 from rase.service import doctor
 from rase.service.doctor import Finding, Level
 from rase.storage.sqlite import open_sqlite
-from rase.wire.keys import KeyConfig, OpeningKey, Role, SigningKey, write_private
+from rase.wire.keys import KeyConfig, OpeningKey, Role, SigningKey
+from rase.wire.private_files import write_private
 
 NOW_S = 1_800_000_000
 DAY_S = 86_400

@@ -23,8 +23,9 @@ from rase.clock import SystemClock
 from rase.service.telemetry import Telemetry
 from rase.shuffler.processes import beside
 from rase.wire import cbor
-from rase.wire.keys import Keyset, Role, write_private
+from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Batch
+from rase.wire.private_files import write_private
 from rase.wire.signed import SignedManifest
 
 if TYPE_CHECKING:

@@ -10,17 +10,8 @@ import pytest
 
 from rase.errors import Malformed, UnknownKey, UnknownVersion, Unsupported, WireError
 from rase.wire import cbor
-from rase.wire.keys import (
-    KeyConfig,
-    Keyset,
-    KeyState,
-    OpeningKey,
-    Role,
-    SigningKey,
-    read_private,
-    replace_private,
-    write_private,
-)
+from rase.wire.keys import KeyConfig, Keyset, KeyState, OpeningKey, Role, SigningKey
+from rase.wire.private_files import read_private, write_private
 from rase.wire.suites import AES_128_GCM, CHACHA20_POLY1305, X25519, X_WING
 
 
@@ -186,49 +177,6 @@ def test_generated_keys_differ() -> None:
     """Fresh randomness each time."""
     assert OpeningKey.generate(Role.FUSION, 1).secret != OpeningKey.generate(Role.FUSION, 1).secret
     assert SigningKey.generate(Role.FUSION).secret != SigningKey.generate(Role.FUSION).secret
-
-
-def test_private_files_are_never_overwritten_and_never_open_to_others(tmp_path: Path) -> None:
-    """A second key of that name is refused, and so is a file that others can read."""
-    path = tmp_path / "key"
-    write_private(path, "first")
-    with pytest.raises(FileExistsError):
-        write_private(path, "second")
-    path.chmod(0o640)
-    with pytest.raises(PermissionError, match=r"owner only \(chmod 600\), got 640"):
-        read_private(path)
-
-
-def test_a_private_file_that_could_not_be_written_whole_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half a key must not keep a whole one from being written; an old file stays as it was."""
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    path, old = tmp_path / "key", tmp_path / "old"
-    write_private(old, "before")
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", full)
-        with pytest.raises(OSError, match="No space"):
-            write_private(path, "half")
-        with pytest.raises(OSError, match="No space"):
-            replace_private(old, "after")
-    assert [file.name for file in tmp_path.iterdir()] == ["old"]
-    assert read_private(old) == "before"
-    write_private(path, "whole")
-    assert read_private(path) == "whole"
-
-
-def test_a_private_file_is_replaced_as_a_whole_and_stays_private(tmp_path: Path) -> None:
-    """What another try left beside it is in nobody's way."""
-    path = tmp_path / "key"
-    (tmp_path / ".key.new").write_text("left")
-    replace_private(path, "first")
-    replace_private(path, "second")
-    assert read_private(path) == "second"
-    assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 
 @pytest.mark.parametrize(

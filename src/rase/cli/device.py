@@ -69,7 +69,7 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
     from rase.device.enrolment import enrol, settings_text
     from rase.device.folder import DeviceFolder
     from rase.device.program import transport_of
-    from rase.wire.keys import write_private
+    from rase.wire.private_files import secret_of, write_private
 
     place = DeviceFolder(folder)
     place.make()
@@ -90,7 +90,7 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
             raise ConfigurationError(missing)
         write_private(place.settings_file, settings_text(**options))
     settings = place.settings(os.environ)
-    token = token_file.read().strip()
+    token = secret_of(token_file)
     if not token:
         raise click.UsageError("--token-file must hold a token; it is empty.")
     device = enrol(place, token, transport=transport_of(settings, folder))

@@ -47,8 +47,10 @@ def token_of(token_file: Path | None) -> str:
     """
     named = token_file or os.environ.get("RASE_SUBSCRIBER__TOKEN_FILE")
     if named:
+        from rase.wire.private_files import read_secret
+
         try:
-            return Path(named).read_text("utf-8").strip()
+            return read_secret(Path(named))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not a text"
             raise ConfigurationError([f"--token-file {named}: {reason}."]) from None

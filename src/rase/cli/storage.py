@@ -105,12 +105,13 @@ def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
 
 def _target(url: str | None, to_file: Path | None) -> "DatabaseAddress":
     from rase.storage.address import PostgresAddress
+    from rase.wire.private_files import read_secret
 
     if (url is None) == (to_file is None):
         raise click.UsageError("give the target, with either --to or --to-file.")
     try:
         if to_file is not None:
-            url = to_file.read_text("utf-8").strip()
+            url = read_secret(to_file)
         target = PostgresAddress(url or "")
     except UnicodeDecodeError:
         raise click.UsageError("--to-file must hold a text in UTF-8; it does not.") from None

@@ -14,7 +14,7 @@ from rase.accounting.ledger import Ledger, create_ledger
 from rase.device.settings import DeviceSettings, read_settings
 from rase.device.state import DeviceState, StateFile
 from rase.errors import ConfigurationError, RaseError
-from rase.wire.keys import read_private, replace_private, write_private
+from rase.wire.private_files import read_private, replace_private, write_private
 
 __all__ = ["DeviceFolder", "FolderBusy"]
 

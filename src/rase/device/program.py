@@ -266,13 +266,14 @@ def secret_in(path: Path) -> str:
     Raises:
         ConfigurationError: If it cannot be read, or others can.
     """
-    from rase.wire.keys import read_private
+    from rase.wire.private_files import read_private
 
     try:
         return read_private(path).strip()
     except OSError as error:
-        reason = (error.strerror or str(error)).rstrip(".")
-        raise ConfigurationError([f"{path}: {reason}."]) from None
+        # A file that is open to others is named already.
+        reason = f"{path}: {error.strerror}." if error.strerror else str(error)
+        raise ConfigurationError([reason]) from None
 
 
 def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from rase.device.consent import Consent
 from rase.errors import RaseError
-from rase.wire.keys import replace_private
+from rase.wire.private_files import replace_private
 
 __all__ = ["Cover", "DeviceState", "StateFile", "StateStore", "StateUnusable"]
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from rase.errors import ConfigurationError
 from rase.service.settings import PathSetting, Settings
-from rase.wire.keys import read_private
+from rase.wire.private_files import read_private
 
 __all__ = ["BrokerSettings"]
 
@@ -53,5 +53,6 @@ def _text(path: Path) -> str:
     try:
         return read_private(path).strip()
     except OSError as error:
-        reason = (error.strerror or str(error)).rstrip(".")
-        raise ConfigurationError([f"mqtt.password_file: {path}: {reason}."]) from None
+        # A file that is open to others is named already.
+        reason = f"{path}: {error.strerror}." if error.strerror else str(error)
+        raise ConfigurationError([f"mqtt.password_file: {reason}"]) from None

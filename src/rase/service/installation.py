@@ -26,7 +26,8 @@ from rase.service.keyring import (
     opening_key_name,
     public_text,
 )
-from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey, write_private
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
+from rase.wire.private_files import write_private
 from rase.wire.suites import KEM_NUMBERS, X25519
 
 __all__ = [
@@ -230,6 +231,8 @@ def next_steps(folder: Path, plan: Plan) -> list[str]:
         "# 2. Publish keys, then the campaign; the shuffler countersigns both.",
         f"rase fusion publish-keys {fusion / KEYSET_FILE} {at_fusion}",
         f"rase campaign publish {fusion / CAMPAIGN_FILE} {at_fusion}",
+        "# What is made from here on is for you only.",
+        "umask 077",
         "# 3. Enrol a device: one token each. For more devices, copy the folder first (cp -a).",
         f"rase shuffler enrol {at_shuffler} > token.txt",
         f"rase device enrol --folder {device} --token-file token.txt",

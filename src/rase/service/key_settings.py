@@ -10,7 +10,8 @@ from pydantic import AfterValidator
 
 from rase.address import split_address
 from rase.errors import ConfigurationError, WireError
-from rase.wire.keys import OpeningKey, Role, SigningKey, read_private
+from rase.wire.keys import OpeningKey, Role, SigningKey
+from rase.wire.private_files import read_private
 
 __all__ = [
     "AddressSetting",
@@ -96,5 +97,6 @@ def _private_text(path: Path, name: str) -> str:
     try:
         return read_private(path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigurationError([f"{name}: {path}: {reason.rstrip('.')}."]) from None
+        # A file that is open to others is named already.
+        reason = f"{path}: {error.strerror}." if error.strerror else str(error)
+        raise ConfigurationError([f"{name}: {reason}"]) from None

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rase.errors import ConfigurationError, WireError
-from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role, sync_folder, write_private
+from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
+from rase.wire.private_files import sync_folder, write_private
 
 __all__ = [
     "KEYSET_FILE",

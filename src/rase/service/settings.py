@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 from rase.errors import ConfigurationError
 from rase.storage.address import DatabaseAddress, parse_address
 from rase.toml import parse_toml
+from rase.wire.private_files import read_secret
 
 __all__ = ["DatabaseSetting", "PathSetting", "Settings", "load_settings"]
 
@@ -132,7 +133,7 @@ def _read_secrets(
         if key in model.model_fields or name not in model.model_fields:
             continue
         try:
-            values[name] = (folder / str(values.pop(key))).read_text("utf-8").strip()
+            values[name] = read_secret(folder / str(values.pop(key)))
         except (OSError, UnicodeDecodeError) as error:
             # The text of a file of secrets is never quoted.
             reason = getattr(error, "strerror", None) or "not a text"

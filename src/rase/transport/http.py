@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rase.address import split_address
 from rase.errors import ConfigurationError
 from rase.transport.face import MAX_RETRY_AFTER_S, Answer, Unreachable
+from rase.wire.private_files import is_open_to_others
 
 if TYPE_CHECKING:
     import socket
@@ -57,7 +58,7 @@ class ClientTls:
         private = self.key_file or certificate_file
         try:
             mode = private.stat().st_mode & 0o777
-            if mode & 0o077:
+            if is_open_to_others(private, mode):
                 raise ConfigurationError(
                     [f"{private} must be for its owner only (chmod 600), got {mode:o}."]
                 )

@@ -1,11 +1,13 @@
-"""Who may open a report: the public keyset, and the servers' private keys with their files."""
+"""Who may open a report: the public keyset, and the servers' private keys.
+
+Their files are written and read by rase.wire.private_files.
+"""
 
 import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rase.errors import Malformed, UnknownKey, WrongSize
@@ -31,10 +33,6 @@ __all__ = [
     "OpeningKey",
     "Role",
     "SigningKey",
-    "read_private",
-    "replace_private",
-    "sync_folder",
-    "write_private",
 ]
 
 _MAX_KEYSET_BYTES = 1 << 18
@@ -311,63 +309,6 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return Ed25519PrivateKey.from_private_bytes(self.secret)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read; an existing one is never overwritten.
-
-    It is on the disk when this returns, and not there at all if it could not be written whole.
-
-    Raises:
-        FileExistsError: If there is a file of that name.
-    """
-    # The mode is set when the file is made: there is no moment in which others could open it.
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-    except BaseException:
-        # Half a key would keep a whole one from being written in its place.
-        path.unlink()
-        raise
-    sync_folder(path.parent)
-
-
-def replace_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read anew; at every moment the old or the new is there.
-
-    Raises:
-        OSError: If it could not be written; the old one is as it was.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    write_private(beside, text)
-    beside.replace(path)
-    sync_folder(path.parent)
-
-
-def read_private(path: Path) -> str:
-    """Return the text of a file that only its owner can read.
-
-    Raises:
-        PermissionError: If others can read it too.
-    """
-    with path.open(encoding="ascii", errors="replace") as file:
-        mode = os.fstat(file.fileno()).st_mode & 0o777
-        if mode & 0o077:
-            raise PermissionError(f"{path} must be for its owner only (chmod 600), got {mode:o}.")
-        return file.read(2 * _MAX_KEY_BYTES)
-
-
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, as the files that they name are."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _config_of(values: Mapping[str, Any]) -> KeyConfig:

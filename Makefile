@@ -7,7 +7,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
 COVERED := --cov --cov-report= --cov-fail-under=0
-MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
+MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/mistakes.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
 # More than two cores have work for: tests also wait for processes, sockets and disks. Stealing
 # keeps the tests of a module together, so that what they share is made once.
 WORKERS := -n $(if $(filter 1 2,$(shell getconf _NPROCESSORS_ONLN)),3,4) --dist worksteal

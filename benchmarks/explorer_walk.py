@@ -18,7 +18,7 @@ from benchmarks.harness import Row, Target
 from rase.clock import SystemClock
 from rase.dashboard import explorer
 from rase.dashboard.app import dashboard_app
-from rase.dashboard.explorer_form import FIELDS, USUAL, Choice, Field
+from rase.dashboard.explorer_fields import FIELDS, USUAL, Choice, Field
 from rase.subscriber.operator import AsyncOperator
 
 LIMIT_S = 0.050

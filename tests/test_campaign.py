@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from rase.campaign import (
-    ESTIMATORS,
-    Campaign,
-    CampaignInvalid,
-    ShufflePlan,
-)
-from rase.estimate import mean
+from rase.campaign import ESTIMATORS, Campaign, ShufflePlan
+from rase.estimate import named
+from rase.mistakes import CampaignInvalid
 from rase.stream import Precision, ValueRange
 
 FIELDS: dict[str, Any] = {
@@ -238,7 +234,7 @@ def test_a_next_version_never_begins_with_its_predecessor() -> None:
 def test_names_are_those_of_the_mathematics() -> None:
     """What a campaign may ask for is what the other rooms have."""
     for name in ESTIMATORS:
-        assert callable(mean.estimator_named(name))
+        assert callable(named.estimator_named(name))
 
 
 def test_importing_a_campaign_loads_no_numpy() -> None:

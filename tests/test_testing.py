@@ -17,7 +17,7 @@ from rase import (
     Uniform,
     ValueRange,
 )
-from rase.estimate.mean import ESTIMATORS, estimator_named
+from rase.estimate.named import ESTIMATORS, estimator_named
 from rase.kernels.words import SeededRandom
 from rase.randomize.geometric import UnboundedGeometric
 from rase.testing import check_estimator, check_randomizer, check_shuffler

@@ -4,11 +4,11 @@ Pure Python without NumPy, because the device agent imports it. Its bytes, hash 
 made in rase.wire.signed.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
+from rase.mistakes import CampaignInvalid, Mistakes, shown
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.stream import MAX_STEPS, Precision, ValueRange
 
@@ -19,7 +19,6 @@ __all__ = [
     "PROBE",
     "SHUFFLES",
     "Campaign",
-    "CampaignInvalid",
     "ShufflePlan",
 ]
 
@@ -50,22 +49,8 @@ _MAX_GROUPS = 1024
 _MAX_WHOLE = 2**32 - 1  # rounds and counts travel in four bytes
 _MAX_DURATION_S = 366 * 86400
 _MAX_CARRY = 1000
-# Part of addresses and MQTT topics, so nothing in it may need escaping.
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHUFFLE_FIELDS = ("method", "alpha", "groups")
 _FIXED = ("id", "quantity", "unit", "round_s", "window")
-
-
-class CampaignInvalid(ValueError):
-    """A campaign cannot be as it is described; ``mistakes`` lists everything that is wrong.
-
-    Args:
-        mistakes: One sentence for each.
-    """
-
-    def __init__(self, mistakes: Iterable[str]) -> None:
-        self.mistakes = tuple(mistakes)
-        super().__init__("\n".join(self.mistakes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +71,7 @@ class ShufflePlan:
 
     def __post_init__(self) -> None:
         """Check the plan once, and list all mistakes."""
-        mistakes = _Mistakes()
+        mistakes = Mistakes()
         mistakes.choice("shuffle.method", self.method, SHUFFLES)
         mistakes.number("shuffle.alpha", self.alpha, low=0.0, high=1000.0)
         mistakes.names("shuffle.groups", self.groups, most=_MAX_GROUPS)
@@ -183,7 +168,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
-        mistakes = _Mistakes()
+        mistakes = Mistakes()
         self._check_words(mistakes)
         self._check_numbers(mistakes)
         if not mistakes.found:
@@ -205,7 +190,7 @@ class Campaign:
             CampaignInvalid: With all mistakes; unknown and missing fields are named.
         """
         if not isinstance(values, Mapping):
-            raise CampaignInvalid([f"campaign must be a table, got {_shown(values)}."])
+            raise CampaignInvalid([f"campaign must be a table, got {shown(values)}."])
         known = [item.name for item in fields(cls)]
         missing = [name for name in _REQUIRED if name not in values]
         mistakes = [f"{name} is not a field of a campaign." for name in _unknown(values, known)]
@@ -338,7 +323,7 @@ class Campaign:
         if mistakes:
             raise CampaignInvalid(mistakes)
 
-    def _check_words(self, mistakes: "_Mistakes") -> None:
+    def _check_words(self, mistakes: Mistakes) -> None:
         mistakes.identifier("id", self.id)
         mistakes.text("quantity", self.quantity, least=1)
         mistakes.text("unit", self.unit, least=0)
@@ -350,7 +335,7 @@ class Campaign:
             for name in self.estimators:
                 mistakes.choice("estimators", name, ESTIMATORS)
 
-    def _check_numbers(self, mistakes: "_Mistakes") -> None:
+    def _check_numbers(self, mistakes: Mistakes) -> None:
         for name, most in (
             ("version", _MAX_WHOLE),
             ("window", _MAX_WHOLE),
@@ -370,9 +355,11 @@ class Campaign:
         for name in ("beta", "rho"):
             mistakes.number(name, getattr(self, name), low=0.0, high=1.0)
         mistakes.number("window_budget", self.window_budget, low=MIN_EPSILON, high=1e9)
-        mistakes.budgets("epsilon", self.epsilon)
+        mistakes.budgets(
+            "epsilon", self.epsilon, most=_MAX_CLASSES, low=MIN_EPSILON, high=MAX_EPSILON
+        )
 
-    def _check_together(self, mistakes: "_Mistakes") -> None:
+    def _check_together(self, mistakes: Mistakes) -> None:
         try:
             ValueRange(self.low, self.high, self.steps)
         except ValueError as error:
@@ -398,64 +385,11 @@ _REQUIRED = tuple(
 )
 
 
-class _Mistakes:
-    """Collect mistakes, so that all can be told at once."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def add(self, name: str, condition: str, value: object) -> None:
-        self.found.append(f"{name} must be {condition}, got {_shown(value)}.")
-
-    def raise_if_any(self) -> None:
-        if self.found:
-            raise CampaignInvalid(self.found)
-
-    def whole(self, name: str, value: object, *, low: int, high: int) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            self.add(name, f"a whole number from {low} to {high}", value)
-
-    def number(self, name: str, value: object, *, low: float, high: float) -> None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # type: ignore[operator]
-            self.add(name, f"a number from {low:g} to {high:g}", value)
-
-    def budgets(self, name: str, value: object) -> None:
-        if not isinstance(value, tuple | list) or not 1 <= len(value) <= _MAX_CLASSES:
-            self.add(name, f"one to {_MAX_CLASSES} budgets", value)
-            return
-        for budget in value:
-            self.number(name, budget, low=MIN_EPSILON, high=MAX_EPSILON)
-
-    def identifier(self, name: str, value: object) -> None:
-        if not isinstance(value, str) or not _ID.fullmatch(value):
-            self.add(name, "1 to 63 lower-case letters, digits or hyphens", value)
-
-    def text(self, name: str, value: object, *, least: int) -> None:
-        is_text = isinstance(value, str) and value.isprintable() and value == value.strip()
-        if not is_text or not least <= len(value) <= 64:  # type: ignore[arg-type]
-            self.add(name, f"{least} to 64 printable characters, none of them blank ends", value)
-
-    def choice(self, name: str, value: object, known: Sequence[str]) -> None:
-        if not isinstance(value, str) or value not in known:
-            self.add(name, f"one of {', '.join(known)}", value)
-
-    def names(self, name: str, value: object, *, least: int = 0, most: int) -> bool:
-        """Check a list of different short names; return whether it is one."""
-        is_list = isinstance(value, tuple | list) and all(
-            isinstance(item, str) and item.isprintable() and 1 <= len(item) <= 64 for item in value
-        )
-        if is_list and least <= len(value) <= most and len(set(value)) == len(value):  # type: ignore[arg-type, call-overload]
-            return True
-        self.add(name, f"{least} to {most} different names of 1 to 64 characters", value)
-        return False
-
-
 def _shuffle_of(value: object) -> ShufflePlan:
     if isinstance(value, ShufflePlan):
         return value
     if not isinstance(value, Mapping):
-        raise CampaignInvalid([f"shuffle must be a table, got {_shown(value)}."])
+        raise CampaignInvalid([f"shuffle must be a table, got {shown(value)}."])
     unknown = _unknown(value, _SHUFFLE_FIELDS)
     if unknown:
         raise CampaignInvalid(f"shuffle.{name} is not a field of a campaign." for name in unknown)
@@ -463,14 +397,9 @@ def _shuffle_of(value: object) -> ShufflePlan:
 
 
 def _unknown(values: Mapping[Any, Any], known: Iterable[str]) -> list[str]:
-    return sorted(_shown(name).strip("'") for name in values if name not in known)
+    return sorted(shown(name).strip("'") for name in values if name not in known)
 
 
 def _as_float(value: float) -> float:
     # Adding zero turns -0.0 into 0.0: equal campaigns must have equal bytes.
     return float(value) + 0.0
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

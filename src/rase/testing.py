@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rase.errors import NotIdentifiable
 from rase.estimate.estimate import Estimate
-from rase.estimate.mean import Estimator
+from rase.estimate.named import Estimator
 from rase.kernels.words import SeededRandom
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.shufflers import Shuffler

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
-from rase.estimate.mean import ESTIMATORS, bootstrap_mean
+from rase.estimate.mean import bootstrap_mean
+from rase.estimate.named import ESTIMATORS
 from rase.kernels.words import SeededRandom
 from rase.randomize.bounded import Duchi
 from rase.randomize.budget_aware import BudgetAware, Laplace

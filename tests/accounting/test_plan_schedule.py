@@ -19,7 +19,7 @@ from rase.accounting.plan_schedule import (
 )
 from rase.accounting.planner import plan
 from rase.accounting.schedule import Rotate, Schedule, Split
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.named import ESTIMATORS
 
 PUBLIC = ValueRange(0, 16)
 PRECISION = Precision(beta=0.5, rho=0.9)

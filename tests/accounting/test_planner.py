@@ -12,7 +12,7 @@ from rase.accounting.composition import compose_shuffled
 from rase.accounting.error_model import ErrorModel
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.named import ESTIMATORS
 from rase.randomize.bounded import Hybrid
 from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.optimal import Optimal

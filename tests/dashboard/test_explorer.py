@@ -22,7 +22,8 @@ from rase.campaign import Campaign
 from rase.cli.plan import command
 from rase.dashboard import explorer
 from rase.dashboard.explorer import explored
-from rase.dashboard.explorer_form import FIELDS, USUAL, Refused, asked_of
+from rase.dashboard.explorer_fields import FIELDS, USUAL
+from rase.dashboard.explorer_form import Refused, asked_of
 from rase.stream import ValueRange
 
 QUESTIONS = [

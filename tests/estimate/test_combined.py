@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from rase import Duchi, Hybrid, SeededRandom, ValueRange, unbiased_mean
 from rase.estimate.combined import combined_mean, of_large_classes
 from rase.estimate.estimate import Estimate
-from rase.estimate.mean import estimator_named
+from rase.estimate.named import estimator_named
 
 REACH = ValueRange(0, 100)
 BUDGETS = (0.5,) * 300 + (2.0,) * 150 + (6.0,) * 50

@@ -15,7 +15,7 @@ from tests.fusion.conftest import (
     keyset,
 )
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.errors import BadSignature, ConfigurationError, RaseError
 from rase.fusion.campaigns import (
     Publisher,
@@ -27,6 +27,7 @@ from rase.fusion.campaigns import (
 )
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.fusion.mechanism import effect_of
+from rase.mistakes import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.keys import Keyset
 from rase.wire.problems import PROBLEM_TYPES, Problem

@@ -10,7 +10,7 @@ from rase.accounting.inverse import (
     epsilon_needed,
     rounds_needed,
 )
-from rase.accounting.plan_values import ErrorRow, Period, Recommendation, Request, Wish
+from rase.accounting.plan_parts import ErrorRow, Period, Recommendation, Request, Wish
 from rase.privacy import percent
 from rase.shuffle.release import Manifest
 

@@ -15,7 +15,7 @@ from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, mechanism_named
 from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, ErrorModel
 from rase.accounting.plan_schedule import mean_inverse
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.named import ESTIMATORS
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.randomize.bounded import HYBRID_FROM
 from rase.randomize.choice import best_mechanism

@@ -16,7 +16,7 @@ from rase.accounting.binomial import Floats
 from rase.accounting.blanket import Covered, channel_of
 from rase.accounting.candidates import Mechanism
 from rase.accounting.median_error import SignLaw, line_over, worst_of_two_ends
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.named import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.grid import as_readings
 from rase.randomize.optimal import Optimal

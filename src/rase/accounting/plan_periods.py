@@ -13,7 +13,7 @@ from typing import Literal
 from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.candidates import Mechanism
 from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
-from rase.accounting.plan_values import Period, Request
+from rase.accounting.plan_parts import Period, Request
 from rase.errors import PrivacyRefused
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.shuffle.release import Manifest

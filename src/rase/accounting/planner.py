@@ -23,18 +23,11 @@ from rase.accounting.inverse import (
     epsilon_needed,
     rounds_needed,
 )
+from rase.accounting.plan_parts import CurvePoint, ErrorRow, PrecisionMet, Request, Sample, Wish
 from rase.accounting.plan_periods import Detail, periods_of
 from rase.accounting.plan_schedule import errors_by_schedule, report_schedule, turn_error
-from rase.accounting.plan_values import (
-    CurvePoint,
-    ErrorRow,
-    Plan,
-    PrecisionMet,
-    Request,
-    Sample,
-    Wish,
-)
-from rase.estimate.mean import ESTIMATORS
+from rase.accounting.plan_values import Plan
+from rase.estimate.named import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.choice import best_mechanism
 from rase.shuffle.release import Manifest, uniform_manifest

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.cli.fusion import fusion_config, fusion_settings
 from rase.clock import SystemClock, round_number, round_start_s
 from rase.errors import ConfigurationError
+from rase.mistakes import CampaignInvalid
 from rase.toml import parse_toml
 
 if TYPE_CHECKING:

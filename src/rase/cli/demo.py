@@ -27,7 +27,7 @@ from rase.engine.score import ErrorTally, WindowResult, Windows
 from rase.engine.stream import run_table
 from rase.engine.tally import RunSummary
 from rase.estimate.estimate import Estimate
-from rase.estimate.mean import ESTIMATORS
+from rase.estimate.named import ESTIMATORS
 from rase.kernels.words import SeededRandom
 from rase.lab.fleet import SyntheticFleet
 from rase.pipeline import Pipeline, RoundResult

@@ -226,7 +226,8 @@ def _against(where: str, place: Path, peer: "Role", pinned: "PinnedKeys") -> "li
 
 
 def _campaign_file(where: str, place: Path) -> "list[Finding]":
-    from rase.campaign import Campaign, CampaignInvalid
+    from rase.campaign import Campaign
+    from rase.mistakes import CampaignInvalid
     from rase.service import doctor
     from rase.service.installation import CAMPAIGN_FILE
     from rase.toml import parse_toml

@@ -112,7 +112,8 @@ def command(folder: Path, **options: Any) -> None:
 
 
 def _campaign(now_s: int, **options: Any) -> "Campaign":
-    from rase.campaign import Campaign, CampaignInvalid
+    from rase.campaign import Campaign
+    from rase.mistakes import CampaignInvalid
 
     round_s = _seconds("--round", options["round_"])
     upload, grace = options["upload"], options["grace"]

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from rase.accounting.plan_values import ErrorRow, Plan, Wish
+from rase.accounting.plan_parts import ErrorRow, Wish
+from rase.accounting.plan_values import Plan
 from rase.cli.report import decimals_for
 
 __all__ = ["plan_lines"]

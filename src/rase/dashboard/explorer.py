@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from rase.dashboard.explorer_form import FIELDS, USUAL, Asked, Refused, asked_of
+from rase.dashboard.explorer_fields import FIELDS, USUAL
+from rase.dashboard.explorer_form import Asked, Refused, asked_of
 from rase.dashboard.page import Page, View, dashboard_of, render
 
 if TYPE_CHECKING:

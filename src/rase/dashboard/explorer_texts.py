@@ -2,7 +2,8 @@
 
 import shlex
 
-from rase.accounting.plan_values import Period, Plan
+from rase.accounting.plan_parts import Period
+from rase.accounting.plan_values import Plan
 from rase.campaign import Campaign, ShufflePlan
 from rase.clock import round_number
 from rase.dashboard.explorer_form import Asked, shown_number

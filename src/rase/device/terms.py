@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.device.consent import Consent, is_weaker
 from rase.errors import (
     BadSignature,
@@ -17,6 +17,7 @@ from rase.errors import (
     UnknownKey,
     WireError,
 )
+from rase.mistakes import CampaignInvalid
 from rase.wire.keys import KeyConfig, Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 from rase.wire.suites import KEM_NUMBERS

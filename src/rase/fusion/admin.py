@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.fusion.access import (
     BEARER,
     PROBLEMS,
@@ -27,6 +27,7 @@ from rase.fusion.subscribers import (
     list_subscribers,
     revoke_subscriber,
 )
+from rase.mistakes import CampaignInvalid
 from rase.stream import ValueRange
 from rase.wire.signed import SignedCampaign
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.clock import Clock, round_number
+from rase.mistakes import CampaignInvalid
 from rase.storage.face import Database, Transaction
 from rase.wire.keys import Keyset, SigningKey
 from rase.wire.signed import (

@@ -9,7 +9,7 @@ from rase.clock import Clock, round_start_s
 from rase.errors import StorageConflict, StorageError
 from rase.estimate.combined import of_large_classes
 from rase.estimate.estimate import Estimate
-from rase.estimate.mean import estimator_named
+from rase.estimate.named import estimator_named
 from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy

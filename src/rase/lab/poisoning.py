@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.estimate.mean import estimator_named
+from rase.estimate.named import estimator_named
 from rase.estimate.tracker import Tracker, spread_of
 from rase.kernels.words import SeededRandom
 from rase.randomize.grid import GridRandomizer

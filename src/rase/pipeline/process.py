@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.clock import parse_duration_s
 from rase.estimate.estimate import Estimate
-from rase.estimate.mean import Estimator, estimator_named
+from rase.estimate.named import Estimator, estimator_named
 from rase.estimate.rounds import RoundMeans, unbiased_means
 from rase.estimate.series import Rounds
 from rase.estimate.tracker import Tracker, spread_of

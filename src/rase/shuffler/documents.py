@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.clock import round_number
 from rase.errors import BadSignature, Malformed, WireError
+from rase.mistakes import CampaignInvalid
 from rase.shuffler.own_keys import check_own_keys
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from rase.campaign import Campaign, CampaignInvalid
+from rase.campaign import Campaign
 from rase.errors import BadSignature, Malformed, WireError
+from rase.mistakes import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import VERSION, BatchManifest, check_format

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rase.accounting.candidates import mechanism_named
 from rase.errors import DataError
-from rase.estimate.mean import estimator_named
+from rase.estimate.named import estimator_named
 from rase.kernels.words import SeededRandom
 from rase.lab.accuracy import accuracy
 from rase.lab.attacks import attack_named

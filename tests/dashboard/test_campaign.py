@@ -1,5 +1,6 @@
 """The Campaign page's section on a better range: without probes, with them, and for whom."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,4 +62,8 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
     ):
         assert words in page.text, words
     assert "No advice yet" not in page.text
+    # No more digits than the errors are worth.
+    shown = re.search(r"lie between ([\d.]+) \(± ([\d.]+)\)", page.text)
+    assert shown is not None
+    assert len(shown[2].replace(".", "").lstrip("0")) == 2
     database.close()

@@ -29,6 +29,21 @@ def test_lines_that_say_no_budget_are_refused(tmp_path: Path, text: str) -> None
         read_budgets(file)
 
 
+@pytest.mark.parametrize("text", ["", "\n\n", "device,epsilon\n"])
+def test_a_file_without_limits_is_a_mistake(tmp_path: Path, text: str) -> None:
+    """Whoever names a file means limits; none at all would leave every owner without."""
+    file = tmp_path / "owners.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match="names no device"):
+        read_budgets(file)
+
+
+def test_limits_for_other_names_are_a_mistake() -> None:
+    """If no device of the table is named, the limits would hold for nobody."""
+    with pytest.raises(DataError, match=r"such as 'Kettle', is in the\s+table"):
+        budgets_by_code({"Kettle": 0.5, "oven ": 1.0}, {"kettle": 0, "oven": 1}, epsilon=2.0)
+
+
 def test_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     """A missing file and a folder are one line each."""
     with pytest.raises(DataError, match="there is no file"):

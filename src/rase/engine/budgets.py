@@ -14,8 +14,8 @@ def read_budgets(path: str | PathLike[str]) -> dict[str, float]:
     """Read a CSV file with a device and the epsilon of its reports in each row.
 
     Raises:
-        DataError: If the file cannot be read, a row does not hold a device and a number above 0, or
-            a device comes twice.
+        DataError: If the file cannot be read, a row does not hold a device and a number above 0, a
+            device comes twice, or there is none.
     """
     place = Path(path)
     found: dict[str, float] = {}
@@ -39,6 +39,8 @@ def read_budgets(path: str | PathLike[str]) -> dict[str, float]:
             f"{place} cannot be read as CSV with devices and epsilons; write lines such as: "
             "kettle,0.5."
         ) from error
+    if not found:
+        raise DataError(f"{place} names no device; write lines such as: kettle,0.5.")
     return found
 
 
@@ -52,10 +54,18 @@ def budgets_by_code(
         codes: The code of each device, from 0 on.
         epsilon: The budget of the others. It is also the most: an owner's limit only lowers it.
 
+    Raises:
+        DataError: If none of the devices is named: then limits were meant for other names.
+
     Example:
         >>> budgets_by_code({"kettle": 0.5, "fridge": 9.0}, {"fridge": 0, "kettle": 1}, epsilon=2)
         (2.0, 0.5)
     """
+    if not allowed.keys() & codes.keys():
+        raise DataError(
+            f"none of the devices with an epsilon of their own, such as {min(allowed)!r}, is in "
+            "the table; name devices as the table does."
+        )
     ordered = sorted(codes, key=lambda name: codes[name])
     return tuple(float(min(allowed.get(name, epsilon), epsilon)) for name in ordered)
 

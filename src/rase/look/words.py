@@ -5,7 +5,18 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FILTERS", "duration", "each", "held", "moment", "near", "number", "sentence", "size"]
+__all__ = [
+    "FILTERS",
+    "duration",
+    "each",
+    "erring",
+    "held",
+    "moment",
+    "near",
+    "number",
+    "sentence",
+    "size",
+]
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -48,6 +59,23 @@ def near(value: float | None, low: float | None, high: float | None) -> str:
         return number(value)
     # Adding 0 takes the sign off what is rounded to nothing.
     return f"{round(value, places) + 0.0:,.{max(places, 0)}f}".replace("-", "−")
+
+
+def erring(value: float | None, error: float | None) -> str:
+    """Return a number with its standard error, both to the error's second digit.
+
+    Example:
+        >>> erring(68.01, 32.76), erring(-0.3297, 3.809), erring(2.0, None)
+        ('68 (± 33)', '−0.3 (± 3.8)', '2')
+    """
+    if value is None or error is None or not (math.isfinite(error) and error > 0):
+        return number(value)
+    places = 1 - math.floor(math.log10(error))
+    if places > 12:
+        return f"{number(value)} (± {number(error)})"
+    # Adding 0 takes the sign off what is rounded to nothing.
+    shown = (f"{round(one, places) + 0.0:,.{max(places, 0)}f}" for one in (value, error))
+    return "{} (± {})".format(*shown).replace("-", "−")
 
 
 def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
@@ -134,6 +162,7 @@ def size(count: float) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "erring": erring,
     "near": near,
     "number": number,
     "moment": moment,

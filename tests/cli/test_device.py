@@ -49,6 +49,33 @@ def test_enrolment_names_everything_that_is_missing(
         assert f"--{name} is missing." in shown
 
 
+def test_a_mistyped_option_leaves_nothing_in_the_way(
+    tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written before all options can be used; then the right ones are taken."""
+    where = f"--folder={tmp_path / 'd'}"
+    wrong = [*OPTIONS, "--fusion-key=abc"]
+    assert main(["device", "enrol", where, token, *wrong]) == 3
+    assert "device.fusion_key must be the 32 bytes" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+    # The network is away: the same command again is no contradiction.
+    for _ in range(2):
+        assert main(["device", "enrol", where, token, *OPTIONS]) == 4
+    assert main(["device", "enrol", where, token, *OPTIONS, "--least-k=7"]) == 2
+    assert "give --token-file alone to use it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"one\ntwo\n", b"x" * 600, b"\xff\xfe\x00", b"time,device\n1 2"])
+def test_what_is_no_token_is_not_sent(
+    data: bytes, tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several tokens, a table or bytes are refused before anything is written."""
+    (tmp_path / "token").write_bytes(data)
+    assert main(["device", "enrol", f"--folder={tmp_path / 'd'}", token, *OPTIONS]) == 2
+    assert "--token-file must hold one token and nothing else" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
 def test_settings_that_are_there_are_used(
     folder: DeviceFolder, tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,6 +138,14 @@ def test_watch_gives_up_when_told_to(url: str, capsys: pytest.CaptureFixture[str
     assert "does not answer" in err
 
 
+def test_watch_says_when_nobody_answers(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once for each time the stream is interrupted, not for each attempt."""
+    _, err = ran(
+        "watch", "--attempts", "3", "--url", "http://127.0.0.1:1", capsys=capsys, exit_code=4
+    )
+    assert err.count("does not answer (ConnectError). Trying again; Ctrl-C ends it.") == 1
+
+
 class Terminal(io.StringIO):
     """A stream that somebody looks at."""
 

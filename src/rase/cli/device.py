@@ -1,7 +1,7 @@
 """``rase device``: enrol a device, run its agent, pause it, forget it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rase.errors import ConfigurationError
 __all__ = ["command", "folder_option"]
 
 _OWNER = ("shuffler", "campaign", "fusion_key", "shuffler_key")
+_LONGEST_TOKEN = 512
 _BUDGETS = ("report_epsilon", "span_epsilon", "total_epsilon")
 
 
@@ -69,30 +70,24 @@ def enrol(folder: Path, token_file: Any, **options: Any) -> None:
     from rase.device.enrolment import enrol, settings_text
     from rase.device.folder import DeviceFolder
     from rase.device.program import transport_of
-    from rase.wire.private_files import secret_of, write_private
+    from rase.device.settings import settings_of
+    from rase.toml import parse_toml
+    from rase.wire.private_files import write_private
 
     place = DeviceFolder(folder)
-    place.make()
+    token = _token_in(token_file)
     if place.settings_file.exists():
-        given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
-        given += ["--range"] if options["value_range"] else []
-        if given:
-            raise click.UsageError(
-                f"{place.settings_file} is there already; edit it instead of {', '.join(given)}."
-            )
+        _check_same(place.settings_file, options)
     else:
-        missing = [
-            f"--{name.replace('_', '-')} is missing."
-            for name in (*_OWNER, *_BUDGETS)
-            if options[name] is None
-        ]
+        missing = [f"{name} is missing." for name in _missing(options)]
         if missing:
             raise ConfigurationError(missing)
-        write_private(place.settings_file, settings_text(**options))
+        text = settings_text(**options)
+        # Whoever mistyped an option types it again, and must not find a file in the way.
+        settings_of(parse_toml(text.encode()), os.environ)
+        place.make()
+        write_private(place.settings_file, text)
     settings = place.settings(os.environ)
-    token = secret_of(token_file)
-    if not token:
-        raise click.UsageError("--token-file must hold a token; it is empty.")
     device = enrol(place, token, transport=transport_of(settings, folder))
     click.echo(
         f"enrolled as {device}. Set [source] in {place.settings_file}, then: "
@@ -159,6 +154,44 @@ def forget(folder: Path, yes: bool) -> None:
     place = DeviceFolder(folder)
     place.forget(place.settings(os.environ))
     click.echo(f"forgotten. {place.ledger_file} keeps what was spent.", err=True)
+
+
+def _missing(options: Mapping[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name] is None]
+
+
+def _check_same(file: Path, options: Mapping[str, Any]) -> None:
+    """Refuse options that say something else than the settings that are there."""
+    from rase.device.enrolment import settings_text
+
+    given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
+    given += ["--range"] if options["value_range"] else []
+    if not given:
+        return
+    # After an attempt that failed the same command is given again.
+    if _missing(options) or file.read_text(encoding="utf-8") != settings_text(**options):
+        raise click.UsageError(
+            f"{file} is there already; give --token-file alone to use it, or edit it instead of "
+            f"{', '.join(given)}."
+        )
+
+
+def _token_in(file: Any) -> str:
+    from rase.wire.private_files import secret_of
+
+    token: str | None
+    try:
+        token = secret_of(file, most=_LONGEST_TOKEN + 1)
+    except ValueError:
+        token = None
+    if token == "":
+        raise click.UsageError("--token-file must hold a token; it is empty.")
+    if token is None or len(token) > _LONGEST_TOKEN or not token.isprintable() or " " in token:
+        raise click.UsageError(
+            "--token-file must hold one token and nothing else; rase shuffler enrol prints one a "
+            "line."
+        )
+    return token
 
 
 def _enrolled(folder: Path) -> Any:

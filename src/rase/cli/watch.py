@@ -47,10 +47,16 @@ def command(
 
     with Subscriber(url, token_of(token_file), campaign=campaign) as client:
         watch(
-            client.follow(last_id=last_id, method=method, attempts=attempts),
+            client.follow(
+                last_id=last_id, method=method, attempts=attempts, on_failure=_tell_failure
+            ),
             sys.stdout,
             rounds=rounds,
         )
+
+
+def _tell_failure(why: str) -> None:
+    click.echo(f"{why} Trying again; Ctrl-C ends it.", err=True)
 
 
 def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None) -> None:

@@ -107,7 +107,12 @@ class Subscriber:
         return _only(means_of(self._get("/v1/windows", query)))
 
     def follow(
-        self, *, last_id: str | None = None, method: str | None = None, attempts: int | None = None
+        self,
+        *,
+        last_id: str | None = None,
+        method: str | None = None,
+        attempts: int | None = None,
+        on_failure: Callable[[str], object] | None = None,
     ) -> Iterator[Mean]:
         """Yield each round as it becomes final, for ever; broken connections are resumed.
 
@@ -117,12 +122,13 @@ class Subscriber:
             last_id: Resume after this event; None to begin with the newest round.
             method: The estimator.
             attempts: How often in a row to connect in vain before giving up; None for ever.
+            on_failure: Told why, once for each time the stream is interrupted.
 
         Raises:
             FusionRefused: If the fusion centre refuses; for now only, if ``attempts`` were in vain.
             FusionUnreachable: If ``attempts`` were in vain.
         """
-        following = Following(last_id, attempts=attempts)
+        following = Following(last_id, attempts=attempts, on_failure=on_failure)
         query = span(campaign=self._campaign, method=method)
         while True:
             try:
@@ -223,10 +229,15 @@ class AsyncSubscriber:
         return _only(means_of(await self._get("/v1/windows", query)))
 
     async def follow(
-        self, *, last_id: str | None = None, method: str | None = None, attempts: int | None = None
+        self,
+        *,
+        last_id: str | None = None,
+        method: str | None = None,
+        attempts: int | None = None,
+        on_failure: Callable[[str], object] | None = None,
     ) -> AsyncIterator[Mean]:
         """Yield each round as it becomes final, as `Subscriber.follow`."""
-        following = Following(last_id, attempts=attempts)
+        following = Following(last_id, attempts=attempts, on_failure=on_failure)
         query = span(campaign=self._campaign, method=method)
         while True:
             try:

@@ -1,5 +1,6 @@
 """A stream that is followed over broken connections: what both clients do between their waits."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import httpx
@@ -35,9 +36,17 @@ class Following:
     Args:
         last_id: Resume after this event; None to begin with the newest round.
         attempts: How often in a row to connect in vain before giving up; None for ever.
+        on_failure: Told why, once for each time the stream is interrupted.
     """
 
-    def __init__(self, last_id: str | None, *, attempts: int | None) -> None:
+    def __init__(
+        self,
+        last_id: str | None,
+        *,
+        attempts: int | None,
+        on_failure: Callable[[str], object] | None = None,
+    ) -> None:
+        self._on_failure = on_failure
         self._reader = EventReader(last_id)
         self._attempts = attempts
         self._failures = 0
@@ -84,6 +93,8 @@ class Following:
         self._failures += 1
         if self._failures == self._attempts:
             raise error if isinstance(error, NotNow) else unreachable(error)
+        if self._failures == 1 and self._on_failure is not None:
+            self._on_failure(str(error if isinstance(error, NotNow) else unreachable(error)))
         self._asked_s = error.retry_s if isinstance(error, NotNow) else 0.0
 
 

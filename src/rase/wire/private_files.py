@@ -84,11 +84,15 @@ def read_secret(path: Path) -> str:
         return secret_of(file)
 
 
-def secret_of(file: TextIO) -> str:
+def secret_of(file: TextIO, *, most: int = -1) -> str:
     """Return the secret in an open file, and warn on standard error if others can read it, too.
 
     What is no file of its own, such as a pipe or a terminal, is nobody else's to open, and about
     a file that was led to standard input nothing is said.
+
+    Args:
+        file: The file.
+        most: How many characters are read; all of them if it is below 0.
 
     Raises:
         UnicodeDecodeError: If it is no text.
@@ -97,7 +101,7 @@ def secret_of(file: TextIO) -> str:
         mode = os.fstat(file.fileno()).st_mode
     except OSError:
         # A file in memory has no mode.
-        return file.read().strip()
+        return file.read(most).strip()
     # Standard input has a name that is no path, what was opened by a number has none.
     if stat.S_ISREG(mode) and isinstance(file.name, str) and file is not sys.stdin:
         path = Path(file.name)
@@ -106,7 +110,7 @@ def secret_of(file: TextIO) -> str:
                 f"rase: warning: {path} holds a secret and must be for its owner only, got "
                 f"{mode & 0o777:o}: chmod 600 {path}\n"
             )
-    return file.read().strip()
+    return file.read(most).strip()
 
 
 def is_open_to_others(path: Path, mode: int) -> bool:

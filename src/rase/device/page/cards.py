@@ -224,12 +224,22 @@ def terms(now: Moment) -> Markup:
             f"Your own rules go before: at most epsilon {own.report_epsilon:g} a report, "
             f"{own.span_epsilon:g} in any {each(own.span_s)}, {own.total_epsilon:g} ever."
         ),
+        (
+            f"A new version that costs more than epsilon {now.limit:g} a report, or "
+            f"{_shuffles_less(now)}, is refused until you agree to it."
+        ),
     ]
     return card(
         "terms",
         "What you agreed to",
         tag("div", tag("ul", [tag("li", held(text)) for text in sentences]), class_="prose"),
     )
+
+
+def _shuffles_less(now: Moment) -> str:
+    if now.most_alpha is None:
+        return "hides senders less"
+    return f"has an order that may tell more than alpha {now.most_alpha:g}"
 
 
 def ledger(now: Moment) -> Markup:

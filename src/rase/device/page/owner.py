@@ -36,6 +36,8 @@ class Moment:
         now_s: The present second.
         campaign: The newest terms; None before any was accepted.
         epsilon: What a report of this device spends; None if no budget is within its rules.
+        limit: What a report may spend without another word of the owner.
+        most_alpha: The most that the order of reports may tell; None for what was agreed to.
         sharing: What leaves it.
         now: The readings of the present round.
         rounds: The last rounds, newest first.
@@ -48,6 +50,8 @@ class Moment:
     now_s: float
     campaign: Campaign | None
     epsilon: float | None
+    limit: float
+    most_alpha: float | None
     sharing: Sharing
     now: Now | None
     rounds: list[RoundSeen]
@@ -112,6 +116,8 @@ class Owner:
             now_s=now_s,
             campaign=campaign,
             epsilon=epsilon,
+            limit=self.terms.rules.epsilon_limit(self.terms.consent),
+            most_alpha=self.terms.rules.most_alpha,
             sharing=self.sharing,
             now=self.mirror.now,
             rounds=self.mirror.rounds,

@@ -295,12 +295,13 @@ def test_feedback_tells_the_range_it_came_to(
     path = tmp_path / "wide.csv"
     lines = ["time,device,value"]
     for device in range(40):
-        lines += [f"{3600 * hour},{device},{100 + device % 7}" for hour in range(10)]
+        lines += [f"{3600 * hour},{device},{4000 if not device else 100}" for hour in range(10)]
     path.write_text("\n".join(lines))
     asked = (path, "--range", 0, 5000, "--epsilon", 2, "--feedback", "--seed", 1, "--truth")
     _, told = ran(*asked, "--estimator", "unbiased_mean", capsys=capsys)
     assert "range     " in told
     assert "at the end: clipping adds" in told
+    assert "the errors of auto and unbiased_mean hold what that adds." in told
     path.write_text("\n".join(line for line in lines if "," in line and line[0] in "t0"))
     _, told = ran(*asked, capsys=capsys)
     assert "too few rounds to choose another" in told

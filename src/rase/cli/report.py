@@ -208,11 +208,13 @@ class RunReport:
         if summary.clipped:
             share = percent(summary.clipped / summary.reports)
             outside = f"{public.low:g} to {public.high:g}"
-            outside = "the range of their round" if self._options.feedback else outside
+            so = "the estimates are of clipped readings. A wider --range clips less and adds noise."
+            if self._options.feedback:
+                outside = "the range of their round"
+                so = "the errors of auto and unbiased_mean hold what that adds."
             yield (
                 f"clipped   {_count(summary.clipped, 'reading')} ({share}) outside "
-                f"{outside}, moved to its nearest end before noise; the "
-                "estimates are of clipped readings. A wider --range clips less and adds noise."
+                f"{outside}, moved to its nearest end before noise; {so}"
             )
         decimals = decimals_for(public)
         if summary.duplicates:

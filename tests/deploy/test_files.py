@@ -17,7 +17,8 @@ import pytest
 from pydantic import BaseModel
 
 from rase.cli import COMMANDS
-from rase.device.settings import _KEYS, SOURCES, settings_of
+from rase.device.setting_keys import KEYS
+from rase.device.settings import SOURCES, settings_of
 from rase.fusion.settings import FusionSettings
 from rase.service.answer import Answer
 from rase.service.metrics import COUNTERS, GAUGES
@@ -187,7 +188,7 @@ def test_device_settings_name_everything() -> None:
     text = (DEPLOY / "config/device-full.toml").read_text()
     settings = settings_of(tomllib.loads(text), {})
     assert settings.home.name == "kitchen"
-    for section, keys in _KEYS.items():
+    for section, keys in KEYS.items():
         part = text.split(f"[{section}]")[1].split("\n[")[0]
         for key in keys:
             assert re.search(rf"\b{key}\b", part), f"{section}.{key}"

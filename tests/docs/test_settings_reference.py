@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from rase.device import settings as device
+from rase.device import setting_keys as device
 from rase.fusion.settings import FusionSettings
 from rase.service.settings import Settings
 from rase.shuffler.settings import ShufflerSettings
@@ -57,9 +57,9 @@ def server_rows(section: str, model: type[Settings]) -> Iterator[tuple[str, str,
 
 def device_rows() -> Iterator[tuple[str, str, str]]:
     """Yield the rows that the sections of device.toml should have."""
-    for section, keys in device._KEYS.items():
+    for section, keys in device.KEYS.items():
         for name, (_, default) in keys.items():
-            is_needed = default is device._REQUIRED
+            is_needed = default is device.REQUIRED
             yield section, name, "required" if is_needed else shown(default)
 
 

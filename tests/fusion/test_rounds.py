@@ -26,8 +26,8 @@ from rase.estimate.mean import unbiased_mean
 from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import drawable, randomizer_of
-from rase.fusion.query import _window_epsilon
 from rase.fusion.rounds import FailedRound, Rounds, estimates_of
+from rase.fusion.telling import window_epsilon
 from rase.kernels.entropy import SeededEntropy
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.pure import DeviceRandomizer
@@ -464,5 +464,5 @@ def test_the_tags_of_a_version_that_ends_go_with_it(carrying: Centre) -> None:
 def test_a_windows_epsilon_counts_what_was_carried_into_it() -> None:
     """Reports of w releases are of w rounds and those carried: one ledger's window may not do."""
     tight = replace(CARRYING, window=2, window_budget=1.0, epsilon=(1.0,))
-    assert _window_epsilon(tight, 2, [1.0]) == 2.0
-    assert _window_epsilon(replace(tight, carry_rounds=0), 2, [1.0]) == 1.0
+    assert window_epsilon(tight, 2, [1.0]) == 2.0
+    assert window_epsilon(replace(tight, carry_rounds=0), 2, [1.0]) == 1.0

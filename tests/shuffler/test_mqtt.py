@@ -16,7 +16,7 @@ from tests.shuffler.certificates import Authority
 from rase.errors import ConfigurationError, StorageError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.app import IntakeDesk
+from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.enrolment import broker_users, revoke_devices
 from rase.shuffler.mqtt import MqttIntake, mqtt_intake
 from rase.shuffler.settings import LimitSettings

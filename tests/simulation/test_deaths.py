@@ -154,7 +154,7 @@ def test_an_answer_before_the_commit_is_noticed(
     def promise(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
         return [Outcome.STORED for _ in reports]
 
-    monkeypatch.setattr("rase.shuffler.app.store_reports", promise)
+    monkeypatch.setattr("rase.shuffler.desk.store_reports", promise)
     with pytest.raises(AssertionError, match="is lost"):
         make_world().run([("round",)])
 

@@ -17,9 +17,9 @@ from rase.fusion.access import (
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.health import health_of
 from rase.fusion.history import MAX_POINTS, page_of_rounds, trace
-from rase.fusion.query import check_method
 from rase.fusion.routes import From, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
+from rase.fusion.telling import check_method
 from rase.wire.signed import campaign_hash
 
 __all__ = ["router"]

@@ -15,14 +15,12 @@ from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of, values_of
 from rase.fusion.probes import write_told
+from rase.fusion.settled import Settled, keep_tags, read_settled, write_settled
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
-from rase.privacy import PermutationPrivacy
 from rase.storage.face import Database, Transaction
-from rase.wire import cbor
-from rase.wire.messages import BatchManifest
 
-__all__ = ["FailedRound", "FinalRound", "Rounds", "estimates_of", "shuffle_in_words"]
+__all__ = ["FailedRound", "FinalRound", "Rounds", "estimates_of"]
 
 # Rounds that are settled at once are few; after a long outage they are done piece by piece.
 _AT_ONCE = 256
@@ -58,18 +56,6 @@ class FailedRound:
     campaign: str
     round: int
     error: str
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Settled:
-    """Hold an open round as it was read: what is estimated is what is then made final."""
-
-    campaign: Campaign
-    round: int
-    batches: tuple[bytes, ...]
-    shuffle: str
-    places: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -215,7 +201,7 @@ class Rounds:
 
     def _finalise(self, campaign: str, round: int) -> FinalRound | None:
         with self._database.snapshot() as transaction:
-            settled = _read(transaction, campaign, round)
+            settled = read_settled(transaction, campaign, round)
         # A report shows its class, so it hides among its own class alone; small ones do not count.
         kept = of_large_classes(settled.classes, settled.campaign.k_min)
         settled = replace(settled, places=settled.places[kept], classes=settled.classes[kept])
@@ -235,7 +221,7 @@ class Rounds:
         with self._database.transaction() as transaction:
             if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time
-            _write(transaction, settled, estimates)
+            write_settled(transaction, settled, estimates)
             if estimates and settled.campaign.probe_every:
                 write_told(transaction, settled.campaign, round, (settled.places, settled.classes))
             if followed is not None and followed.is_new:
@@ -248,7 +234,7 @@ class Rounds:
         self._is_clean = False
         return FinalRound(campaign, round, is_withheld)
 
-    def _follow(self, settled: _Settled, estimates: list[Estimate]) -> "_Followed":
+    def _follow(self, settled: Settled, estimates: list[Estimate]) -> "_Followed":
         """Put the tracked mean in the place of `auto`, and the unbiased mean beside it."""
         campaign = settled.campaign
         place = campaign.estimators.index("auto")
@@ -272,10 +258,10 @@ class Rounds:
             estimates.append(plain(values, randomizer=randomizer_of(campaign), epsilon=budgets))
         return _Followed(last, is_new, tracker, spread)
 
-    def _erase(self, transaction: Transaction, settled: _Settled) -> None:
+    def _erase(self, transaction: Transaction, settled: Settled) -> None:
         where = (settled.campaign.id, settled.round)
         if settled.campaign.carry_rounds:
-            _keep_tags(transaction, settled.campaign, settled.round)
+            keep_tags(transaction, settled.campaign, settled.round)
         if not self._policy.keep_values_s:
             transaction.execute("DELETE FROM opened WHERE campaign = ? AND round = ?", where)
             return
@@ -313,75 +299,7 @@ def estimates_of(
     ]
 
 
-def shuffle_in_words(signed_manifest: bytes) -> str:
-    """Return what a shuffler says it did, as one sentence; its signature was checked at intake."""
-    _, body, _ = cbor.decode(signed_manifest, max_size=1 << 16)
-    manifest = BatchManifest.from_bytes(body)
-    if manifest.method == "withheld":
-        return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
-    if manifest.method == "uniform":
-        return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
-    promise = PermutationPrivacy(
-        manifest.alpha, manifest.real_loss, min(manifest.attacker_success, 1.0), 1 / manifest.n
-    )
-    return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
-
-
-def _read(transaction: Transaction, campaign: str, round: int) -> _Settled:
-    ((version,),) = transaction.execute(
-        "SELECT version FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
-    )
-    batches = transaction.execute(
-        "SELECT batch, manifest FROM batches WHERE campaign = ? AND round = ? ORDER BY batch",
-        (campaign, round),
-    )
-    # By id, not by arrival: sums of floats depend on their order.
-    rows = transaction.execute(
-        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ? ORDER BY batch",
-        (campaign, round),
-    )
-    agreed = campaign_of_version(transaction, campaign, version)
-    words = list(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches))
-    if rows and agreed.block_start(round) < round:
-        words.append(f"may hold reports of earlier rounds, from {agreed.block_start(round)} on")
-    return _Settled(
-        campaign=agreed.reported_in(round),
-        round=round,
-        batches=tuple(bytes(row[0]) for row in batches),
-        shuffle="; ".join(words),
-        places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
-        classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
-    )
-
-
-def _keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
-    """Keep the tags of a final round while its block goes on; forget those of a block that ends."""
-    transaction.execute(
-        "INSERT INTO block_tags (batch, campaign, round, tags) "
-        "SELECT batch, campaign, round, tags FROM opened WHERE campaign = ? AND round = ?",
-        (campaign.id, round),
-    )
-    ((next_version,),) = transaction.execute(
-        "SELECT MIN(not_before) FROM campaigns WHERE campaign = ? AND version > ? "
-        "AND shuffler_signature IS NOT NULL",
-        (campaign.id, campaign.version),
-    )
-    first, last = campaign.block_start(round), campaign.block_end(round)
-    if next_version is not None:
-        last = min(last, next_version - 1)
-    block = (campaign.id, first, last)
-    ((done,),) = transaction.execute(
-        "SELECT COUNT(*) FROM rounds WHERE campaign = ? AND round >= ? AND round <= ? "
-        "AND state <> 'open'",
-        block,
-    )
-    if done > last - first:
-        transaction.execute(
-            "DELETE FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", block
-        )
-
-
-def _is_as_read(transaction: Transaction, settled: _Settled, followed: _Followed | None) -> bool:
+def _is_as_read(transaction: Transaction, settled: Settled, followed: _Followed | None) -> bool:
     campaign, round = settled.campaign.id, settled.round
     rows = transaction.execute(
         "SELECT state, batches FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
@@ -389,33 +307,3 @@ def _is_as_read(transaction: Transaction, settled: _Settled, followed: _Followed
     if rows[0] != ("open", len(settled.batches)):
         return False
     return followed is None or last_tracked(transaction, campaign) == followed.last
-
-
-def _write(transaction: Transaction, settled: _Settled, estimates: list[Estimate]) -> None:
-    where = (settled.campaign.id, settled.round)
-    ((last,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
-    transaction.execute(
-        "UPDATE rounds SET state = ?, sequence = ?, shuffle = ? WHERE campaign = ? AND round = ?",
-        ("final" if estimates else "withheld", last + 1, settled.shuffle, *where),
-    )
-    transaction.execute_many(
-        "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
-        "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                *where,
-                one.method,
-                one.target,
-                one.value,
-                _finite(one.standard_error),
-                _finite(one.degrees_of_freedom),
-                one.n,
-            )
-            for one in estimates
-        ],
-    )
-
-
-def _finite(number: float) -> float | None:
-    # Databases and JSON have no infinity; nothing stands for it everywhere.
-    return number if np.isfinite(number) else None

@@ -17,8 +17,9 @@ from rase.service.key_settings import read_opening_keys, read_signing_key
 from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
 from rase.service.tracing import traced
-from rase.shuffler.app import IntakeDesk, create_shuffler_app
+from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
+from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler

@@ -1,0 +1,130 @@
+"""The rows of a settled round: as they are read, and as its estimates are written, once.
+
+rase.fusion.rounds decides when.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rase.campaign import Campaign
+from rase.estimate.estimate import Estimate
+from rase.fusion.campaigns import campaign_of_version
+from rase.privacy import PermutationPrivacy
+from rase.storage.face import Transaction
+from rase.wire import cbor
+from rase.wire.messages import BatchManifest
+
+__all__ = ["Settled", "keep_tags", "read_settled", "shuffle_in_words", "write_settled"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Settled:
+    """Hold an open round as it was read: what is estimated is what is then made final."""
+
+    campaign: Campaign
+    round: int
+    batches: tuple[bytes, ...]
+    shuffle: str
+    places: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
+
+
+def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled:
+    """Return an open round as it stands, its reports in an order that no arrival decides."""
+    ((version,),) = transaction.execute(
+        "SELECT version FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
+    )
+    batches = transaction.execute(
+        "SELECT batch, manifest FROM batches WHERE campaign = ? AND round = ? ORDER BY batch",
+        (campaign, round),
+    )
+    # By id, not by arrival: sums of floats depend on their order.
+    rows = transaction.execute(
+        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ? ORDER BY batch",
+        (campaign, round),
+    )
+    agreed = campaign_of_version(transaction, campaign, version)
+    words = list(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches))
+    if rows and agreed.block_start(round) < round:
+        words.append(f"may hold reports of earlier rounds, from {agreed.block_start(round)} on")
+    return Settled(
+        campaign=agreed.reported_in(round),
+        round=round,
+        batches=tuple(bytes(row[0]) for row in batches),
+        shuffle="; ".join(words),
+        places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
+        classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
+    )
+
+
+def shuffle_in_words(signed_manifest: bytes) -> str:
+    """Return what a shuffler says it did, as one sentence; its signature was checked at intake."""
+    _, body, _ = cbor.decode(signed_manifest, max_size=1 << 16)
+    manifest = BatchManifest.from_bytes(body)
+    if manifest.method == "withheld":
+        return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
+    if manifest.method == "uniform":
+        return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
+    promise = PermutationPrivacy(
+        manifest.alpha, manifest.real_loss, min(manifest.attacker_success, 1.0), 1 / manifest.n
+    )
+    return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
+
+
+def keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
+    """Keep the tags of a final round while its block goes on; forget those of a block that ends."""
+    transaction.execute(
+        "INSERT INTO block_tags (batch, campaign, round, tags) "
+        "SELECT batch, campaign, round, tags FROM opened WHERE campaign = ? AND round = ?",
+        (campaign.id, round),
+    )
+    ((next_version,),) = transaction.execute(
+        "SELECT MIN(not_before) FROM campaigns WHERE campaign = ? AND version > ? "
+        "AND shuffler_signature IS NOT NULL",
+        (campaign.id, campaign.version),
+    )
+    first, last = campaign.block_start(round), campaign.block_end(round)
+    if next_version is not None:
+        last = min(last, next_version - 1)
+    block = (campaign.id, first, last)
+    ((done,),) = transaction.execute(
+        "SELECT COUNT(*) FROM rounds WHERE campaign = ? AND round >= ? AND round <= ? "
+        "AND state <> 'open'",
+        block,
+    )
+    if done > last - first:
+        transaction.execute(
+            "DELETE FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", block
+        )
+
+
+def write_settled(transaction: Transaction, settled: Settled, estimates: list[Estimate]) -> None:
+    """Make a round final with these estimates, or withheld without any, under the next number."""
+    where = (settled.campaign.id, settled.round)
+    ((last,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
+    transaction.execute(
+        "UPDATE rounds SET state = ?, sequence = ?, shuffle = ? WHERE campaign = ? AND round = ?",
+        ("final" if estimates else "withheld", last + 1, settled.shuffle, *where),
+    )
+    transaction.execute_many(
+        "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
+        "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                *where,
+                one.method,
+                one.target,
+                one.value,
+                _finite(one.standard_error),
+                _finite(one.degrees_of_freedom),
+                one.n,
+            )
+            for one in estimates
+        ],
+    )
+
+
+def _finite(number: float) -> float | None:
+    # Databases and JSON have no infinity; nothing stands for it everywhere.
+    return number if np.isfinite(number) else None

@@ -11,8 +11,12 @@ _SOURCE: Final = Path(__file__).with_name("slow_disk.c")
 
 
 def compiler() -> str | None:
-    """Return the C compiler; None if there is none."""
-    return shutil.which("cc") or shutil.which("gcc")
+    """Return the C compiler; None if there is none, or it does not even tell its version."""
+    found = shutil.which("cc") or shutil.which("gcc")
+    if found is None:
+        return None
+    asked = subprocess.run([found, "--version"], capture_output=True, check=False)
+    return found if asked.returncode == 0 else None
 
 
 def build_slow_disk(folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """Shared settings of the test suite."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+# Shells start what goes to the background deaf to Ctrl-C, and so would be all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
 settings.register_profile(

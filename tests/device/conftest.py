@@ -13,7 +13,8 @@ import pytest
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.campaign import Campaign
 from rase.clock import Clock, FakeClock, SystemClock
-from rase.device.agent import Agent, Habits
+from rase.device.agent import Agent
+from rase.device.habits import Habits
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms

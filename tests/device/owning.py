@@ -15,9 +15,10 @@ from tests.device.conftest import CAMPAIGN, START_ROUND, Notes, Shuffler
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
-from rase.device.agent import Agent, Habits
+from rase.device.agent import Agent
 from rase.device.enrolment import settings_text
 from rase.device.folder import DeviceFolder
+from rase.device.habits import Habits
 from rase.device.memory import Memory
 from rase.device.mirror import Mirror
 from rase.device.page.owner import Owner

@@ -9,7 +9,7 @@ from scipy import stats
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.clock import FakeClock
-from rase.device.agent import Habits, rotating
+from rase.device.habits import Habits, rotating
 from rase.device.sources.face import SourceFailed
 from rase.device.terms import TermsRefused
 from rase.kernels.entropy import SecureEntropy, SeededEntropy

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rase.device.agent import Habits
+from rase.device.habits import Habits
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.memory import FaultyTransport
 

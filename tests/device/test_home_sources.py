@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker import Mosquitto, until
 
-from rase.device.agent import Habits
 from rase.device.collection import Collection
+from rase.device.habits import Habits
 from rase.device.program import broker_at_home, report_transport_of, source_of
 from rase.device.settings import settings_of
 from rase.device.sources.face import SourceFailed, number_in

@@ -9,7 +9,8 @@ from typing import Any, TextIO
 
 from rase.accounting.ledger import Ledger, OwnerLimits, StoredReport, create_ledger
 from rase.clock import Clock
-from rase.device.agent import Agent, Habits
+from rase.device.agent import Agent
+from rase.device.habits import Habits
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile

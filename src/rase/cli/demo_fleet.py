@@ -15,9 +15,10 @@ from typing import Literal
 from rase.accounting.ledger import Ledger
 from rase.campaign import Campaign
 from rase.clock import FakeClock
-from rase.device.agent import Agent, Habits
+from rase.device.agent import Agent
 from rase.device.enrolment import enrol, settings_text
 from rase.device.folder import DeviceFolder
+from rase.device.habits import Habits
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.outbox import REPORTS_PATH

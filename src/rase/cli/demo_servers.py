@@ -97,108 +97,128 @@ def running_servers(
         devices: How many may enrol.
     """
     with ExitStack() as stack:
-        databases: dict[Role, Database] = {}
-        telemetry: dict[Role, Telemetry] = {}
-        for role in Role:
-            (folder / role).mkdir(mode=0o700)
-            path = folder / role / "state.db"
-            databases[role] = stack.enter_context(closing(open_sqlite(path, migrations=role)))
-            log = stack.enter_context((folder / role / "log").open("w", encoding="utf-8"))
-            telemetry[role] = Telemetry(role, stream=log)
-        signers = {role: SigningKey.generate(role) for role in Role}
-        openers = {role: OpeningKey.generate(role, 1) for role in Role}
-        pinned = PinnedKeys(
-            signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes()
-        )
-        keep_own_keys(databases[Role.SHUFFLER], [openers[Role.SHUFFLER]])
-        shuffler_url = stack.enter_context(
-            _served(
-                create_shuffler_app(
-                    databases[Role.SHUFFLER],
-                    clock,
-                    countersigner=Countersigner(
-                        databases[Role.SHUFFLER],
-                        key=signers[Role.SHUFFLER],
-                        pinned=pinned,
-                        policy=Policy(
-                            max_epsilon=campaign.epsilon[-1],
-                            max_window_budget=campaign.window_budget,
-                            min_k_min=campaign.k_min,
-                            max_cache_s=_CACHE_S,
-                        ),
-                    ),
-                    pinned=pinned,
-                    telemetry=telemetry[Role.SHUFFLER],
-                )
-            )
-        )
+        made = _made(folder, stack)
+        shuffler_url = stack.enter_context(_served(_shuffler_app(made, clock, campaign)))
         has_final = threading.Event()
-        centre = FusionCentre(
-            database=databases[Role.FUSION],
-            clock=clock,
-            intake=Intake(
-                databases[Role.FUSION],
-                clock,
-                pinned=pinned,
-                opener=stack.enter_context(BatchOpener([openers[Role.FUSION]], processes=0)),
-            ),
-            rounds=Rounds(databases[Role.FUSION], clock),
-            questions=Questions(databases[Role.FUSION]),
-            telemetry=telemetry[Role.FUSION],
-            on_final=[has_final.set],
-        )
-        operator = add_subscriber(
-            databases[Role.FUSION], "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
-        )
+        centre = _centre(made, clock, stack, on_final=has_final.set)
+        state = made.databases[Role.FUSION]
+        operator = add_subscriber(state, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN))
         app, offer = _with_pages(fusion_app(centre), clock, operator)
         fusion_url = stack.enter_context(_served(app))
-        _publish(
-            Publisher(
-                databases[Role.FUSION],
-                clock,
-                key=signers[Role.FUSION],
-                pinned=pinned,
-                countersigner=HttpCountersigner(shuffler_url, transport=httpx.HTTPTransport()),
-            ),
-            campaign,
-            openers=openers,
-            now_s=int(clock.now_s()),
-        )
-        token = add_subscriber(databases[Role.FUSION], "demo")
-        # A transport of their own: a proxy in the environment must not be asked for 127.0.0.1.
+        _publish(made, campaign, clock, shuffler_url=shuffler_url)
+        # A transport of its own: a proxy in the environment must not be asked for 127.0.0.1.
         subscriber = stack.enter_context(
-            Subscriber(fusion_url, token, campaign=campaign.id, transport=httpx.HTTPTransport())
-        )
-        client = httpx.Client(timeout=30.0, trust_env=False)
-        peeler = stack.enter_context(Peeler([openers[Role.SHUFFLER]]))
-        closers_database = stack.enter_context(
-            closing(open_sqlite(folder / Role.SHUFFLER / "state.db", migrations=Role.SHUFFLER))
+            Subscriber(
+                fusion_url,
+                add_subscriber(state, "demo"),
+                campaign=campaign.id,
+                transport=httpx.HTTPTransport(),
+            )
         )
         yield Servers(
             shuffler_url=shuffler_url,
             fusion_url=fusion_url,
-            pinned=pinned,
+            pinned=made.pinned,
             tokens=make_tokens(
-                databases[Role.SHUFFLER], devices, expires_s=int(clock.now_s()) + 3600
+                made.databases[Role.SHUFFLER], devices, expires_s=int(clock.now_s()) + 3600
             ),
-            closer=Closer(
-                closers_database,
-                clock,
-                releaser=Releaser(
-                    closers_database, peeler=peeler, key=signers[Role.SHUFFLER], name="demo"
-                ),
-                sender=stack.enter_context(closing(HttpSender(fusion_url, client=client))),
-                pinned=pinned,
-                telemetry=telemetry[Role.SHUFFLER],
-            ),
+            closer=_closer(made, clock, stack, path=_state(folder, Role.SHUFFLER), url=fusion_url),
             subscriber=subscriber,
-            shuffler=telemetry[Role.SHUFFLER],
-            fusion=telemetry[Role.FUSION],
+            shuffler=made.telemetry[Role.SHUFFLER],
+            fusion=made.telemetry[Role.FUSION],
             has_final=has_final,
-            databases=databases,
+            databases=made.databases,
             operator=operator,
             login_url=None if offer is None else lambda: f"{fusion_url}/login/once/{offer()}",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """Hold what both servers are made of: state, counters and keys, each by its role."""
+
+    databases: dict[Role, Database]
+    telemetry: dict[Role, Telemetry]
+    signers: dict[Role, SigningKey]
+    openers: dict[Role, OpeningKey]
+    pinned: PinnedKeys
+
+
+def _made(folder: Path, stack: ExitStack) -> _Made:
+    databases: dict[Role, Database] = {}
+    telemetry: dict[Role, Telemetry] = {}
+    for role in Role:
+        (folder / role).mkdir(mode=0o700)
+        state = open_sqlite(_state(folder, role), migrations=role)
+        databases[role] = stack.enter_context(closing(state))
+        log = stack.enter_context((folder / role / "log").open("w", encoding="utf-8"))
+        telemetry[role] = Telemetry(role, stream=log)
+    signers = {role: SigningKey.generate(role) for role in Role}
+    openers = {role: OpeningKey.generate(role, 1) for role in Role}
+    keep_own_keys(databases[Role.SHUFFLER], [openers[Role.SHUFFLER]])
+    return _Made(
+        databases=databases,
+        telemetry=telemetry,
+        signers=signers,
+        openers=openers,
+        pinned=PinnedKeys(
+            signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes()
+        ),
+    )
+
+
+def _state(folder: Path, role: Role) -> Path:
+    return folder / role / "state.db"
+
+
+def _shuffler_app(made: _Made, clock: FakeClock, campaign: Campaign) -> ASGIApp:
+    state = made.databases[Role.SHUFFLER]
+    policy = Policy(
+        max_epsilon=campaign.epsilon[-1],
+        max_window_budget=campaign.window_budget,
+        min_k_min=campaign.k_min,
+        max_cache_s=_CACHE_S,
+    )
+    return create_shuffler_app(
+        state,
+        clock,
+        countersigner=Countersigner(
+            state, key=made.signers[Role.SHUFFLER], pinned=made.pinned, policy=policy
+        ),
+        pinned=made.pinned,
+        telemetry=made.telemetry[Role.SHUFFLER],
+    )
+
+
+def _centre(
+    made: _Made, clock: FakeClock, stack: ExitStack, *, on_final: Callable[[], None]
+) -> FusionCentre:
+    state = made.databases[Role.FUSION]
+    opener = stack.enter_context(BatchOpener([made.openers[Role.FUSION]], processes=0))
+    return FusionCentre(
+        database=state,
+        clock=clock,
+        intake=Intake(state, clock, pinned=made.pinned, opener=opener),
+        rounds=Rounds(state, clock),
+        questions=Questions(state),
+        telemetry=made.telemetry[Role.FUSION],
+        on_final=[on_final],
+    )
+
+
+def _closer(made: _Made, clock: FakeClock, stack: ExitStack, *, path: Path, url: str) -> Closer:
+    """Return the shuffler's part with the private key, with a connection of its own."""
+    state = stack.enter_context(closing(open_sqlite(path, migrations=Role.SHUFFLER)))
+    peeler = stack.enter_context(Peeler([made.openers[Role.SHUFFLER]]))
+    client = httpx.Client(timeout=30.0, trust_env=False)
+    return Closer(
+        state,
+        clock,
+        releaser=Releaser(state, peeler=peeler, key=made.signers[Role.SHUFFLER], name="demo"),
+        sender=stack.enter_context(closing(HttpSender(url, client=client))),
+        pinned=made.pinned,
+        telemetry=made.telemetry[Role.SHUFFLER],
+    )
 
 
 def _with_pages(
@@ -212,11 +232,19 @@ def _with_pages(
     return both, lambda: sessions.offer_once(token)
 
 
-def _publish(
-    publisher: Publisher, campaign: Campaign, *, openers: dict[Role, OpeningKey], now_s: int
-) -> None:
+def _publish(made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url: str) -> None:
+    publisher = Publisher(
+        made.databases[Role.FUSION],
+        clock,
+        key=made.signers[Role.FUSION],
+        pinned=made.pinned,
+        countersigner=HttpCountersigner(shuffler_url, transport=httpx.HTTPTransport()),
+    )
     end_s = campaign.closes_s(campaign.not_after) + _CACHE_S
-    configs = tuple(key.config(not_before_s=now_s, not_after_s=end_s) for key in openers.values())
+    configs = tuple(
+        key.config(not_before_s=int(clock.now_s()), not_after_s=end_s)
+        for key in made.openers.values()
+    )
     publisher.publish_keyset(Keyset(version=1, cache_s=_CACHE_S, configs=configs))
     publisher.publish(campaign)
 

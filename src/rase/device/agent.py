@@ -5,13 +5,13 @@ fails is noted and tried again or given up; only the program's own mistakes end 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.device.collection import Collection
+from rase.device.habits import Habits
 from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
 from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
@@ -26,31 +26,12 @@ from rase.transport.face import Transport, Unreachable
 if TYPE_CHECKING:
     from rase.device.mirror import Witness
 
-__all__ = ["Agent", "Habits", "every_round", "rotating"]
+__all__ = ["Agent"]
 
 _LONGEST_WAIT_S = 60.0
 _REMEMBERED_ROUNDS = 4096
 _MOST_OPEN = 1024
 _DEFAULT_CACHE_S = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """Hold how the agent behaves.
-
-    Args:
-        sends_cover: Whether rounds without a report get a cover report.
-        poll_s: How often to ask the source; None for ten times a round.
-        has_turn: Says whether a round is this device's; `rotating` makes one.
-        aggregate: How the readings of a round become one, of `AGGREGATES`.
-        unit: The unit of the source's readings; None if it is the campaign's.
-    """
-
-    sends_cover: bool = True
-    poll_s: float | None = None
-    has_turn: Callable[[Campaign, int], bool] = field(default_factory=lambda: every_round)
-    aggregate: str = "mean"
-    unit: str | None = None
 
 
 class Agent:
@@ -394,23 +375,3 @@ class Agent:
             moments += [self._poll_at_s, now_s + end_s - self._clock.now_s()]
         # A clock that is set while we wait is noticed within a minute.
         return min(max(min(moments) - now_s, 0.0), _LONGEST_WAIT_S)
-
-
-def every_round(campaign: Campaign, round: int) -> bool:
-    """Give the device every round, as long as the ledger pays."""
-    return True
-
-
-def rotating(secret: bytes) -> Callable[[Campaign, int], bool]:
-    """Return a schedule that gives the device one round in each window of the campaign.
-
-    Args:
-        secret: The device's, at least 16 bytes.
-    """
-    from rase.accounting.schedule import Rotate
-
-    def has_turn(campaign: Campaign, round: int) -> bool:
-        turns = Rotate(campaign.window_budget, campaign.window, secret=secret, campaign=campaign.id)
-        return turns.epsilon_at(round) is not None
-
-    return has_turn

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from rase.campaign import Campaign
 from rase.clock import Clock, SystemClock
-from rase.device.agent import Agent, Habits, every_round, rotating
+from rase.device.agent import Agent
 from rase.device.folder import DeviceFolder
+from rase.device.habits import Habits, every_round, rotating
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
 from rase.device.settings import (

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.device.owning import HOURS, Owned, owned
 
 from rase.campaign import Campaign
-from rase.device.agent import Habits
+from rase.device.habits import Habits
 from rase.device.mirror import RoundSeen
 from rase.device.page.chart import chart
 from rase.device.page.payload import example_payload

@@ -68,7 +68,9 @@ class Quanta:
 
     def counts(self, readings: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return readings in whole quanta from the low end, as floats."""
-        counts = (readings - self.value_range.low) * (1 / self.size)
+        # What overflows lies outside, and is clipped.
+        with np.errstate(over="ignore"):
+            counts = (readings - self.value_range.low) * (1 / self.size)
         np.rint(counts, out=counts)
         return np.clip(counts, -_MOST_QUANTA, _MOST_QUANTA, out=counts)
 

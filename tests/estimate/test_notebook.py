@@ -81,6 +81,7 @@ def test_a_long_table_shows_its_ends() -> None:
     assert "<td>1970-01-01 05:00</td>" not in shown
     assert "<td>199</td><td>10</td><td>179 to 219</td><td>64</td>" in shown
     assert "100 rounds, auto" in shown
+    assert "1 round, auto" in rounds(1)._repr_html_()
     assert "0 rounds, no estimate" in Rounds[Seen]([])._repr_html_()
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +147,29 @@ def test_bad_tables_are_refused(change: dict[str, object], message: str) -> None
         del table["value"]
     with pytest.raises(DataError, match=message):
         Pipeline(BR).run(table)
+
+
+@pytest.mark.parametrize("table", ["readings.csv", [1.0, 2.0], None])
+def test_what_is_no_table_is_refused(table: object) -> None:
+    """A path or bare readings get a sentence that says what a table is."""
+    with pytest.raises(DataError, match=r"must be a data frame or a mapping .* `rase run` takes"):
+        Pipeline(BR).run(table)
+
+
+@pytest.mark.parametrize("value_range", [5, None, (0,), (0, 1, 2)])
+def test_a_range_is_a_pair(value_range: Any) -> None:
+    """Anything else is named, in the one-line form too."""
+    with pytest.raises(TypeError, match="value_range must be a pair of numbers or a ValueRange"):
+        aggregate([1.0, 2.0], value_range, epsilon=1)
+
+
+def test_readings_beyond_all_bounds_are_clipped_or_refused_quietly() -> None:
+    """What overflows on the way to the grid lies outside; a whole number may be too large."""
+    table = {"time": [0, 0], "device": ["a", "b"], "value": [1e308, -1e308]}
+    (result,) = Pipeline(BR).run(table, rng=SeededRandom(1))
+    assert math.isfinite(result.estimate.value)
+    with pytest.raises(TypeError, match="readings must be numbers"):
+        aggregate([10**400], (0, 100), epsilon=1)
 
 
 def test_a_value_that_is_no_number_is_not_shown() -> None:

@@ -69,10 +69,9 @@ class Rounds(list[R]):
         return super().__getitem__(place)
 
     def __repr__(self) -> str:
-        count = f"{len(self)} round{'' if len(self) == 1 else 's'}"
         if not self or self[0].start_ms is None:
-            return f"Rounds({count})"
-        return f"Rounds({count}, {_when(self[0])} to {_when(self[-1])} UTC)"
+            return f"Rounds({self._count})"
+        return f"Rounds({self._count}, {_when(self[0])} to {_when(self[-1])} UTC)"
 
     def to_frame(self) -> Any:
         """Return a pandas data frame, one round a row; ``truth`` only where it is known.
@@ -118,6 +117,10 @@ class Rounds(list[R]):
         axes.legend()
         return axes
 
+    @property
+    def _count(self) -> str:
+        return f"{len(self):,} round{'' if len(self) == 1 else 's'}"
+
     def _times(self) -> list[Any]:
         return [
             place if result.start_ms is None else _time(result.start_ms)
@@ -135,7 +138,7 @@ class Rounds(list[R]):
         return table_html(
             ["round (UTC)", "estimate", "± error", "95 % interval", "n"],
             rows,
-            caption=f"{len(self):,} rounds, {method}",
+            caption=f"{self._count}, {method}",
         )
 
 

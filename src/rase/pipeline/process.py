@@ -320,12 +320,24 @@ def aggregate(
         >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
         46.4 ± 5.6 (95 %: 35.4 to 57.3, n = 120)
     """
-    public = value_range if isinstance(value_range, ValueRange) else ValueRange(*value_range)
+    public = _public_range(value_range)
     budget = cast("float | tuple[float, ...]", epsilon)
     pipeline = Pipeline(BudgetAware(budget, public, PAPER_PRECISION), shuffler, estimator)
     if is_table(data):
         return pipeline.run(data, every=every, rng=rng)
     return pipeline.run_round(data, rng=rng).estimate
+
+
+def _public_range(value_range: ValueRange | tuple[float, float]) -> ValueRange:
+    if isinstance(value_range, ValueRange):
+        return value_range
+    try:
+        low, high = value_range
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"value_range must be a pair of numbers or a ValueRange, got {value_range!r}."
+        ) from None
+    return ValueRange(low, high)
 
 
 def _named_estimators(

@@ -55,6 +55,11 @@ def contributions_of(
 def _column(table: Any, name: str) -> NDArray[Any]:
     try:
         column = np.asarray(table[name])
+    except TypeError as error:
+        raise DataError(
+            "the table must be a data frame or a mapping with the columns time, device and value, "
+            f"got {type(table).__name__}; `rase run` takes files."
+        ) from error
     except (KeyError, IndexError, ValueError) as error:
         raise DataError(f"the table must have a column {name!r}.") from error
     if column.ndim != 1:

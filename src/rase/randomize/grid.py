@@ -364,7 +364,7 @@ def as_readings(readings: ArrayLike) -> Floats:
     """
     try:
         return np.asarray(readings, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         # The error underneath quotes what it could not read.
         raise TypeError("readings must be numbers, got something else.") from None
 

@@ -32,6 +32,23 @@ def test_days_and_faults(tmp_path: Path) -> None:
     ]
 
 
+def test_an_interrupted_fleet_leaves_nothing(tmp_path: Path) -> None:
+    """Half of the days are never taken for a whole table; a folder that is there stays."""
+
+    def interrupt(share: float) -> None:
+        if share > 0.4:
+            raise KeyboardInterrupt
+
+    fleet = LargeFleet(devices=5, days=4, interval_s=3600)
+    with pytest.raises(KeyboardInterrupt):
+        write_large_fleet(fleet, tmp_path / "fleet", on_progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+    write_large_fleet(fleet, tmp_path / "fleet")
+    with pytest.raises(FileExistsError):
+        write_large_fleet(fleet, tmp_path / "fleet")
+    assert len(list((tmp_path / "fleet").iterdir())) == 4
+
+
 def test_the_seed_decides() -> None:
     """The same seed gives the same rows, another one others; many meters differ."""
     days = [list(LargeFleet(300, 1, seed=seed).batches(0)) for seed in (1, 1, 2)]

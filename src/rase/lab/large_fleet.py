@@ -6,7 +6,10 @@ gaps, repeated rows, and a round far larger than all others. Nobody lives here, 
 an ordinary seeded generator; no noise for privacy comes from this module.
 """
 
+import errno
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,6 +157,8 @@ def write_large_fleet(
 ) -> int:
     """Write a fleet as a Hive-partitioned folder, a file for each day, in the memory of a batch.
 
+    The folder appears when all is written, or not at all.
+
     Args:
         fleet: The fleet.
         folder: The folder, which must not be there yet.
@@ -169,7 +174,22 @@ def write_large_fleet(
     """
     if kind not in {"parquet", "csv", "csv.gz"}:
         raise ValueError(f'kind must be "parquet", "csv" or "csv.gz", got {kind!r}.')
-    folder.mkdir(parents=True)
+    if folder.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+    # A folder with half of the days would look like a whole one.
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir(parents=True)
+        written = _write_days(fleet, beside, kind=kind, on_progress=on_progress)
+        beside.replace(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return written
+
+
+def _write_days(
+    fleet: LargeFleet, folder: Path, *, kind: str, on_progress: Callable[[float], None] | None
+) -> int:
     written = 0
     for number, (begin_ms, pool) in enumerate(fleet.pool_days()):
         part = folder / f"day={np.datetime64(begin_ms, 'ms').astype('datetime64[D]')}"

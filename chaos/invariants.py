@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from rase.campaign import Campaign
 from rase.fusion.rounds import estimates_of
 from rase.wire.keys import Role
 
-__all__ = ["Growth", "Verdict", "check", "check_logs", "is_settled", "unsettled"]
+__all__ = ["Growth", "Rows", "Verdict", "check", "check_logs", "is_settled", "unsettled"]
+
+Rows: TypeAlias = list[tuple[bytes, bytes, bytes]]
+"""The batches of a round as the fusion centre opened them: id, places, classes."""
 
 _MEMORY_BYTES: Final = 64 << 20
 _HANDLES: Final = 64
@@ -71,13 +74,26 @@ def unsettled(installation: Installation, rounds: set[int]) -> str:
     return "; ".join(f"{words}: {rows[:5]}" for words, rows in found.items() if rows)
 
 
-def check(installation: Installation, probes: Probes, *, is_over: bool) -> Verdict:
+def check(
+    installation: Installation,
+    probes: Probes,
+    *,
+    is_over: bool,
+    seen: dict[int, Rows] | None = None,
+) -> Verdict:
     """Compare the fusion centre's rounds with what devices were told.
 
     While the run goes on only final rounds and reports with known places are looked at; when it is
     over and all agents have ended, all rounds, and the agents' ledgers and logs.
+
+    Args:
+        installation: Whose rounds.
+        probes: The devices with known places.
+        is_over: Whether the run is.
+        seen: The reports of final rounds as earlier looks found them; those of this one are added.
+            They stand for reports that a clock that jumped has let the fusion centre erase.
     """
-    verdict = Verdict()
+    verdict, seen = Verdict(), {} if seen is None else seen
     by_round: dict[int, list[Report]] = defaultdict(list)
     # Told before asked: what is acknowledged meanwhile is looked at the next time.
     for report in [report for report in list(probes.reports) if report.fate != "refused"]:
@@ -93,11 +109,13 @@ def check(installation: Installation, probes: Probes, *, is_over: bool) -> Verdi
         Role.FUSION, "SELECT round, method, mean, n FROM estimates"
     ):
         told[round].append((method, mean, n))
-    kept: dict[int, list[tuple[bytes, bytes, bytes]]] = defaultdict(list)
+    kept: dict[int, Rows] = defaultdict(list)
     for round, *row in installation.rows(
         Role.FUSION, "SELECT round, batch, places, classes FROM opened ORDER BY batch"
     ):
         kept[round].append((bytes(row[0]), bytes(row[1]), bytes(row[2])))
+    seen |= {round: rows for round, rows in kept.items() if round in final}
+    kept |= seen
     rounds = set(by_round) | (agents.rounds() if agents else set()) if is_over else final
     for round in sorted(rounds | set(told)):
         reports = by_round.get(round, [])

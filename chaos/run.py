@@ -12,7 +12,7 @@ from typing import Any, Final
 from chaos.disks import build_slow_disk, disk_variables
 from chaos.faults import LONGEST_JUMP_S, Chance, Faults, clock_variables, left_out, recovered
 from chaos.installation import Installation
-from chaos.invariants import Growth, Verdict, check, check_logs, is_settled, unsettled
+from chaos.invariants import Growth, Rows, Verdict, check, check_logs, is_settled, unsettled
 from chaos.kinds import KINDS
 from chaos.probes import Probes
 from chaos.programs import TooLate, until
@@ -167,6 +167,7 @@ class _Run:
         stack.callback(self._installation.close)
         self._faults = Faults(self._installation, self._chance, postgres=postgres, broker=broker)
         self._growth = Growth()
+        self._seen: dict[int, Rows] = {}
 
     def _variables(self, folder: Path, *, has_broker: bool) -> dict[str, dict[str, str]]:
         """Return what clocks that jump and disks that are slow need, for each process."""
@@ -224,7 +225,7 @@ class _Run:
         except TooLate as error:
             found.append(f"after {kind}: {error}")
         self._growth.look(self._installation)
-        verdict = check(self._installation, probes, is_over=False)
+        verdict = check(self._installation, probes, is_over=False, seen=self._seen)
         found += [note for note in verdict.notes if note not in found]
         for note in found:
             tell(f"VIOLATION {note}")
@@ -257,7 +258,7 @@ class _Run:
         outcome.violations += [
             f"{name} ended with {code} when asked to." for name, code in codes.items() if code
         ]
-        outcome.verdict = check(installation, probes, is_over=True)
+        outcome.verdict = check(installation, probes, is_over=True, seen=self._seen)
         known = set(outcome.violations)
         outcome.violations += [note for note in outcome.verdict.notes if note not in known]
         unexplained = [*probes.unexplained, *reader.unexplained, *check_logs(installation)]

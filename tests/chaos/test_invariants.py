@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.loading.setting import CAMPAIGN
-from chaos.invariants import Growth, check, check_logs, is_settled
+from chaos.invariants import Growth, Rows, check, check_logs, is_settled
 from chaos.probes import Report
 
 from rase.fusion.rounds import estimates_of
@@ -155,3 +155,14 @@ def test_an_estimate_whose_reports_are_gone_must_count_as_many(kept: Kept) -> No
     devices.reports.append(Report(7, 5, 99, b"", "acknowledged"))
     assert judged(kept, devices) == (1, 0, 0)
     assert judged(kept, probes(PLACES[:-1])) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.001])
+def test_reports_that_were_seen_before_they_went_are_looked_at(kept: Kept, shift: float) -> None:
+    """What an earlier look found stands for them: nothing is unchecked, what is wrong is seen."""
+    kept.keep(PLACES, shift=shift)
+    seen: dict[int, Rows] = {}
+    for is_over in (False, True):
+        verdict = check(kept, probes(PLACES), is_over=is_over, seen=seen)  # type: ignore[arg-type]
+        assert (verdict.unchecked, verdict.lost, verdict.wrong) == (0, 0, int(shift > 0))
+        kept.erase()

@@ -23,7 +23,8 @@ def promises(campaign: Campaign) -> list[str]:
             f"most epsilon {budget:g}, by its own ledger: {LocalDP(budget).odds}."
         ),
         (
-            f"Fewer than {number(campaign.k_min)} reports are never released together; "
+            f"Fewer than {number(campaign.k_min)} reports, cover reports counted, are never "
+            "released together; "
             f"{_too_few(campaign)}."
         ),
         f"The shuffler permutes the reports of a round {_SHUFFLES[campaign.shuffle.method]}.",

@@ -29,6 +29,8 @@ def parse_toml(data: bytes | str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(data if isinstance(data, str) else data.decode())
         _check(tables, "")
+    except UnicodeDecodeError:
+        raise ValueError("it must be a text in UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return tables

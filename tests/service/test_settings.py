@@ -126,6 +126,30 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str, reason: str) -> None:
     assert len(told.value.mistakes) == 1
 
 
+def test_what_follows_from_a_missing_file_is_not_told(tmp_path: Path) -> None:
+    """Where no settings could be read, one sentence says so, and not each that is missing."""
+
+    class Strict(Settings):
+        must: int
+        also: int
+
+    path = tmp_path / "rase.toml"
+    for data, told in (
+        (None, "No such file or directory."),
+        (b"\xff\xfe", "is not TOML: it must be a text in UTF-8."),
+        (b"[other]\nmust = 1\n", "has no settings in a section [example]."),
+    ):
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(ConfigurationError) as caught:
+            load_settings(Strict, "example", path=path, environment={})
+        (mistake,) = caught.value.mistakes
+        assert mistake.endswith(told)
+    path.write_text("[example]\nmust = 1\n")
+    with pytest.raises(ConfigurationError, match=r"example\.also must be given"):
+        load_settings(Strict, "example", path=path, environment={})
+
+
 def test_a_flag_below_a_value_replaces_it(path: Path) -> None:
     """Where a source put a value, a later one may put a table."""
     found = load_settings(

@@ -103,8 +103,6 @@ def read_configuration(path: Path) -> Configuration:
         document = parse_toml(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        if isinstance(error, UnicodeDecodeError):
-            reason = "must be TOML, a text in UTF-8"
         raise ConfigurationInvalid(f"{path}: {str(reason).rstrip('.')}.") from error
     table = document.get("campaign")
     if not isinstance(table, dict):

@@ -66,9 +66,8 @@ def load_settings(
     """
     mistakes: list[str] = []
     values = _table(path, section, mistakes)
-    if mistakes:
-        # Every setting would seem to be missing, where only the file is.
-        raise ConfigurationError(mistakes)
+    # Without the file or its section everything is missing, which goes without saying.
+    is_read = not mistakes
     for keys, text in _variables(section, os.environ if environment is None else environment):
         _put(values, keys, text)
     for name, value in (flags or {}).items():
@@ -79,7 +78,14 @@ def load_settings(
     try:
         settings = model.model_validate(values, context={"folder": folder})
     except ValidationError as error:
-        mistakes += [_sentence(section, problem) for problem in error.errors()]
+        if path is not None and not values and is_read:
+            mistakes.append(f"{path} has no settings in a section [{section}].")
+            is_read = False
+        mistakes += [
+            _sentence(section, problem)
+            for problem in error.errors()
+            if is_read or problem["type"] != "missing"
+        ]
     if mistakes:
         raise ConfigurationError(mistakes)
     return settings

@@ -43,6 +43,7 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
     waiting = desk.get("/campaign").text
     assert "Every 1 rounds devices report by the square wave" not in waiting
     assert "In every round devices report by the square wave" in waiting
+    assert "a report; all rounds probe: by the square wave, with the same epsilon" in waiting
     wave = SquareWave(4.0, probing.value_range)
     for round in range(ROUND, ROUND + 9):
         readings = np.random.default_rng(round).normal(120, 20, 40)

@@ -152,6 +152,8 @@ class CsvFile:
             )
         if "Empty CSV" in str(error):
             return DataError(f"{self.path} holds no rows; give a table with at least one reading.")
+        if self._compression is not None and "Truncated" in str(error):
+            return DataError(f"{self.path} is cut off; copy or compress it again.")
         return DataError(
             f"{self.path} cannot be read as CSV with a header line; save it as UTF-8 text with "
             "columns separated by commas, or as Parquet."

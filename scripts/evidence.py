@@ -208,8 +208,9 @@ def _fuzz(run: dict[str, Any]) -> Iterator[str]:
     yield ""
     counts: dict[str, int] = run["executions"]
     yield (
-        f"{sum(counts.values()):,} executions of {len(counts)} parsers of foreign bytes, steered by"
-        " the coverage of the code; those that\nread files are slow and had few."
+        f"{sum(counts.values()):,} executions of {len(counts)} parsers of foreign bytes, at least"
+        f" {min(counts.values()):,} of each, steered by the\ncoverage of the code and the words of"
+        " kept inputs."
     )
     yield ""
     yield "| parser | executions | parser | executions |"

@@ -46,7 +46,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "reports_carried": "Reports that wait for company, counted at each close.",
         "reports_dropped": "Reports of rounds below k_min, or replaced by a newer one of a device.",
         "batches_accepted": "Batches that the fusion centre took.",
-        "batches_refused": "Batches that the fusion centre refused for ever.",
+        "batches_refused": "Refusals of a batch by the fusion centre.",
         "batches_final": "Batches that came after their round was final.",
         "batches_later": "Attempts to send a batch that must be repeated.",
         "leases_lost": "Rounds that another closer took over.",

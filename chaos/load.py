@@ -150,8 +150,11 @@ class _Target:
         pid = self._served.pids[0]
         before = resident_bytes(pid)
         most = _Most(pid)
-        pressed = self.at(2 * rate, seconds=seconds, connections=_CROWD)
-        peak, files = most.stop()
+        try:
+            pressed = self.at(2 * rate, seconds=seconds, connections=_CROWD)
+        finally:
+            # Also where there are no more rounds: the process that is watched ends then.
+            peak, files = most.stop()
         tries, after = 0, None
         while after is None or (tries < _TRIES and not _is_held(after)):
             tries += 1

@@ -134,7 +134,8 @@ def _load(run: dict[str, Any]) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|"
     steady, rate = run["steady"], run["rate_a_second"]
-    yield _load_row("highest steady rate with p99 below 250 ms", rate, steady, memory="")
+    words = f"highest rate with p99 below 250 ms, for {steady['seconds']:.0f} s"
+    yield _load_row(words, rate, steady, memory="")
     for name, words in (
         ("overload", f"twice that, {run['connections']:,} connections"),
         ("stalled", "the same, stalled for {stalled_s:g} s"),

@@ -22,7 +22,7 @@ from rase.wire.suites import X25519
 
 __all__ = ["HOURS", "Rate", "Served", "prepared", "running", "serving"]
 
-HOURS: Final = 60
+HOURS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)

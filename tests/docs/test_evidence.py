@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from chaos.kinds import KINDS
+from fuzz.targets import TARGETS
 from scripts.evidence import FOLDER, PAGE, WORDS, main, page
 
 
@@ -35,6 +36,13 @@ def test_kept_loads_were_held() -> None:
     assert load["accepted"] == load["stored"]
     assert load["stalled"]["statuses"]["429"] > 0
     assert load["overload"]["refusals_without_retry_after"] == 0
+
+
+def test_every_parser_was_tried() -> None:
+    """No parser is left out of the search, and none had a mere handful of inputs."""
+    counts: dict[str, int] = kept("fuzz")["executions"]
+    assert counts.keys() == TARGETS.keys()
+    assert min(counts.values()) >= 100_000
 
 
 def kept(name: str) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Owned:
         self.folder.keep_enrolment("credential")
         self.folder.keep_off_unless_said()
         settings = self.folder.settings({})
-        terms = Terms(campaign.id, pinned=pinned, rules=settings.rules)
+        terms = self.terms = Terms(campaign.id, pinned=pinned, rules=settings.rules)
         self.mirror = Mirror(self.notes, self.clock)
         self.ledger = self.folder.ledger(settings)
         habits = habits or Habits(poll_s=60)

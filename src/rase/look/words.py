@@ -67,12 +67,14 @@ def erring(value: float | None, error: float | None) -> str:
     Example:
         >>> erring(68.01, 32.76), erring(-0.3297, 3.809), erring(2.0, None)
         ('68 (± 33)', '−0.3 (± 3.8)', '2')
+        >>> erring(0.0, 1e-14)
+        '0 (± 1e−14)'
     """
     if value is None or error is None or not (math.isfinite(error) and error > 0):
         return number(value)
     places = 1 - math.floor(math.log10(error))
     if places > 12:
-        return f"{number(value)} (± {number(error)})"
+        return f"{value:.3g} (± {error:.2g})".replace("-", "−")
     # Adding 0 takes the sign off what is rounded to nothing.
     shown = (f"{round(one, places) + 0.0:,.{max(places, 0)}f}" for one in (value, error))
     return "{} (± {})".format(*shown).replace("-", "−")

@@ -29,6 +29,17 @@ def test_troubles_are_told_in_words(device: Owned) -> None:
     assert "cannot be turned into the campaign&#x27;s unit" in device.get().text
 
 
+def test_what_needs_another_word_is_told(device: Owned) -> None:
+    """What a new version may cost, and how it may shuffle, stands among the terms."""
+    device.run(0.2)
+    told = "costs more than epsilon 1 a report, or hides senders less, is refused until you agree"
+    assert told in device.get().text
+    device.terms.rules = replace(device.terms.rules, most_alpha=0.5)
+    assert "or has an order that may tell more than alpha 0.5, is refused" in device.get().text
+    device.mirror.note("terms-refused", reason="shuffle-weaker")
+    assert "set owner.most_alpha to the most that the order may tell" in device.get().text
+
+
 def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
     """Skipped, dropped, left out by the schedule, without a reading: each has its words."""
     device.run(0.2)

@@ -4,8 +4,10 @@ On the fleets the estimator's numbers were chosen on: some rest or nearly so, so
 worlds of each, four drawings of the noise in each world, at six epsilons. Takes some minutes.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,9 @@ Floats = NDArray[np.float64]
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 WORLDS, DRAWINGS = range(1, 7), range(4)
+_ROW = re.compile(
+    r"(?P<name>\w+), epsilon (?P<epsilon>\S+), \d+ worlds; covered (?P<covered>\S+), worlds .+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,30 @@ def jumps(world: int) -> Floats:
     return np.asarray(level.clip(5, 95)[:, None] + own)
 
 
+def shift(world: int) -> Floats:
+    """Return appliances that draw three times as much from the middle of the time on."""
+    table = appliances(world, devices=64, days=25, every_s=3600)
+    table[len(table) // 2 :] *= 3
+    return table
+
+
+def table(kept: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return kept rows as the lines of a table, as docs/explain/accuracy.md shows it."""
+    shares: dict[str, dict[str, str]] = {}
+    for row in kept:
+        told = _ROW.fullmatch(f"{row['size']}; {row['note']}")
+        if told is None:
+            raise ValueError(f"row must be one of this benchmark, got {row['size']!r}.")
+        share = f"{100 * float(told['covered']):.1f} %"
+        shares.setdefault(told["name"], {})[told["epsilon"]] = share
+    budgets = list(next(iter(shares.values())))
+    return [
+        f"| made-up fleet | {' | '.join(f'ε = {budget}' for budget in budgets)} |",
+        f"|---{len(budgets) * '|---'}|",
+        *(f"| {name} | {' | '.join(found.values())} |" for name, found in shares.items()),
+    ]
+
+
 def wander(rng: np.random.Generator, lasting: float, *, rounds: int = 1000, n: int = 1) -> Floats:
     """Return n paths of deviation 1 that forget themselves in so many rounds."""
     kept, path = np.exp(-1 / lasting), rng.normal(size=(rounds, n))
@@ -144,4 +173,5 @@ KINDS = {
     "resting": Kind(resting, 3600, 0, 100),
     "steps": Kind(steps, 3600, 0, 10_000),
     "jumps": Kind(jumps, 3600, 0, 100),
+    "shift": Kind(shift, 3600, 0, 2800),
 }

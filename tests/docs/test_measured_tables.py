@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["ranges", "distribution", "windows"])
+@pytest.mark.parametrize("name", ["ranges", "distribution", "windows", "coverage"])
 def test_the_page_shows_the_kept_rows(name: str) -> None:
     """Every line that the benchmark makes of its kept rows stands on the page, in its order."""
     kept = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
@@ -19,7 +19,7 @@ def test_the_page_shows_the_kept_rows(name: str) -> None:
     assert "\n".join(lines) in page
 
 
-@pytest.mark.parametrize("name", ["ranges", "windows"])
+@pytest.mark.parametrize("name", ["ranges", "windows", "coverage"])
 def test_rows_of_another_benchmark_are_refused(name: str) -> None:
     """A row whose words cannot be read makes no table."""
     with pytest.raises(ValueError, match="row must be one of this benchmark"):

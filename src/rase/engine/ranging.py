@@ -150,7 +150,7 @@ class RangeFeedback:
             noise=noise,
             # While learning, the means of a stage are read together: too narrow a range would hide
             # the tails for good, and no later probe would look for them.
-            averaged=self._averaged * (_STAGE if is_learning else 1),
+            averaged=max(self._averaged, _STAGE) if is_learning else self._averaged,
             rng=rng,
         )
         self.advice = advice

@@ -148,7 +148,8 @@ def test_a_full_disk_stops_nothing_for_good(centre: Centre) -> None:
     database = centre.database
     assert isinstance(database, SqliteDatabase)
     limit_pages(database, 0)
-    large = parcel(reports([2] * 400))
+    # More than fits into the pages that a migration left free.
+    large = parcel(reports([2] * 1600))
     answer = put(app, large)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:rase:problem:unavailable")
     assert counted(app, "problem_unavailable") == 1

@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from benchmarks.loading.ports import held_port
 
 START = Path(__file__).parents[2] / "docs/start"
 _LONGEST_S = 300
@@ -21,7 +21,7 @@ def test_the_first_device_tutorial_ends_with_a_mean(tmp_path: Path) -> None:
     for program in ("mosquitto", "mosquitto_pub"):
         if shutil.which(program) is None and not Path("/usr/sbin", program).exists():
             pytest.skip(f"{program} is not installed")
-    broker, shuffler, fusion = free_ports(3)
+    broker, shuffler, fusion = (held_port() for _ in range(3))
     script = blocks_of(START / "first-device.md")
     # Other tests run beside this one: only the ports are not those of the page.
     script = script.replace("18830", str(broker)).replace(":8702", f":{fusion}")
@@ -72,12 +72,3 @@ def followed(script: str, folder: Path) -> str:
     told = (folder / "told.txt").read_text(encoding="utf-8")
     assert code == 0, told
     return told
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(opened.getsockname()[1]) for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports

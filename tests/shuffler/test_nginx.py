@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
+from benchmarks.loading.ports import held_port
 from tests.live.running import Patience
 from tests.shuffler.certificates import Authority, device_folder
 
@@ -94,12 +95,6 @@ def _answers(port: int) -> bool:
     return True
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.mark.any_store
 def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_path: Path) -> None:
     """A device with a certificate enrols and reports; without, foreign or revoked, it does not."""
@@ -121,7 +116,7 @@ def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_pat
         pinned=world.pinned,
         telemetry=world.telemetry,
     )
-    port = free_port()
+    port = held_port()
     with upstream(app) as behind:
         settings = nginx_of(
             guide,
@@ -183,7 +178,7 @@ def test_the_example_for_a_plain_proxy_is_run(world: "World", tmp_path: Path) ->
         pinned=world.pinned,
         telemetry=world.telemetry,
     )
-    port = free_port()
+    port = held_port()
     example = (ROOT / "deploy/proxy/nginx.conf").read_text(encoding="utf-8")
     example = example.replace("    listen [::]:443 ssl;\n", "")
     with upstream(app) as behind:

@@ -177,6 +177,7 @@ def test_a_range_is_recommended_and_published(
         present=RangeOutlook(
             0.0, 5000.0, replace(bias, value=0.0), clip_error=0.0, noise=30.0, error=30.0
         ),
+        limits=(0.0, 5000.0),
         quantiles=tuple(
             Estimate(place, 1.0, n=900, method="quantile", target="reading")
             for place in (10.0, 90.0, 280.0)
@@ -197,7 +198,7 @@ def test_a_range_is_recommended_and_published(
     monkeypatch.setattr("rase.fusion.probes.range_status", status)
     text = ran(*asked, "--reports", 50, capsys=capsys)
     assert "Range 0 to 300: expected error 4 instead of 30" in text
-    assert "clipping adds -1.0 ± 2.0 instead of 0.0 ± 2.0." in text
+    assert "clipping adds -1.0 ± 2.0 instead of 0.0 ± 2.0, counting readings of 0 to 5000." in text
     document = json.loads(ran(*asked, "--json", "--high", 500, capsys=capsys))
     assert (document["schema"], document["advice"]["high"]) == ("rase/range/1", 300.0)
     assert document["advice"]["present"]["high"] == 5000.0

@@ -60,6 +60,7 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
         '<th scope="row">recommended</th>',
         f"rase campaign range {probing.id} --publish",
         "Root mean square error of a mean of 40 reports:",
+        "Clipping counts readings between 0 and 3,000",
     ):
         assert words in page.text, words
     assert "No advice yet" not in page.text

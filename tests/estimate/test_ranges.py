@@ -48,7 +48,8 @@ def test_a_range_ten_times_too_wide_is_narrowed_to_where_the_readings_are() -> N
     assert low < middle < high
     assert middle == pytest.approx(300, abs=30)
     assert str(advice).startswith(f"Range {best.low:g} to {best.high:g}: expected error")
-    assert str(advice).endswith("instead of almost nothing.")
+    assert advice.limits == (0, 1000)
+    assert str(advice).endswith("instead of almost nothing, counting readings of 0 to 1000.")
 
 
 def test_what_clipping_adds_is_told_of_the_present_range_too() -> None:

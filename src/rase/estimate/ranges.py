@@ -91,7 +91,8 @@ class RangeOutlook:
     Args:
         low: Its lower end.
         high: Its upper end.
-        clip_bias: What clipping to it adds to the mean of all readings, with its error.
+        clip_bias: What clipping to it adds to the mean of all readings within the limits, with its
+            error. Readings beyond the limits look like readings at them, to every report.
         clip_error: The root mean square of what clipping adds to the mean of one round: that bias,
             what is not known about it, and rounds whose readings lie further out.
         noise: The standard error from noise alone of a mean, averaged as was asked.
@@ -113,6 +114,7 @@ class RangeAdvice:
     Args:
         recommended: What the best range leads to.
         present: What the present one does.
+        limits: Within which readings were looked for, low and high.
         quantiles: Between which readings lie: the 5 %, 50 % and 95 % quantiles of all rounds that
             were learnt from, with their errors.
         n: How many reports a mean has.
@@ -122,6 +124,7 @@ class RangeAdvice:
 
     recommended: RangeOutlook
     present: RangeOutlook
+    limits: tuple[float, float]
     quantiles: tuple[Estimate, ...]
     n: int
     averaged: int
@@ -133,7 +136,7 @@ class RangeAdvice:
         return (
             f"Range {best.low:g} to {best.high:g}: expected error {best.error:.3g} instead of "
             f"{now.error:.3g} with {self.n} reports; clipping adds {_in_words(best)} instead of "
-            f"{_in_words(now)}."
+            f"{_in_words(now)}, counting readings of {self.limits[0]:g} to {self.limits[1]:g}."
         )
 
 
@@ -214,6 +217,7 @@ def advise_range(
     return RangeAdvice(
         recommended=outlook(*best),
         present=outlook(present.low, present.high),
+        limits=(float(edges[0]), float(edges[-1])),
         quantiles=tuple(_quantiles(shapes, reports)),
         n=n,
         averaged=averaged,

@@ -75,6 +75,7 @@ class RangeStatus:
                 **_outlook_fields(self.advice.recommended),
                 "present": _outlook_fields(self.advice.present),
                 "present_error": self.advice.present.error,
+                "limits": list(self.advice.limits),
                 "quantiles": [
                     {"share": share, **_fields_of(one)}
                     for share, one in zip(QUANTILES, self.advice.quantiles, strict=True)

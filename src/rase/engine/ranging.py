@@ -27,10 +27,14 @@ from rase.stream import ValueRange
 
 __all__ = ["RangeFeedback", "probe_share", "worst_noise"]
 
-# The first rounds all probe; a range is chosen after each stage.
+# The first rounds all probe, with a choice after every fourth: the first few hundred reports often
+# mislead, and what they mislead to must not last. Afterwards the rounds between two choices are
+# these, a number that grows with what is known already: a choice costs time.
 _LEARNING = 48
-_STAGE = 8
-_SETTLED_STAGE = 24
+_STAGE = 4
+_SETTLED_STAGE, _LONGEST_STAGE, _STAGES_KNOWN = 8, 24, 48
+# While learning, ranges are chosen as if at least so many rounds were averaged.
+_AVERAGED = 8
 # Rounds remembered besides the first: a year of hours would cost minutes for each choice.
 _REMEMBERED = 960
 # A range is changed only if that lessens the expected error by this factor.
@@ -61,10 +65,10 @@ def probe_share(epsilon: float) -> float:
 class RangeFeedback:
     """Say which mechanism and range each round has, and learn from the reports of all rounds.
 
-    The first 48 rounds probe, with a choice after every eighth, for ranges that still show where
+    The first 48 rounds probe, with a choice after every fourth, for ranges that still show where
     the tails are. After that a share of the rounds that costs little (`probe_share`) goes on
-    probing, because readings change, with a choice once in 24 rounds. A range may grow again, up to
-    the limits.
+    probing, because readings change, with a choice once in 8 rounds, and once in 24 of a long run.
+    A range may grow again, up to the limits.
 
     Guarantee: each report is epsilon-LDP by its randomizer, probing or not; choices depend on
     released reports alone.
@@ -123,6 +127,13 @@ class RangeFeedback:
             return SquareWave(self.epsilon, self.value_range)
         return self._make(self.epsilon, self.value_range)
 
+    @property
+    def _stage(self) -> int:
+        """How many rounds there are from one choice to the next."""
+        if self._rounds < _LEARNING:
+            return _STAGE
+        return min(max(self._rounds // _STAGES_KNOWN, _SETTLED_STAGE), _LONGEST_STAGE)
+
     def learn(self, reports: ArrayLike, *, rng: Random | None = None) -> None:
         """Take a round's reports in, and choose the range of the next round.
 
@@ -140,7 +151,7 @@ class RangeFeedback:
 
     def _choose(self, rng: Random | None) -> None:
         is_learning = self._rounds < _LEARNING
-        self._next_choice = self._rounds + (_STAGE if is_learning else _SETTLED_STAGE)
+        self._next_choice = self._rounds + self._stage
         noise = worst_noise(self._make(self.epsilon, self.value_range))
         n = round(np.mean([probe.n for probe in self._probes]))
         advice = advise_range(
@@ -148,9 +159,8 @@ class RangeFeedback:
             limits=self.limits,
             n=n,
             noise=noise,
-            # While learning, the means of a stage are read together: too narrow a range would hide
-            # the tails for good, and no later probe would look for them.
-            averaged=max(self._averaged, _STAGE) if is_learning else self._averaged,
+            # Too narrow a range would hide the tails for good: no later probe would look for them.
+            averaged=max(self._averaged, _AVERAGED) if is_learning else self._averaged,
             rng=rng,
         )
         self.advice = advice

@@ -72,6 +72,24 @@ def test_probing_spends_no_more_and_becomes_rare() -> None:
     assert sum(kinds[48:]) == pytest.approx(20 * probe_share(2.0), abs=1.5)
 
 
+@pytest.mark.parametrize(("known", "later"), [(48, [56, 64]), (5, [57, 68]), (1, [72])])
+def test_choices_are_frequent_while_little_is_known(
+    monkeypatch: pytest.MonkeyPatch, known: int, later: list[int]
+) -> None:
+    """Every fourth round while learning, then every eighth, in long runs every 24th at most."""
+    monkeypatch.setattr("rase.engine.ranging._STAGES_KNOWN", known)
+    feedback, advice, chosen = RangeFeedback(2.0, WIDE), None, []
+    for place in range(1, 73):
+        source = SeededRandom(place)
+        readings = np.full(20, 100.0)
+        feedback.learn(feedback.randomizer.randomize(readings, rng=source), rng=source)
+        if feedback.advice is not advice:
+            advice = feedback.advice
+            chosen.append(place)
+    assert chosen[:12] == list(range(4, 52, 4))
+    assert chosen[12 : 12 + len(later)] == later
+
+
 def test_the_range_grows_back_up_to_the_limits() -> None:
     """Readings that move beyond a narrow range widen it again, but never beyond the limits."""
     feedback = RangeFeedback(4.0, ValueRange(90, 110), limits=ValueRange(0, 400))

@@ -50,7 +50,7 @@ def test_feedback_comes_near_the_best_range() -> None:
     assert found.widths[0] == start.width
     assert found.widths[AFTER] < start.width / 3
     assert found.rmse < 4 * best.rmse
-    assert found.ranges[0][0] == 8
+    assert found.ranges[0][0] == 4
     assert 0.8 <= found.coverage <= 1.0
 
 

@@ -121,6 +121,17 @@ def test_own_data(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "your readings" in out
 
 
+def test_own_data_in_a_folder(
+    readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of tables is planned for as one table is."""
+    asked = ("--range", 0, 3000, "--epsilon", 1, "--value-column", "watt", "--json", "--data")
+    alone, _ = ran(*asked, readings, capsys=capsys)
+    (tmp_path / "days").mkdir()
+    readings.rename(tmp_path / "days" / "one.csv")
+    assert ran(*asked, tmp_path / "days", capsys=capsys)[0] == alone
+
+
 def test_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A budget of a window is split or rotated: per report, per window, and what it costs."""
     asked = ("--range", 0, 16, "--devices", 537, "--every", "1h", "--window", "1d")

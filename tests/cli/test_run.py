@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -306,6 +309,81 @@ def test_feedback_tells_the_range_it_came_to(
     _, told = ran(*asked, capsys=capsys)
     assert "too few rounds to choose another" in told
     assert main(["run", *map(str, asked), "--alpha", "1", "--groups", "2", "--graph", "x"]) == 2
+
+
+@pytest.fixture
+def days(readings: Path, tmp_path: Path) -> Path:
+    """The same table as Parquet files of two hours each."""
+    folder = tmp_path / "days"
+    table = pyarrow.csv.read_csv(readings)
+    for start in range(0, 6, 2):
+        hours = [start <= time.hour < start + 2 for time in table["time"].to_pylist()]
+        part = table.filter(pa.array(hours)).sort_by("time")
+        (folder / f"from={start}").mkdir(parents=True)
+        pq.write_table(part, folder / f"from={start}" / "part.parquet", row_group_size=5)
+    return folder
+
+
+@pytest.mark.parametrize("more", [["--feedback"], ["--epsilons"]])
+def test_what_needs_the_order_takes_folders_of_parquet(
+    more: list[str],
+    readings: Path,
+    days: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Files are read one after the other; the results are those of one table sorted by time."""
+    owners = tmp_path / "owners.csv"
+    owners.write_text("d3,0.25\n")
+    if more == ["--epsilons"]:
+        more = ["--epsilons", str(owners), "--mechanism", "hybrid"]
+    head, *rows = readings.read_text().splitlines()
+    readings.write_text("\n".join([head, *sorted(rows)]) + "\n")
+    asked = (*RANGE, "--every", "1h", "--seed", "1", "--json", *more)
+    text, _ = ran(readings, *asked, capsys=capsys)
+    parquet, told = ran(days, *asked, capsys=capsys)
+    assert json.loads(parquet)["results"] == json.loads(text)["results"]
+    assert "48 rows of 8 devices, 3 empty; 6 rounds." in told
+
+
+def test_devices_may_stand_in_the_path(
+    readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Folders that are called after their device are read as a column of devices is."""
+    asked = (*RANGE, "--every", "1h", "--seed", "1", "--json", "--feedback")
+    table = pyarrow.csv.read_csv(readings)
+    for name in {*table["device"].to_pylist()}:
+        folder = tmp_path / "meters" / f"device={name}"
+        folder.mkdir(parents=True)
+        part = table.filter(pyarrow.compute.equal(table["device"], name))
+        pq.write_table(part.drop_columns("device"), folder / "part.parquet")
+    text, _ = ran(readings, *asked, capsys=capsys)
+    parquet, _ = ran(tmp_path / "meters", *asked, capsys=capsys)
+    assert json.loads(parquet)["results"] == json.loads(text)["results"]
+
+
+def test_what_needs_the_order_names_or_skips_damaged_files(
+    days: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file without its end is named; with --skip-bad it is left out and counted."""
+    torn = days / "from=2" / "part.parquet"
+    torn.write_bytes(torn.read_bytes()[:-20])
+    asked = (days, *RANGE, "--every", "1h", "--feedback")
+    assert main(["run", *map(str, asked)]) == 2
+    assert f"{torn} is a damaged Parquet file" in capsys.readouterr().err
+    _, told = ran(*asked, "--skip-bad", capsys=capsys)
+    assert "32 rows of 8 devices, 3 empty; 4 rounds." in told
+    assert "skipped   1 damaged part of the table." in told
+
+
+def test_what_needs_the_order_refuses_rows_that_go_back(
+    days: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files whose names do not follow time are told, and what to do."""
+    (days / "from=0").rename(days / "from=9")
+    assert main(["run", str(days), *RANGE, "--feedback"]) == 2
+    said = capsys.readouterr().err
+    assert "goes back in time for its device; sort the table by device and time." in said
 
 
 def test_owners_budgets(readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

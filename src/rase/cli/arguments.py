@@ -26,10 +26,9 @@ from rase.shuffle.shufflers import Shuffler, Uniform
 from rase.stream import Precision, ValueRange
 
 if TYPE_CHECKING:
-    from rase.engine.csv_files import CsvTable
     from rase.engine.files import Files
+    from rase.engine.in_order import FilesTable
     from rase.engine.job import Job
-    from rase.engine.table import Table
 
 __all__ = ["MECHANISMS", "RunOptions", "parse_size", "usage"]
 
@@ -167,7 +166,7 @@ class RunOptions:
             self._randomizer(self.epsilon if budgets is None else budgets), self._shuffler(), names
         )
 
-    def personal_budgets(self, table: "Table | CsvTable") -> tuple[float, ...] | None:
+    def personal_budgets(self, table: "FilesTable") -> tuple[float, ...] | None:
         """Return the budget of each device; None where all have one.
 
         The table is read once more, because devices have to be known before the first report.

@@ -1,7 +1,7 @@
 """``rase plan``: what parameters will do, before a single device reports."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from rase.cli.plan_range import RangeChange, RecommendedRange, change_lines, rea
 from rase.cli.plan_report import plan_lines
 from rase.clock import parse_duration_s
 from rase.collect import Collector
-from rase.engine.table import open_table
 from rase.errors import DataError
 from rase.randomize.bounded import HYBRID_FROM
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
@@ -91,7 +90,7 @@ _CANDIDATES = 49
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Table of readings, CSV or Parquet: errors on them too.",
+    help="Table of readings, CSV or Parquet, or a folder of such: errors on them too.",
 )
 @click.option("--time-column", default="time", show_default=True, help="Its name in --data.")
 @click.option("--device-column", default="device", show_default=True, help="Its name in --data.")
@@ -206,13 +205,15 @@ class _Sample:
 
     readings: NDArray[np.float64]
     devices: int
-    notes: list[str]
+    notes: Sequence[str]
     table: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None) -> _Sample:
-    time, device, value = columns
-    table = open_table(data, time_column=time, device_column=device, value_column=value)
+    from rase.engine.files import Columns, find_files
+    from rase.engine.in_order import in_order
+
+    table = in_order(find_files(str(data), columns=Columns(*columns)))
     collector = Collector(None if interval_s is None else 1000 * interval_s)
     parts = [
         collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid)

@@ -13,7 +13,7 @@ from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
 from rase.cli.run_engine import EngineOptions, Run
 from rase.cli.run_manifest import write_manifest
-from rase.cli.run_stream import budgeted_run, feedback_run, one_table
+from rase.cli.run_stream import budgeted_run, feedback_run
 from rase.engine.score import Windows
 from rase.engine.tally import RunSummary
 from rase.kernels.words import Random, SeededRandom
@@ -128,16 +128,18 @@ def command(
 
     FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
     glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).
-    Text is sorted by device and time, or by time; Parquet may be in any order. Times without a zone
-    are UTC; whole numbers are seconds since 1970 (milliseconds if larger than 1e11). Empty values
-    do not report; several readings of a device in one round are averaged before any noise, and of
-    rows that repeat a time the first counts. Readings outside the range are clipped and counted.
+    Text is sorted by device and time, or by time, and so is Parquet for --feedback and --epsilons;
+    else it may be in any order. Times without a zone are UTC; whole numbers are seconds since 1970
+    (milliseconds if larger than 1e11). Empty values do not report; several readings of a device in
+    one round are averaged before any noise, and of rows that repeat a time the first counts.
+    Readings outside the range are clipped and counted.
 
     An interrupted run with --out goes on where it stopped when the same command is given again.
 
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
     from rase.engine.files import Columns, find_files
+    from rase.engine.in_order import in_order
 
     with usage():
         options = RunOptions(**asked)
@@ -164,7 +166,7 @@ def command(
     job = options.job(source, work=work)
     if options.epsilons is not None:
         with usage():
-            budgets = options.personal_budgets(one_table(job, asked="--epsilons"))
+            budgets = options.personal_budgets(in_order(source))
             pipeline = options.pipeline(budgets)
             report = RunReport(options, pipeline)
     run = _Runs(options, engine_options, report, pipeline)

@@ -1,24 +1,22 @@
 """Runs of a table in one stream, on this machine: ``rase run --feedback`` and ``--epsilons``."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rase.cli.arguments import RunOptions
 from rase.engine.feedback import FeedbackRun
 from rase.engine.ranging import RangeFeedback
 from rase.engine.stream import run_table
-from rase.engine.table import Table, open_table
 from rase.engine.tally import RunSummary
-from rase.errors import DataError
 from rase.kernels.words import Random
 from rase.pipeline import Pipeline, RoundResult
 
 if TYPE_CHECKING:
-    from rase.engine.csv_files import CsvTable
+    from rase.engine.in_order import FilesTable
     from rase.engine.job import Job
 
-__all__ = ["StreamRun", "budgeted_run", "feedback_run", "one_table"]
+__all__ = ["StreamRun", "budgeted_run", "feedback_run"]
 
 Progress = Callable[[str, float], None]
 
@@ -29,15 +27,17 @@ def feedback_run(
     """Begin a run whose range is learnt from probing rounds, one by one.
 
     Args:
-        job: What to do; one Parquet file, or text files.
+        job: What to do; in the order of its files the time of no device goes back.
         options: What was typed.
         rng: None for secure randomness; a `SeededRandom` for study.
         on_progress: Called with what is done and the share of it.
 
     Raises:
-        DataError: If there are several Parquet files.
+        DataError: If a file cannot be read as a table with these columns.
     """
-    table = one_table(job, asked="--feedback")
+    from rase.engine.in_order import in_order
+
+    table = in_order(job.source)
     run = FeedbackRun(
         table,
         job.pipeline,
@@ -56,15 +56,17 @@ def budgeted_run(
     """Begin a run whose devices have budgets of their own.
 
     Args:
-        job: What to do; one Parquet file, or text files.
+        job: What to do; in the order of its files the time of no device goes back.
         pipeline: The job's pipeline, with a budget for each device.
         rng: None for secure randomness; a `SeededRandom` for study.
         on_progress: Called with what is done and the share of it.
 
     Raises:
-        DataError: If there are several Parquet files.
+        DataError: If a file cannot be read as a table with these columns.
     """
-    table = one_table(job, asked="--epsilons")
+    from rase.engine.in_order import in_order
+
+    table = in_order(job.source)
     run = run_table(
         table,
         pipeline,
@@ -74,29 +76,6 @@ def budgeted_run(
         on_batch=lambda: on_progress("read", table.share_read),
     )
     return StreamRun(table, run, list)
-
-
-def one_table(job: "Job", *, asked: str) -> "Table | CsvTable":
-    """Return the table of a job that must be read in one stream.
-
-    Args:
-        job: What to do.
-        asked: The option that needs it so.
-
-    Raises:
-        DataError: If there are several Parquet files.
-    """
-    from rase.engine.csv_files import CsvTable
-
-    source = job.source
-    if source.kind == "csv":
-        return CsvTable(source)
-    if len(source.files) > 1:
-        raise DataError(f"{asked} takes one Parquet file or text files, got {source.place}.")
-    time, device, value = source.columns.names
-    return open_table(
-        source.files[0].path, time_column=time, device_column=device, value_column=value
-    )
 
 
 class _Summed(Protocol):
@@ -118,7 +97,7 @@ class StreamRun:
         more_notes: Tells what there is to say besides how the columns were understood.
     """
 
-    table: "Table | CsvTable"
+    table: "FilesTable"
     run: _Summed
     more_notes: Callable[[], Iterable[str]]
 
@@ -134,7 +113,7 @@ class StreamRun:
     @property
     def summary(self) -> RunSummary:
         """What was read, changed and spent; complete when all results have been taken."""
-        return self.run.summary
+        return replace(self.run.summary, bad_files=self.table.bad)
 
     def finish(self) -> None:
         """Do nothing: such a run keeps nothing to go on from."""

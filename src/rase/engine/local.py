@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rase import __version__
 from rase.engine.buckets import Progress, run_buckets
-from rase.engine.csv_files import CsvTable
+from rase.engine.in_order import CsvTable
 from rase.engine.job import Job
 from rase.engine.released import ReleaseLog
 from rase.engine.stream import run_table

@@ -4,7 +4,7 @@ The file is read in batches, so memory does not depend on its length. What canno
 refused with one line that says where it is and what to do, and shows no reading.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rase.engine.arrow import ArrowFile
     from rase.engine.columns import DeviceCodes, TimeColumn
 
-__all__ = ["Rows", "Table", "open_table"]
+__all__ = ["Rows", "Table", "checked_rows", "open_table", "some_readings"]
 
 _SNIFFED_BYTES = 4096
 
@@ -132,27 +132,62 @@ class Table:
         Raises:
             DataError: If a row cannot be used, or no row holds a reading.
         """
-        from rase.engine.columns import values_of
+        rows = checked_rows(self._file, time=self._time, codes=self._codes, value=self._value)
+        yield from some_readings(rows, value=self._value, place=self.path)
 
-        row = readings = 0
-        for time, device, value in self._file.batches():
-            values, is_valid = values_of(value, name=self._value, first_row=row + 1)
-            batch = Rows(
-                self._time.milliseconds(time, first_row=row + 1),
-                self._codes.codes(device, first_row=row + 1),
-                values,
-                is_valid,
-            )
-            row += len(batch)
-            readings += int(np.count_nonzero(is_valid))
-            yield batch
-        if not row:
-            raise DataError(f"{self.path} holds no rows; give a table with at least one reading.")
-        if not readings:
-            raise DataError(
-                f"column {self._value!r} of {self.path} is empty in all {row} rows; "
-                "give a table with at least one reading."
-            )
+
+def checked_rows(
+    file: "ArrowFile", *, time: "TimeColumn", codes: "DeviceCodes", value: str
+) -> Iterator[Rows]:
+    """Read the rows of one file from its start.
+
+    Args:
+        file: The file.
+        time: Reads its times.
+        codes: Knows its devices.
+        value: The name of its column of readings.
+
+    Raises:
+        DataError: If a row cannot be used.
+    """
+    from rase.engine.columns import values_of
+
+    row = 1
+    for times, devices, column in file.batches():
+        values, is_valid = values_of(column, name=value, first_row=row)
+        batch = Rows(
+            time.milliseconds(times, first_row=row),
+            codes.codes(devices, first_row=row),
+            values,
+            is_valid,
+        )
+        row += len(batch)
+        yield batch
+
+
+def some_readings(batches: Iterable[Rows], *, value: str, place: object) -> Iterator[Rows]:
+    """Pass the rows of a table on, and refuse it at its end if there was no reading.
+
+    Args:
+        batches: The rows.
+        value: The name of the column of readings.
+        place: What to call the table.
+
+    Raises:
+        DataError: If no row holds a reading.
+    """
+    rows = readings = 0
+    for batch in batches:
+        rows += len(batch)
+        readings += int(np.count_nonzero(batch.is_valid))
+        yield batch
+    if not rows:
+        raise DataError(f"{place} holds no rows; give a table with at least one reading.")
+    if not readings:
+        raise DataError(
+            f"column {value!r} of {place} is empty in all {rows} rows; "
+            "give a table with at least one reading."
+        )
 
 
 def _kind(path: Path) -> str:

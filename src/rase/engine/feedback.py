@@ -16,6 +16,7 @@ from rase.engine.ranging import RangeFeedback
 from rase.engine.stream import Source
 from rase.engine.tally import RunSummary
 from rase.errors import DataError
+from rase.estimate.clipping import DEGREES_OF_CLIPPING, Clipping
 from rase.estimate.estimate import Estimate
 from rase.estimate.tracker import Tracker, spread_of
 from rase.kernels.words import Random, source_of
@@ -26,9 +27,6 @@ __all__ = ["FeedbackRun"]
 
 # Estimates of this alone are widened: the paper's estimators speak of the reports.
 _WIDENED = "mean of the readings"
-# What clipping adds is foretold from earlier rounds; a fleet that has moved since is clipped more.
-# As for the motion of means (`rase.estimate.bank`), Student's t of so few degrees allows for it.
-_DEGREES_OF_CLIPPING = 5.0
 
 
 class FeedbackRun:
@@ -129,7 +127,8 @@ class FeedbackRun:
             self._told.append((start_ms / 1000, result.alone, spread))
         outlook = self.feedback.outlook
         self.feedback.learn(reports, rng=self._rng)
-        return result if outlook is None else _clipped(result, outlook.clip_error)
+        clipping = None if outlook is None else outlook.clipping
+        return result if clipping is None else _clipped(result, clipping)
 
     def _read(self) -> Contributions:
         parts: list[Contributions] = []
@@ -153,13 +152,14 @@ class FeedbackRun:
         return joined
 
 
-def _clipped(result: RoundResult, error: float) -> RoundResult:
+def _clipped(result: RoundResult, clipping: Clipping) -> RoundResult:
     """Return a round's result with what clipping adds to the mean as a part of its errors."""
 
     def widened(one: Estimate) -> Estimate:
         if one.target != _WIDENED:
             return one
-        return one.with_lasting(error, degrees_of_freedom=_DEGREES_OF_CLIPPING)
+        error = clipping.error_at(one.value, error=one.standard_error)
+        return one.with_lasting(error, degrees_of_freedom=DEGREES_OF_CLIPPING)
 
     return replace(
         result,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rase.estimate.clipping import Clipping, clipping_of
 from rase.estimate.decoder import Decoder, Floats, as_reports
 from rase.estimate.estimate import Estimate, rounded_alike
 from rase.estimate.shapes import Shapes, shapes_of
@@ -97,6 +98,7 @@ class RangeOutlook:
             what is not known about it, and rounds whose readings lie further out.
         noise: The standard error from noise alone of a mean, averaged as was asked.
         error: The expected root mean square error of such a mean: both together.
+        clipping: What clipping to it adds to the mean of a round that came to some value.
     """
 
     low: float
@@ -105,6 +107,7 @@ class RangeOutlook:
     clip_error: float
     noise: float
     error: float
+    clipping: Clipping | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,8 @@ def advise_range(
     shapes = _shapes(probes, edges, rng)
     widths = edges - edges[:, None]
     each = noise / (n * averaged)
-    motion = _motion(probes, shapes)
+    likely = _motion(probes, shapes)
+    motion = float(likely @ _SHARES), float(likely @ _SHARES**2)
     errors = _squared_errors(edges, shapes, motion=motion, n=n) + each * np.square(widths)
     latest = probes[-1].randomizer.value_range
     present = latest if present is None else present
@@ -212,6 +216,7 @@ def advise_range(
             clip_error=math.sqrt(clipped),
             noise=math.sqrt(each) * (high - low),
             error=math.sqrt(clipped + each * (high - low) ** 2),
+            clipping=clipping_of(shapes, (_SHARES, likely), ends, n=n),
         )
 
     return RangeAdvice(
@@ -270,11 +275,11 @@ def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resamplin
     return shapes_of(edges, likelihood, chance=np.random.Generator(np.random.PCG64(seed)))
 
 
-def _motion(probes: Sequence[RangeProbe], shapes: Shapes) -> tuple[float, float]:
-    """Return the share of the readings' variance that a round has in common, and its square.
+def _motion(probes: Sequence[RangeProbe], shapes: Shapes) -> Floats:
+    """Return how likely each share of the readings' variance is to be what a round has in common.
 
-    Both are expectations, with every order of magnitude of the share alike likely beforehand; the
-    means of rounds scatter by what is shared, by n readings of their own mind and by noise.
+    Every order of magnitude is alike likely beforehand; the means of rounds scatter by what is
+    shared, by n readings of their own mind and by noise.
     """
     total = shapes.variances()
     evidence = np.zeros(_SHARES.size)
@@ -293,8 +298,7 @@ def _motion(probes: Sequence[RangeProbe], shapes: Shapes) -> tuple[float, float]
         variance = common + (spread - common + _report_noise(randomizer)) / n + centres.var()
         evidence -= (np.log(variance) + away**2 / variance).sum(axis=0) / 2
     weights = np.exp(evidence - evidence.max())
-    weights /= weights.sum()
-    return float(weights @ _SHARES), float(weights @ _SHARES**2)
+    return np.asarray(weights / weights.sum())
 
 
 @functools.lru_cache(maxsize=64)
@@ -317,8 +321,7 @@ def _squared_errors(
         + shapes.lost_above(edges, power=2).mean(axis=0)[None, :]
     )
     spread = np.maximum(square - bias, 0.0)
-    # A mean that moves by 1 moves what is clipped by the part that lies outside; what is bent
-    # beyond that has a correlation of second order.
+    # A mean that moves by 1 moves what is clipped by the part outside; the rest is second order.
     deviation = np.sqrt(shapes.variances())[:, None]
     moved = _mean_square(
         deviation * shapes.moved_below(edges), deviation * shapes.moved_above(edges)

@@ -1,5 +1,6 @@
 """Probing rounds at the fusion centre: kept as counts, and what they recommend."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -155,8 +156,10 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     status = range_status(probing.database, NARROW, n=40, limits=ValueRange(0, 600))
     assert status.advice is not None
     assert status.advice.recommended.high <= 600
-    fields = status.as_fields()
+    fields = json.loads(json.dumps(status.as_fields()))
     assert fields["probes"] == 11
+    outlook = {"low", "high", "clip_bias", "clip_error", "noise", "error"}
+    assert set(fields["advice"]["present"]) == outlook < set(fields["advice"])
     assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "ci_low", "ci_high"}
     assert [one["share"] for one in fields["advice"]["quantiles"]] == [0.05, 0.5, 0.95]
     low, middle, high = (one["value"] for one in fields["advice"]["quantiles"])

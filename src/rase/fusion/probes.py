@@ -68,7 +68,7 @@ class RangeStatus:
 
     def as_fields(self) -> dict[str, Any]:
         """Return plain values; clip bias and quantiles with the intervals that hold them."""
-        values = {**asdict(self), "probes_needed": FEWEST_PROBES}
+        values = {**asdict(replace(self, advice=None)), "probes_needed": FEWEST_PROBES}
         if self.advice is not None:
             # The recommended range is what the advice is: its values stand beside the rest.
             values["advice"] = {
@@ -88,7 +88,14 @@ class RangeStatus:
 
 
 def _outlook_fields(outlook: RangeOutlook) -> dict[str, Any]:
-    return {**asdict(outlook), "clip_bias": _fields_of(outlook.clip_bias)}
+    return {
+        "low": outlook.low,
+        "high": outlook.high,
+        "clip_bias": _fields_of(outlook.clip_bias),
+        "clip_error": outlook.clip_error,
+        "noise": outlook.noise,
+        "error": outlook.error,
+    }
 
 
 def _fields_of(estimate: Estimate) -> dict[str, float]:

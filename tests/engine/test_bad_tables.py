@@ -1,6 +1,7 @@
 """Tables that cannot be used: the file and the row are named, and nothing is released."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from tests.engine.tables import BR, skewed, sorted_by, write_parts
 from rase import SeededRandom
 from rase.cli import main
 from rase.engine.files import find_files
+from rase.engine.in_order import in_order
 from rase.engine.job import Job
 from rase.engine.local import run_local
+from rase.engine.table import open_table
 from rase.errors import DataError, StorageBusy
 
 TABLE = sorted_by(skewed(crowd=10), "time")
@@ -51,6 +54,28 @@ def test_damaged_files_are_named_or_skipped(at: float, place: Path) -> None:
     assert list(run)
     assert 1 <= run.summary.bad_files <= 4
     assert 0 < run.summary.rows < len(TABLE)
+
+
+@pytest.mark.parametrize("opened", [open_table, lambda path: in_order(find_files(str(path)))])
+@pytest.mark.parametrize(
+    ("whole", "damaged", "message"),
+    [
+        ("metér".encode(), b"met\xc3(r", "text that is not UTF-8; write or copy the file again"),
+        (b"value", b"val\xd5e", "is a damaged Parquet file; write or copy it again"),
+    ],
+)
+def test_damaged_texts(
+    opened: Callable[[Path], Any], whole: bytes, damaged: bytes, message: str, tmp_path: Path
+) -> None:
+    """Bytes that are no text, in a device's name or in a column's, are told in one line."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"time": [1, 2], "device": ["metér", "b"], "value": [1.0, 2.0]})
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    content = path.read_bytes()
+    assert whole in content
+    path.write_bytes(content.replace(whole, damaged))
+    with pytest.raises(DataError, match=message):
+        list(opened(path).batches())
 
 
 def test_files_that_are_no_tables(place: Path) -> None:

@@ -1,7 +1,7 @@
 """``rase plan``: what parameters will do, before a single device reports."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,7 +205,7 @@ class _Sample:
 
     readings: NDArray[np.float64]
     devices: int
-    notes: Sequence[str]
+    notes: list[str]
     table: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 

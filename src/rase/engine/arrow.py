@@ -67,7 +67,7 @@ class ParquetFile:
                 for batch in file.iter_batches(self._batch_rows, columns=self._wanted):
                     self._rows_read += batch.num_rows
                     yield _columns(batch, self._wanted)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged() from error
 
     def _damaged(self) -> DataError:
@@ -121,7 +121,7 @@ class CsvFile:
                     batch = reader.read_next_batch()
                 except StopIteration:
                     return
-                except (pa.ArrowException, OSError) as error:
+                except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                     raise self._unreadable(error) from error
                 self._bytes_read = file.tell()
                 yield _columns(batch, self._wanted)
@@ -140,7 +140,7 @@ class CsvFile:
                     strings_can_be_null=True,
                 ),
             )
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> DataError:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rase.errors import DataError
 
-__all__ = ["DeviceCodes", "TimeColumn", "values_of"]
+__all__ = ["DeviceCodes", "TimeColumn", "not_utf8", "values_of"]
 
 # Whole numbers up to here are seconds since 1970 (year 5138), larger ones milliseconds.
 _LARGEST_SECOND = 100_000_000_000
@@ -214,15 +214,25 @@ def values_of(
 
 def _plain(column: Any) -> Any:
     """Undo dictionaries, and take all kinds of text as one, without blanks around it."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
-        column = column.cast(pa.string())
-    if pa.types.is_string(column.type):
-        column = pc.utf8_trim_whitespace(column)
-        # A field of blanks is as empty as an empty one.
-        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    try:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        if pa.types.is_string(column.type):
+            # Parquet hands on whatever bytes a damaged file holds.
+            column.validate(full=True)
+            column = pc.utf8_trim_whitespace(column)
+            # A field of blanks is as empty as an empty one.
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    except pa.ArrowInvalid as error:
+        raise not_utf8() from error
     return column
+
+
+def not_utf8() -> DataError:
+    """Return the refusal of text whose bytes were damaged; it shows none of it."""
+    return DataError("the table holds text that is not UTF-8; write or copy the file again.")
 
 
 def _refuse_null(column: Any, name: str, first_row: int, remedy: str) -> None:

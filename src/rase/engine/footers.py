@@ -63,7 +63,7 @@ def row_groups(files: Files) -> tuple[list[RowGroup], list[str]]:
                 footer = pyarrow.parquet.ParquetFile(handle)
                 kinds = _kinds(file, files, footer.schema_arrow)
                 found = list(_groups(number, file, files, footer))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if not files.skips_bad:
                 raise damaged(file) from error
             bad.append(file.path)

@@ -3,17 +3,18 @@
 For text, and for what needs the order; Parquet is otherwise read in pieces (`rase.engine.local`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rase.engine.arrow import CsvFile
 from rase.engine.buckets import check_zones
-from rase.engine.columns import DeviceCodes, TimeColumn
+from rase.engine.columns import DeviceCodes, TimeColumn, not_utf8
 from rase.engine.files import Files
 from rase.engine.footers import row_groups
 from rase.engine.pieces import Piece
@@ -24,27 +25,41 @@ from rase.errors import DataError
 __all__ = ["CsvTable", "FilesTable", "ParquetTable", "in_order"]
 
 
-class FilesTable(Protocol):
-    """The rows of files, which can be read from the start any number of times."""
+class FilesTable(ABC):
+    """The rows of files, which can be read from the start any number of times.
+
+    Args:
+        files: The files.
+
+    Attributes:
+        device_codes: The code of every device seen so far, in the order of first appearance.
+        notes: What a reader should know about how the columns were understood.
+        bad: How many files, and parts of files, could not be read so far.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.device_codes: dict[str, int] = {}
+        self.notes: list[str] = []
+        self.bad = len(files.bad)
+        self._files = files
 
     @property
-    def device_codes(self) -> Mapping[str, int]:
-        """The code of every device seen so far, in the order of first appearance."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a reader should know about how the columns were understood."""
-
-    @property
-    def bad(self) -> int:
-        """How many files, and parts of files, could not be read so far."""
-
-    @property
+    @abstractmethod
     def share_read(self) -> float:
         """How much of the files the current reading has passed, from 0 to 1."""
 
     def batches(self) -> Iterator[Rows]:
-        """Read the rows from the start of the first file to the end of the last."""
+        """Read the rows from the start of the first file to the end of the last.
+
+        Raises:
+            DataError: If a row cannot be used, or no row holds a reading.
+        """
+        value = self._files.columns.value
+        yield from some_readings(self._all_rows(), value=value, place=self._files.place)
+
+    @abstractmethod
+    def _all_rows(self) -> Iterator[Rows]:
+        """Read the rows, whether or not there is a reading among them."""
 
 
 def in_order(files: Files) -> FilesTable:
@@ -56,7 +71,7 @@ def in_order(files: Files) -> FilesTable:
     return CsvTable(files) if files.kind == "csv" else ParquetTable(files)
 
 
-class CsvTable:
+class CsvTable(FilesTable):
     """Read text files in the order of their paths; a source of rows for rase.engine.stream.
 
     Args:
@@ -68,10 +83,10 @@ class CsvTable:
     """
 
     def __init__(self, files: Files) -> None:
-        self.bad = len(files.bad)
-        self._files = files
+        super().__init__(files)
         self._time = TimeColumn(files.columns.time)
         self._codes = DeviceCodes(files.columns.device)
+        self.device_codes, self.notes = self._codes.by_name, self._time.notes
         self._opened: list[CsvFile] = []
         self._bytes_before = 0
         self._current: CsvFile | None = None
@@ -91,16 +106,6 @@ class CsvTable:
                 self.bad += 1
 
     @property
-    def device_codes(self) -> dict[str, int]:
-        """The code of every device seen so far, in the order of first appearance."""
-        return self._codes.by_name
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader should know about how the columns were understood."""
-        return self._time.notes
-
-    @property
     def share_read(self) -> float:
         """How much of the files the current reading has passed, from 0 to 1."""
         total = sum(file.size for file in self._files.files)
@@ -109,16 +114,7 @@ class CsvTable:
             inside = self._current.share_read * self._current.size
         return min((self._bytes_before + inside) / max(total, 1), 1.0)
 
-    def batches(self) -> Iterator[Rows]:
-        """Read the rows from the start of the first file to the end of the last.
-
-        Raises:
-            DataError: If a row cannot be used, or no row holds a reading.
-        """
-        value = self._files.columns.value
-        yield from some_readings(self._all(), value=value, place=self._files.place)
-
-    def _all(self) -> Iterator[Rows]:
+    def _all_rows(self) -> Iterator[Rows]:
         self._bytes_before = 0
         for file in self._opened:
             self._current = file
@@ -136,7 +132,7 @@ class CsvTable:
             raise DataError(f"{file.path}: {error}") from error
 
 
-class ParquetTable:
+class ParquetTable(FilesTable):
     """Read Parquet files in the order of their paths; a source of rows for rase.engine.stream.
 
     One row group is held at a time.
@@ -150,36 +146,20 @@ class ParquetTable:
     """
 
     def __init__(self, files: Files) -> None:
-        self.device_codes: dict[str, int] = {}
-        self.notes: list[str] = []
-        self._files = files
+        super().__init__(files)
         self._groups, damaged = row_groups(files)
-        self._damaged = len(files.bad) + len(damaged)
+        self.bad += len(damaged)
         self._skipped: set[tuple[int, int]] = set()
         self._zones: set[bool] = set()
         self._rows = sum(group.rows for group in self._groups)
         self._rows_read = 0
 
     @property
-    def bad(self) -> int:
-        """How many files and row groups could not be read so far."""
-        return self._damaged + len(self._skipped)
-
-    @property
     def share_read(self) -> float:
         """How much of the files the current reading has passed, from 0 to 1."""
         return self._rows_read / self._rows
 
-    def batches(self) -> Iterator[Rows]:
-        """Read the rows from the start of the first file to the end of the last.
-
-        Raises:
-            DataError: If a row cannot be used, or no row holds a reading.
-        """
-        value = self._files.columns.value
-        yield from some_readings(self._all(), value=value, place=self._files.place)
-
-    def _all(self) -> Iterator[Rows]:
+    def _all_rows(self) -> Iterator[Rows]:
         self._rows_read = 0
         for group in self._groups:
             piece = Piece(0, (group,), rounds=None, devices=None, buckets=(0, 0))
@@ -189,6 +169,8 @@ class ParquetTable:
             self._rows_read += group.rows
 
     def _note(self, read: PieceRows) -> None:
+        # A second reading skips the same again.
+        self.bad += len(set(read.skipped) - self._skipped)
         self._skipped.update(read.skipped)
         self.notes += [note for note in read.notes if note not in self.notes]
         if read.has_zone is not None:
@@ -198,6 +180,10 @@ class ParquetTable:
     def _codes(self, read: PieceRows) -> NDArray[np.int64]:
         """Return a code for each row that holds for all row groups, 0 for the first device seen."""
         known = self.device_codes
+        try:
+            read.names.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise not_utf8() from error
         present, first = np.unique(read.device, return_index=True)
         codes = np.zeros(len(read.names), dtype=np.int64)
         for code in present[np.argsort(first)]:

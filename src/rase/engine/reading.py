@@ -155,12 +155,12 @@ def _tables(
     try:
         texts = [files.columns.device] if files.columns.device in wanted else []
         reader = pyarrow.parquet.ParquetFile(handle, read_dictionary=texts, pre_buffer=True)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise damaged(file) from error
     for group in groups:
         try:
             table = reader.read_row_group(group.number, columns=wanted, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if not files.skips_bad:
                 raise damaged(file) from error
             yield group, None

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from rase.clock import parse_duration_s
 from rase.collect import Collector
-from rase.engine.arrow import ArrowFile, CsvFile, ParquetFile
-from rase.engine.columns import DeviceCodes, TimeColumn
-from rase.engine.table import Rows, Table
+from rase.engine.table import Rows, Table, open_table
 from rase.errors import DataError
 from rase.lab.fleet import SyntheticFleet
 from rase.lab.refit import RefitFiles, is_refit_header, refit_houses
@@ -20,7 +18,6 @@ from rase.lab.wide import Decimal, WideTable, header_of
 
 __all__ = ["Stream", "Wanted", "open_stream"]
 
-_BATCH_ROWS = 65_536
 _HOUR_MS = 3_600_000
 _FLEET = re.compile(r"fleet(?::(\d+)x(\d+)(?::(\d+))?)?")
 
@@ -238,16 +235,7 @@ def _wide(path: Path, wanted: Wanted) -> Stream:
 def _table(path: Path, wanted: Wanted) -> Table:
     time = wanted.time_column or "time"
     device, value = wanted.device_column or "device", wanted.value_column or "value"
-    with path.open("rb") as raw:
-        head = raw.read(4)
-    file: ArrowFile
-    if head == b"PAR1":
-        file = ParquetFile(path, (time, device, value), _BATCH_ROWS)
-    else:
-        file = CsvFile(
-            path, (time, device, value), compression="gzip" if head[:2] == b"\x1f\x8b" else None
-        )
-    return Table(file, time=TimeColumn(time), codes=DeviceCodes(device), value=value)
+    return open_table(path, time_column=time, device_column=device, value_column=value)
 
 
 def _forward(table: Table) -> Iterator[Rows]:

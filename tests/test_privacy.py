@@ -41,21 +41,81 @@ def test_what_is_no_delta_is_refused(delta: float) -> None:
 
 def test_a_prior_that_is_no_probability_is_refused() -> None:
     """A prior lies between 0 and 1."""
-    for guarantee in (LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 1, 0.5, 0.5)):
+    for guarantee in (LocalDP(1.0), PermutationPrivacy(1, 1, 0.5, 0.5)):
         with pytest.raises(ValueError, match="prior must be between 0 and 1"):
             guarantee.posterior(1.5)
     with pytest.raises(ValueError, match="prior must be between 0 and 1"):
         CentralDP(1.0, 1e-6).guess(-0.1)
 
 
-def test_central_dp_prints_delta_beside_the_odds() -> None:
-    """The sentence does not hide that delta means no promise."""
-    assert str(CentralDP(0.0705, 1e-6)) == (
-        "(0.0705, 1e-06)-DP of the release: an observer who was 50 % sure of a contributor's "
-        "reading becomes at most 52 % sure, but for an event of probability 1e-06, in which all "
-        "may be lost."
+def test_central_dp_prints_what_follows_from_epsilon_and_delta() -> None:
+    """Right guesses, a certainty with how often it is passed, and what the local epsilon keeps."""
+    sentence = (
+        "(0.0705, 1e-06)-DP of the release: an observer who finds two readings of a contributor "
+        "equally likely guesses right at most 51.8 % of the time, and becomes more than 51.9 % "
+        "sure with a probability of 0.001 at most"
+    )
+    assert str(CentralDP(0.0705, 1e-6)) == f"{sentence}."
+    assert str(CentralDP(0.0705, 1e-6, epsilon_local=0.5)) == (
+        f"{sentence}; even then the noise of its own reports, epsilon 0.5, keeps it at 62.3 % or "
+        "less."
+    )
+    assert str(CentralDP(0.0705, 1e-6, epsilon_local=12)) == (
+        f"{sentence}; even then the noise of its own reports, epsilon 12, still holds."
     )
     assert str(CentralDP(1.0, 0.0)).endswith("becomes at most 73 % sure.")
+    assert str(CentralDP(5.0, 1e-6)).endswith(
+        "guesses right at most 99.4 % of the time, which is hardly any protection."
+    )
+    # Of a delta this large nothing follows for single certainties.
+    assert str(CentralDP(0.5, 0.1)).endswith("guesses right at most 66.1 % of the time.")
+
+
+@pytest.mark.parametrize(
+    ("delta", "chance"), [(1e-12, 1e-3), (1e-6, 1e-3), (1e-5, 0.01), (1e-4, 0.01), (0.01, 0.1)]
+)
+def test_the_stated_chance_leaves_the_certainty_to_epsilon(delta: float, chance: float) -> None:
+    """The certainty stated is at most a twentieth above that of no delta."""
+    promise = CentralDP(0.5, delta)
+    assert promise.stated_chance == pytest.approx(chance)
+    assert promise.certainty(chance) <= LocalDP(0.5).posterior() + 0.05
+
+
+def test_certainties_and_their_chances_are_inverse() -> None:
+    """Between what epsilon leaves open and what the local epsilon excludes."""
+    promise = CentralDP(0.3, 1e-4, epsilon_local=2.0)
+    for chance in (2e-4, 1e-3, 0.1, 1.0):
+        assert promise.surer_chance(promise.certainty(chance)) == pytest.approx(chance)
+    assert promise.surer_chance(LocalDP(0.3).posterior()) == 1.0
+    assert promise.surer_chance(LocalDP(2.0).posterior()) == 0.0
+    assert promise.certainty(1e-4) == LocalDP(2.0).posterior()
+    assert CentralDP(0.3, 1e-4).certainty(1e-5) == 1.0
+    assert CentralDP(0.3, 1e-4).surer_chance(1.0) == 0.0
+    assert CentralDP(0.3, 0.0).surer_chance(0.9) == 0.0
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.4, 1.1, math.nan])
+def test_what_is_no_certainty_or_chance_is_refused(share: float) -> None:
+    """A certainty of the likelier reading is at least a half; a chance is a probability."""
+    with pytest.raises(ValueError, match=r"certainty must be between 0\.5 and 1"):
+        CentralDP(1.0, 1e-6).surer_chance(share)
+    with pytest.raises(ValueError, match="chance must be above 0 and at most 1"):
+        CentralDP(1.0, 1e-6).certainty(0.0 if share == 0.4 else share)
+
+
+@pytest.mark.parametrize("local", [0.9, math.nan, math.inf])
+def test_a_local_epsilon_below_the_central_one_is_refused(local: float) -> None:
+    """Shuffling never takes away what the reports have by themselves."""
+    with pytest.raises(ValueError, match="epsilon_local must be finite and at least epsilon"):
+        CentralDP(1.0, 1e-6, epsilon_local=local)
+
+
+def test_a_guess_is_no_better_than_the_local_epsilon_allows() -> None:
+    """A large delta is held in check by the noise of the reports."""
+    promise = CentralDP(0.9, 0.4, epsilon_local=1.0)
+    assert promise.guess() == LocalDP(1.0).posterior()
+    assert promise.guess(0.9) == 0.9
+    assert promise.guess() < CentralDP(0.9, 0.4).guess()
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.1])

@@ -16,12 +16,16 @@ __all__ = [
     "LocalDP",
     "PermutationPrivacy",
     "percent",
+    "percent_up",
 ]
 
 # The budgets a report may have. Below, 2^-64 is no longer small against differences of weights;
 # above, nobody is protected.
 MIN_EPSILON: Final = 1e-4
 MAX_EPSILON: Final = 30.0
+
+# From this certainty on a promise is not dressed up as one.
+_HARDLY: Final = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +76,30 @@ class LocalDP:
 class CentralDP:
     """Promise (ε, δ)-differential privacy of what is released about all contributors together.
 
+    Under two neighbours the probability of any event differs at most by a factor e^ε and a summand
+    δ. That is *not* a limit to how sure an observer becomes, but for an event of probability δ:
+    such a limit may be passed many times as often (tests/test_central_words.py computes 29.7 δ for
+    a real round). What does follow, for an observer who finds two readings equally likely, is how
+    often the best guess is right (`guess`), and how seldom a certainty is passed
+    (`surer_chance`, `certainty`).
+
     Args:
-        epsilon: The largest log-ratio, but for delta.
-        delta: The probability for which nothing is promised.
+        epsilon: The log of the factor.
+        delta: The summand.
         theorem: Where the numbers come from.
+        epsilon_local: The sum of the budgets of the contributor's own reports, which hold beside
+            (ε, δ) in every event; None if it is not known.
 
     Raises:
-        ValueError: If epsilon is negative or not finite, or delta outside [0, 1).
+        ValueError: If epsilon is negative or not finite, delta outside [0, 1), or epsilon_local
+            below epsilon.
 
     Example:
-        >>> print(CentralDP(0.0705, 1e-6))
-        (0.0705, 1e-06)-DP of the release: an observer who was 50 % sure of a contributor's reading
-        becomes at most 52 % sure, but for an event of probability 1e-06, in which all may be lost.
+        >>> print(CentralDP(0.0705, 1e-6, epsilon_local=0.5))
+        (0.0705, 1e-06)-DP of the release: an observer who finds two readings of a contributor
+        equally likely guesses right at most 51.8 % of the time, and becomes more than 51.9 % sure
+        with a probability of 0.001 at most; even then the noise of its own reports, epsilon 0.5,
+        keeps it at 62.3 % or less.
     """
 
     epsilon: float
@@ -92,6 +108,7 @@ class CentralDP:
         "the probability of any event under two neighbours differs at most by a factor e^epsilon "
         "and a summand delta"
     )
+    epsilon_local: float | None = None
 
     neighbours: ClassVar[str] = (
         "two fleets of the same size that differ in the readings of one contributor"
@@ -107,35 +124,124 @@ class CentralDP:
             raise ValueError(f"epsilon must be finite and not negative, got {self.epsilon}.")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be at least 0 and below 1, got {self.delta}.")
-
-    def posterior(self, prior: float = 0.5) -> float:
-        """Return how sure an observer can become of one of two readings, but for delta."""
-        return _posterior(prior, self.epsilon)
+        local = self.epsilon_local
+        if local is not None and not (local >= self.epsilon and math.isfinite(local)):
+            raise ValueError(f"epsilon_local must be finite and at least epsilon, got {local}.")
 
     def guess(self, prior: float = 0.5) -> float:
-        """Return how often the best observer names the right one of two readings, delta included.
+        """Return how often the best observer names the right one of two readings, at most.
 
         Whoever asks the release a question has Pr[yes | x] <= e^epsilon Pr[yes | x'] + delta, and
-        the same for no; this is the most that these inequalities leave.
+        the same for no; this is the most that these inequalities leave. At evens it is
+        (e^epsilon + delta) / (1 + e^epsilon).
+
+        Args:
+            prior: How likely the first of the two readings is beforehand.
         """
         _check_prior(prior)
-        # (e^epsilon + delta) / (e^epsilon + 1), in a form that cannot overflow.
         rest = math.exp(-self.epsilon)
         both = (1 + self.delta * rest) / (1 + rest)
         always = max(prior + (1 - prior) * self.delta, (1 - prior) + prior * self.delta)
-        return min(1.0, max(both, always))
+        found = min(1.0, max(both, always))
+        if self.epsilon_local is None:
+            return found
+        return min(found, max(_posterior(0.5, self.epsilon_local), prior, 1 - prior))
+
+    def surer_chance(self, certainty: float) -> float:
+        """Return how probable it is, at most, that an observer becomes surer than ``certainty``.
+
+        Sure of either of two readings that it found equally likely, rightly or wrongly; and
+        whichever of them is true.
+
+        Proof: Let P and Q be the laws of the release under the two readings and L = ln P/Q. The
+        posterior of the first is 1 / (1 + e^-L), and exceeds c = 1 / (1 + e^-l) on A = {L > l}.
+        There Q(A) <= e^-l P(A), so P(A) <= e^epsilon Q(A) + delta <= e^(epsilon - l) P(A) + delta:
+        P(A) <= delta / (1 - e^(epsilon - l)). The same holds for Q on B = {L < -l}, where the
+        second reading seems that sure, and P(B) <= e^-l Q(B). Together
+        P(A) + P(B) <= (1 + e^-l) delta / (1 - e^(epsilon - l)) = delta / (c - e^epsilon (1 - c)),
+        and so is Q(A) + Q(B).
+
+        Args:
+            certainty: A probability of at least 1/2.
+
+        Returns:
+            The bound; 1 for certainties up to e^epsilon / (1 + e^epsilon), of which (epsilon,
+            delta) says nothing, and 0 for those that the local epsilon excludes.
+
+        Raises:
+            ValueError: If the certainty is not between 1/2 and 1.
+        """
+        if not 0.5 <= certainty <= 1:
+            raise ValueError(f"certainty must be between 0.5 and 1, got {certainty}.")
+        if certainty >= self._most:
+            return 0.0
+        # With e^-epsilon taken out: (delta e^-epsilon) / (c e^-epsilon - (1 - c)).
+        rest = math.exp(-self.epsilon)
+        room = certainty * rest - (1 - certainty)
+        return min(1.0, self.delta * rest / room) if room > 0 else 1.0
+
+    def certainty(self, chance: float) -> float:
+        """Return a certainty that an observer at evens passes with this probability at most.
+
+        The inverse of `surer_chance`: (e^epsilon + delta / chance) / (1 + e^epsilon), or what the
+        local epsilon allows, if that is less.
+
+        Args:
+            chance: The probability, above 0.
+
+        Raises:
+            ValueError: If the chance is not a probability above 0.
+        """
+        if not 0 < chance <= 1:
+            raise ValueError(f"chance must be above 0 and at most 1, got {chance}.")
+        rest = math.exp(-self.epsilon)
+        return min(self._most, (1 + self.delta / chance * rest) / (1 + rest))
+
+    @property
+    def stated_chance(self) -> float:
+        """The probability for which `odds` states a certainty: 0.001, or the power of ten above √δ.
+
+        With less, delta would decide on the certainty rather than epsilon.
+        """
+        if self.delta <= 1e-6:
+            return 1e-3
+        return float(10.0 ** math.ceil(math.log10(self.delta) / 2))
+
+    @property
+    def words(self) -> str:
+        """What an observer does who finds two readings of a contributor equally likely."""
+        guess, chance = self.guess(), self.stated_chance
+        sentence = f"guesses right at most {percent_up(guess)} of the time"
+        if guess >= _HARDLY:
+            return f"{sentence}, which is hardly any protection"
+        if chance == 1:
+            return sentence
+        sure = percent_up(self.certainty(chance))
+        return (
+            f"{sentence}, and becomes more than {sure} sure with a probability of {chance:g} at "
+            "most"
+        )
 
     @property
     def odds(self) -> str:
-        """The guarantee as odds: how sure an observer can become."""
-        sentence = (
-            f"an observer who was 50 % sure of a contributor's reading {_becomes(self.posterior())}"
-        )
+        """The guarantee as odds: how often an observer guesses right, how sure it can become."""
         if self.delta == 0:
-            return sentence
-        return (
-            f"{sentence}, but for an event of probability {self.delta:g}, in which all may be lost"
+            sure = _becomes(_posterior(0.5, self.epsilon))
+            return f"an observer who was 50 % sure of a contributor's reading {sure}"
+        sentence = (
+            f"an observer who finds two readings of a contributor equally likely {self.words}"
         )
+        if self.epsilon_local is None:
+            return sentence
+        local = f"the noise of its own reports, epsilon {self.epsilon_local:g}"
+        if self._most >= _HARDLY:
+            return f"{sentence}; even then {local}, still holds"
+        return f"{sentence}; even then {local}, keeps it at {percent_up(self._most)} or less"
+
+    @property
+    def _most(self) -> float:
+        """What no event can make an observer surer than."""
+        return 1.0 if self.epsilon_local is None else _posterior(0.5, self.epsilon_local)
 
     def __str__(self) -> str:
         """Return the guarantee as one sentence."""
@@ -213,6 +319,16 @@ def percent(share: float) -> str:
         ('1.6 %', '33 %', '100 %')
     """
     return f"{100 * share:.{2 if share < 0.995 else 3}g} %"
+
+
+def percent_up(share: float) -> str:
+    """Return an upper bound on a share as one: rounded up to a tenth of a percent.
+
+    Example:
+        >>> percent_up(0.51761), percent_up(0.5), percent_up(0.99999)
+        ('51.8 %', '50 %', '100 %')
+    """
+    return f"{math.ceil(1000 * share) / 10:g} %"
 
 
 def _posterior(prior: float, loss: float) -> float:

@@ -45,7 +45,9 @@ def test_a_bare_epsilon_is_amplified_by_the_clone_pair() -> None:
     assert result.epsilon == pytest.approx(0.0705, rel=0.02)
     assert result.theorem == CLONE_THEOREM
     assert result.is_amplified
-    assert result.guarantee == CentralDP(result.epsilon, 1e-6, theorem=CLONE_THEOREM)
+    assert result.guarantee == CentralDP(
+        result.epsilon, 1e-6, theorem=CLONE_THEOREM, epsilon_local=0.5
+    )
     assert (result.n, result.delta, result.epsilon_local, result.rounds) == (1000, 1e-6, 0.5, 1)
 
 
@@ -78,7 +80,7 @@ def test_without_amplification_the_local_guarantee_stays() -> None:
     result = amplify(4.0, 64, delta=1e-6)
     assert not result.is_amplified
     assert (result.epsilon, result.theorem) == (4.0, LOCAL_THEOREM)
-    assert result.guarantee == CentralDP(4.0, 0.0, theorem=LOCAL_THEOREM)
+    assert result.guarantee == CentralDP(4.0, 0.0, theorem=LOCAL_THEOREM, epsilon_local=4.0)
     assert str(result) == "No amplification: 64 reports of epsilon 4 stay at epsilon 4."
 
 

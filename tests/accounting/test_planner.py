@@ -13,6 +13,7 @@ from rase.accounting.error_model import ErrorModel
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.estimate.named import ESTIMATORS
+from rase.privacy import CentralDP, LocalDP
 from rase.randomize.bounded import Hybrid
 from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.optimal import Optimal
@@ -85,7 +86,8 @@ def test_keys_of_the_document_are_pinned() -> None:
     assert list(document["wish"]["devices"]) == ["value", "reason"]
     central = quick().to_dict()["guarantees"][0]["central"]
     assert list(central) == [
-        *("epsilon", "delta", "posterior", "is_amplified", "lower_bound", "theorem"),
+        *("epsilon", "delta", "best_guess", "certainty", "certainty_passed"),
+        *("is_amplified", "lower_bound", "theorem"),
     ]
     assert document["precision"]["epsilon_bound_everywhere"] is None
 
@@ -126,9 +128,24 @@ def test_guarantees_are_those_of_accounting() -> None:
     assert made.periods[0].central == amplify(mechanism, 1000, delta=1e-6)
     assert made.periods[2].central == compose_shuffled(mechanism, 1000, rounds=24, delta=1e-6)
     assert str(made.periods[2]).startswith("a day of 24 reports: epsilon 12, an observer who was")
-    assert "shuffled, (0.386, 1e-06)-DP: at most 60 % sure." in str(made.periods[2])
+    assert str(made.periods[2]).endswith(
+        "shuffled, (0.386, 1e-06)-DP: it guesses right at most 59.6 % of the time, and becomes "
+        "more than 59.6 % sure with a probability of 0.001 at most."
+    )
     assert made.effective_epsilon == mechanism.effective_epsilon <= 0.5
     assert made.refusal is None
+    one = made.to_dict()["guarantees"][2]["central"]
+    promise = CentralDP(one["epsilon"], one["delta"])
+    assert one["best_guess"] == promise.guess()
+    assert (one["certainty"], one["certainty_passed"]) == (promise.certainty(1e-3), 1e-3)
+
+
+def test_without_amplification_no_certainty_is_passed() -> None:
+    """The local guarantee has no delta, and the document says that its certainty always holds."""
+    central = plan(PUBLIC, 4.0, devices=10, detail="quick").to_dict()["guarantees"][0]["central"]
+    assert not central["is_amplified"]
+    assert central["certainty"] == central["best_guess"] == LocalDP(4.0).posterior()
+    assert central["certainty_passed"] == 0.0
 
 
 def test_periods_that_coincide_are_told_once() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -85,6 +86,16 @@ def test_one_call_answers_everything(desk: Desk) -> None:
     assert found["plan"]["guarantees"][0]["central"]["epsilon"] == pytest.approx(
         central.epsilon, rel=1e-5
     )
+
+
+def test_shuffled_periods_are_shown_by_right_guesses(desk: Desk) -> None:
+    """The table says how often the best guess is right, rounded up, and no limit to certainty."""
+    found = desk.get("/explorer/plan.json?epsilon=1").json()
+    one = found["plan"]["guarantees"][0]["central"]
+    shown = found["html"]["guarantees"]
+    assert "Guesses right, at most" in shown
+    assert f"<td>{math.ceil(1000 * one['best_guess']) / 10:g} of 100</td>" in shown
+    assert f"sure with a probability of {one['certainty_passed']:g} at most." in shown
 
 
 def test_the_curves_as_csv_are_those_of_the_page(desk: Desk) -> None:

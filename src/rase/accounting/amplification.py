@@ -81,9 +81,9 @@ class Amplification:
     @property
     def guarantee(self) -> CentralDP:
         """The promise of the release; with no amplification the local one, which has no delta."""
-        if self.is_amplified:
-            return CentralDP(self.epsilon, self.delta, theorem=self.theorem)
-        return CentralDP(self.epsilon, 0.0, theorem=self.theorem)
+        delta = self.delta if self.is_amplified else 0.0
+        local = self.rounds * self.epsilon_local
+        return CentralDP(self.epsilon, delta, theorem=self.theorem, epsilon_local=local)
 
     def __str__(self) -> str:
         """Return one sentence."""

@@ -1,6 +1,5 @@
 """The parts of a plan as frozen values: what was asked, errors, periods, wishes and advice."""
 
-import math
 from dataclasses import dataclass
 
 from rase.accounting.amplification import Amplification
@@ -136,10 +135,9 @@ class Period:
         if not self.central.is_amplified:
             return f"{sentence}; no amplification at this n."
         promise = self.central.guarantee
-        sure = 100 * promise.posterior()
         return (
-            f"{sentence}; shuffled, ({promise.epsilon:.3g}, {promise.delta:g})-DP: at most "
-            f"{math.ceil(sure)} % sure."
+            f"{sentence}; shuffled, ({promise.epsilon:.3g}, {promise.delta:g})-DP: it "
+            f"{promise.words}."
         )
 
 

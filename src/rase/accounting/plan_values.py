@@ -221,17 +221,21 @@ def _split(error: Error) -> dict[str, float]:
 
 def _period(period: Period) -> dict[str, Any]:
     central = period.central
+    promise = None if central is None else central.guarantee
     return {
         "period": period.name,
         "reports": period.reports,
         "epsilon": period.local.epsilon,
         "posterior": period.local.posterior(),
         "central": None
-        if central is None
+        if central is None or promise is None
         else {
             "epsilon": central.epsilon,
-            "delta": central.guarantee.delta,
-            "posterior": central.guarantee.posterior(),
+            "delta": promise.delta,
+            "best_guess": promise.guess(),
+            # An observer at evens becomes surer than the first with the second's probability.
+            "certainty": promise.certainty(promise.stated_chance),
+            "certainty_passed": promise.stated_chance if promise.delta else 0.0,
             "is_amplified": central.is_amplified,
             "lower_bound": central.lower_bound,
             "theorem": central.theorem,

@@ -100,7 +100,8 @@ def plan(
         ('optimal', 19.3)
         >>> print(power.periods[0])
         one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
-        shuffled, (0.147, 1e-06)-DP: at most 54 % sure.
+        shuffled, (0.147, 1e-06)-DP: it guesses right at most 53.7 % of the time, and becomes more
+        than 53.8 % sure with a probability of 0.001 at most.
     """
     rounds = _checked_count("window", window)
     planned = report_schedule(

@@ -111,7 +111,7 @@ FIELDS: Final[Mapping[str, tuple[Field | Choice, ...]]] = {
         Field(
             name="delta",
             label="Delta",
-            hint="How improbable a failure of a central guarantee must be.",
+            hint="What may be added to e^epsilon times a probability; well below 1 / devices.",
             usual="1e-6",
             low=1e-12,
             high=1e-2,

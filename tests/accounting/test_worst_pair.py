@@ -1,11 +1,20 @@
 """The ends of the range are the worst pair of the blanket: the lemma's conditions on grids."""
 
+import itertools
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import get_args
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 from rase.accounting.blanket import Blanket, Channel, Covered, channel_of
+from rase.kernels.parts import HYBRID_FROM, Parts, bit_alone, mixed_up, window_alone
 
 Floats = NDArray[np.float64]
 STEPS = 4096
@@ -173,3 +182,104 @@ def test_below_the_ladder_the_optimal_channel_is_covered_as_a_bit() -> None:
     bit, optimal = channel_of(Duchi(0.1, public)), channel_of(Optimal(0.1, public))
     assert np.array_equal(bit.low, optimal.low)
     assert np.array_equal(bit.blanket, optimal.blanket)
+
+
+def worse_pairs(rows: Sequence[Mapping[int, int]], factor: Fraction) -> list[tuple[int, int]]:
+    """Return the pairs of rows whose X is not below that of the ends in the convex order.
+
+    Compared in whole numbers: blanket * (X - t)_+ is (first - factor * second - t * blanket)_+.
+
+    Args:
+        rows: What each report weighs at each grid point.
+        factor: e^epsilon.
+    """
+    table = [[row[code] for code in sorted(row)] for row in rows]
+    least = [min(column) for column in zip(*table, strict=True)]
+
+    def excess(pair: tuple[int, int], level: Fraction) -> Fraction:
+        first, second = table[pair[0]], table[pair[1]]
+        return sum(
+            (
+                max(p - factor * q - level * m, Fraction(0))
+                for p, q, m in zip(first, second, least, strict=True)
+            ),
+            Fraction(0),
+        )
+
+    def levels(pair: tuple[int, int]) -> set[Fraction]:
+        first, second = table[pair[0]], table[pair[1]]
+        return {(p - factor * q) / m for p, q, m in zip(first, second, least, strict=True)}
+
+    ends = (0, len(rows) - 1)
+    own = {level: excess(ends, level) for level in levels(ends)}
+    return [
+        pair
+        for pair in itertools.permutations(range(len(rows)), 2)
+        if any(excess(pair, level) > most for level, most in own.items())
+        or any(excess(pair, level) > excess(ends, level) for level in levels(pair))
+    ]
+
+
+@pytest.mark.parametrize("kind", ["duchi", "piecewise", "hybrid"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 6, 7])
+def test_no_pair_is_worse_than_the_ends_in_whole_numbers(kind: str, steps: int) -> None:
+    """All pairs of grid points, on the integers that are drawn with, without any rounding."""
+    for budget in (0.02, 0.7, 1.5, 4.0, 9.0):
+        rows = list(mechanism(kind, budget, steps).table_rows())
+        for factor in (Fraction(1), Fraction(11, 10), Fraction(np.exp(0.9 * budget))):
+            assert worse_pairs(rows, factor) == []
+
+
+def test_a_worse_pair_is_found() -> None:
+    """A law that favours more in the middle, or shares more at the ends, is not let through."""
+    fair = [{0: 4, 1: 1, 2: 1, 3: 1}, {0: 1, 1: 4, 2: 1, 3: 1}, {0: 1, 1: 1, 2: 4, 3: 1}]
+    assert worse_pairs(fair, Fraction(11, 10)) == []
+    narrower = [fair[0], {0: 1, 1: 9, 2: 1, 3: 1}, fair[2]]
+    assert worse_pairs(narrower, Fraction(11, 10))
+    sharing = [fair[0], fair[1], fair[0]]
+    assert worse_pairs(sharing, Fraction(11, 10)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
+
+
+def check_window(parts: Parts) -> None:
+    """Assert what the proof says of a window: two levels, and ends that share nothing favoured."""
+    assert parts.near > parts.far > 0
+    # At most one place is in all windows, so the ends share no other.
+    assert parts.width <= parts.steps + 1
+    low, high = parts.weights(0), parts.weights(parts.steps)
+    window = [code for code in low if -parts.half <= code <= parts.steps + parts.half]
+    assert len(window) == parts.steps + parts.width
+    shared = [code for code in window if low[code] == high[code] == parts.near]
+    assert len(shared) == max(0, parts.width - parts.steps)
+    assert {low[code] for code in window} | {high[code] for code in window} == (
+        {parts.near, parts.far}
+    )
+
+
+def check_bit(parts: Parts) -> None:
+    """Assert what the proof says of a bit: linear, mirrored, and apart from the window."""
+    low, high = -parts.margin, parts.steps + parts.margin
+    weights = [parts.weights(index) for index in (0, parts.steps // 2, parts.steps)]
+    assert weights[0][high] == weights[2][low] == parts.flip
+    assert weights[1][high] == parts.flip + parts.slope * (parts.steps // 2)
+    assert {row[low] + row[high] for row in weights} == {parts.bit_total}
+    assert parts.near == 0 or parts.margin > parts.half
+
+
+@given(st.floats(1e-4, 16.0), st.integers(1, 5000))
+def test_what_the_proofs_rest_on_holds_on_every_grid(epsilon: float, steps: int) -> None:
+    """For grids and budgets at random, in the whole numbers that are drawn with."""
+    check_window(window_alone(epsilon, steps))
+    check_bit(bit_alone(epsilon, steps))
+    if epsilon > HYBRID_FROM:
+        mixed = mixed_up(epsilon, steps)
+        check_window(mixed)
+        check_bit(mixed)
+
+
+def test_the_page_proves_the_worst_pair_of_every_mechanism_with_a_blanket() -> None:
+    """What is served as a theorem has a proof there, and none is called unproven."""
+    page = Path(__file__).parents[2].joinpath("docs/explain/shuffling.md").read_text("utf-8")
+    proofs = page[page.index("## Why the blanket looks at the ends of the range only") :]
+    for mechanism_class in get_args(Covered):
+        assert f"`{mechanism_class.__name__}`" in proofs
+    assert "not proven" not in proofs

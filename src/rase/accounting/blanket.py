@@ -33,7 +33,7 @@ _PER_DEVIATION = 8
 _FEWEST, _MOST = 2**14, 2**18
 _SKETCH = 512
 
-# Those whose worst pair of readings is known: all that are planned with.
+# Those whose worst pair of readings is proven: all that are planned with.
 Covered = Mechanism
 
 
@@ -69,10 +69,9 @@ class Blanket:
 
     Guarantee: `delta` bounds the hockey-stick divergence of the uniformly shuffled round for
     contributors who share the mechanism, and rounds that differ in one contributor's reading. The
-    worst pair of readings are the two ends of the range: proven for the geometric laws and for
-    Duchi, checked at every reading of the default grid for Piecewise and Hybrid; for Optimal they
-    are the two inputs that favour the fewest outputs together, which is proven, too
-    (docs/explain/shuffling.md, tests/accounting/test_worst_pair.py).
+    worst pair of readings are the two ends of the range, for Optimal the two inputs that favour
+    the fewest outputs together: proven for every mechanism, grid, epsilon and n in
+    docs/explain/shuffling.md, and compared in whole numbers in tests/accounting/test_worst_pair.py.
 
     Args:
         channel: The mechanism's rows.

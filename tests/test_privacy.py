@@ -41,7 +41,7 @@ def test_what_is_no_delta_is_refused(delta: float) -> None:
 
 def test_a_prior_that_is_no_probability_is_refused() -> None:
     """A prior lies between 0 and 1."""
-    for guarantee in (LocalDP(1.0), PermutationPrivacy(1, 1, 0.5, 0.5)):
+    for guarantee in (LocalDP(1.0), PermutationPrivacy(1, 1, 0.5, 0.5, exposed_success=0.5)):
         with pytest.raises(ValueError, match="prior must be between 0 and 1"):
             guarantee.posterior(1.5)
     with pytest.raises(ValueError, match="prior must be between 0 and 1"):
@@ -144,10 +144,12 @@ def test_guarantees_of_huge_losses_do_not_overflow() -> None:
 
 def test_permutation_privacy_prints_what_alpha_means() -> None:
     """The sentence names both losses, the attacker's success and chance."""
-    guarantee = PermutationPrivacy(alpha=30, real_loss=120, attacker_success=0.5, chance=1 / 64)
+    guarantee = PermutationPrivacy(
+        30, 120, attacker_success=0.5, chance=1 / 64, exposed_success=0.6
+    )
     assert str(guarantee) == (
         "30-d_σ privacy for the groups used (120 for the real groups): an observer of the order "
-        "assigns 50 % of the slots rightly, guessing 1.6 %."
+        "assigns 50 % of the slots rightly (the most exposed slot: 60 %), guessing 1.6 %."
     )
     assert guarantee.odds == (
         "an observer who was 50 % sure of the order of a real group may become 100 % sure; this is "
@@ -157,9 +159,12 @@ def test_permutation_privacy_prints_what_alpha_means() -> None:
 
 def test_permutation_odds_are_those_of_the_real_groups() -> None:
     """Groups the shuffler invented do not help the contributors."""
-    assert PermutationPrivacy(0.1, 1.0, 0.1, 0.1).posterior() == LocalDP(1.0).posterior()
-    assert PermutationPrivacy(math.inf, math.inf, 1.0, 0.5).posterior() == 1.0
-    assert "at most 50 % sure" in PermutationPrivacy(0.0, 0.0, 0.1, 0.1).odds
+    assert (
+        PermutationPrivacy(0.1, 1.0, 0.1, 0.1, exposed_success=0.1).posterior()
+        == LocalDP(1.0).posterior()
+    )
+    assert PermutationPrivacy(math.inf, math.inf, 1.0, 0.5, exposed_success=1.0).posterior() == 1.0
+    assert "at most 50 % sure" in PermutationPrivacy(0.0, 0.0, 0.1, 0.1, exposed_success=0.1).odds
 
 
 @pytest.mark.parametrize(
@@ -169,18 +174,20 @@ def test_permutation_odds_are_those_of_the_real_groups() -> None:
         ((0.0, math.nan, 0.5, 0.5), "real_loss"),
         ((0.0, 0.0, 1.5, 0.5), "attacker_success"),
         ((0.0, 0.0, 0.5, -0.1), "chance"),
+        ((0.0, 0.0, 0.5, 0.5, 1.5), "exposed_success"),
     ],
 )
 def test_permutation_privacy_refuses_what_is_no_loss_or_share(
-    numbers: tuple[float, float, float, float], name: str
+    numbers: tuple[float, ...], name: str
 ) -> None:
     """Losses are not negative, shares lie between 0 and 1."""
     with pytest.raises(ValueError, match=f"^{name} must"):
-        PermutationPrivacy(*numbers)
+        PermutationPrivacy(*numbers[:4], exposed_success=(*numbers, 0.5)[4])
 
 
 @pytest.mark.parametrize(
-    "guarantee", [LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 2, 0.5, 0.5)]
+    "guarantee",
+    [LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 2, 0.5, 0.5, exposed_success=0.5)],
 )
 def test_every_guarantee_names_its_terms(
     guarantee: LocalDP | CentralDP | PermutationPrivacy,

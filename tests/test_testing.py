@@ -170,6 +170,10 @@ def _tear_rows(release: Any, values: Any) -> Any:
             lambda r, _: replace(r, manifest=replace(r.manifest, attacker_success=0.0)),
             "worse than chance",
         ),
+        (
+            lambda r, _: replace(r, manifest=replace(r.manifest, exposed_slot_success=0.0)),
+            "in its best slot",
+        ),
         (lambda r, _: replace(r, manifest=replace(r.manifest, alpha=1.0)), "real groups"),
     ],
 )

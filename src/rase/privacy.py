@@ -6,7 +6,7 @@ device agent imports it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Final
 
 __all__ = [
@@ -252,13 +252,17 @@ class CentralDP:
 class PermutationPrivacy:
     """Promise (alpha, partition)-d_σ privacy of one shuffled round (Def. 3, Meehan et al.).
 
-    Alpha alone says little; ``attacker_success`` says what it means.
+    Alpha alone says little; the two successes say what it means: on average over the slots, and in
+    the slot that is worst off.
 
     Args:
         alpha: The loss for the groups the shuffler worked with; infinite if nothing is promised.
         real_loss: The loss for the contributors' real groups, which may be larger.
-        attacker_success: Share of slots the best observer of order alone assigns rightly.
+        attacker_success: Share of slots the best observer of order alone assigns rightly, a mean
+            over the slots.
         chance: What guessing achieves, ``1 / n``.
+        exposed_success: The probability with which that observer names the sender of the most
+            exposed slot.
 
     Raises:
         ValueError: If a loss is negative or NaN, or a share outside [0, 1].
@@ -268,6 +272,8 @@ class PermutationPrivacy:
     real_loss: float
     attacker_success: float
     chance: float
+    _: KW_ONLY
+    exposed_success: float
 
     neighbours: ClassVar[str] = (
         "two arrival orders that differ by rearranging the members of one group among their places"
@@ -283,7 +289,7 @@ class PermutationPrivacy:
         for name in ("alpha", "real_loss"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        for name in ("attacker_success", "chance"):
+        for name in ("attacker_success", "chance", "exposed_success"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
 
@@ -307,7 +313,8 @@ class PermutationPrivacy:
         return (
             f"{self.alpha:g}-d_σ privacy for the groups used ({self.real_loss:g} for the real "
             f"groups): an observer of the order assigns {percent(self.attacker_success)} of the "
-            f"slots rightly, guessing {percent(self.chance)}."
+            f"slots rightly (the most exposed slot: {percent(self.exposed_success)}), guessing "
+            f"{percent(self.chance)}."
         )
 
 

@@ -99,6 +99,10 @@ def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None
         manifest.chance - 1e-9 <= manifest.attacker_success <= 1 + 1e-9,
         "no attacker does worse than chance or better than always",
     )
+    _expect(
+        manifest.attacker_success - 1e-9 <= manifest.exposed_slot_success <= 1 + 1e-9,
+        "no attacker does worse in its best slot than on average",
+    )
     _expect(manifest.alpha <= manifest.real_loss, "real groups cannot lose less than those used")
     _expect(
         not any(

@@ -32,8 +32,10 @@ def test_local_epsilons_add_up() -> None:
 
 def test_alphas_add_up_and_the_attacker_stays() -> None:
     """New permutations tell nothing about old ones."""
-    once = PermutationPrivacy(alpha=2, real_loss=6, attacker_success=0.3, chance=0.01)
-    assert compose_permutation(once, 10) == PermutationPrivacy(20, 60, 0.3, 0.01)
+    once = PermutationPrivacy(2, 6, attacker_success=0.3, chance=0.01, exposed_success=0.4)
+    assert compose_permutation(once, 10) == PermutationPrivacy(
+        20, 60, 0.3, 0.01, exposed_success=0.4
+    )
 
 
 @pytest.mark.parametrize("rounds", list(TABLE))
@@ -141,7 +143,7 @@ def test_no_rounds_are_refused(rounds: int) -> None:
     with pytest.raises(ValueError, match="rounds must be at least 1"):
         compose_local(LocalDP(0.5), rounds)
     with pytest.raises(ValueError, match="rounds must be at least 1"):
-        compose_permutation(PermutationPrivacy(1, 1, 0.5, 0.5), rounds)
+        compose_permutation(PermutationPrivacy(1, 1, 0.5, 0.5, exposed_success=0.5), rounds)
 
 
 def test_rounds_are_whole_numbers() -> None:

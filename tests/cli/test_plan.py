@@ -84,9 +84,14 @@ def test_mallows_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "central: refused, a Mallows shuffle keeps reports near their places" in out
     assert "shuffle   mallows: Theta 0.0025" in out
+    assert "the first and the last sender in 1.69 % of rounds, below the cap of 2/64" in out
+    assert (
+        "observer of the order assigns 1.62 % of them rightly (the most exposed one: 1.69 %)" in out
+    )
+    assert "below 2 times chance in every slot." in out
     assert "theta 0.0025; loss 0.3 for the groups used, 5.04 for the real groups." in out
-    assert "With 4 groups alpha may be up to 7.437." in out
-    assert "Alpha 0.3 allows up to 21 groups." in out
+    assert "With 4 groups alpha may be up to 3.052." in out
+    assert "Alpha 0.3 allows up to 12 groups." in out
     assert "epsilon* is 4.605; below it reports are clamped." in out
     met, _ = ran(*ASKED, "--epsilon", 5, "--mechanism", "budget-aware", capsys=capsys)
     assert "epsilon* is 4.605; nothing is clamped." in met
@@ -247,6 +252,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "alpha alone": ((*ASKED, "--alpha", "2"), "--groups must be given with --alpha."),
     "groups alone": ((*ASKED, "--groups", "2"), "--alpha must be given with --groups."),
     "cap": ((*ASKED, "--attacker-cap", "0.5"), "attacker_cap must be at least 1"),
+    "cap of certainty": ((*ASKED, "--attacker-cap", "1000"), "attacker_cap must be below the 1000"),
     "plot ending": ((*ASKED, "--plot", "plan.gif"), "--plot must end in .png or .svg"),
     "plot folder": ((*ASKED, "--plot", "none/plan.png"), "a file in a folder that exists"),
     "no data": ((*ASKED, "--data", "none.csv"), "there is no file none.csv"),

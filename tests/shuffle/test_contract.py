@@ -22,7 +22,7 @@ SHUFFLERS = {
     "cyclic": unsafe(Cyclic),
     "mallows by theta": MallowsShuffle(theta=0.3),
     "mallows that hardly moves": MallowsShuffle(theta=8.0),
-    "robust that takes mallows": Robust(alpha=1.0, group_count=2, attacker_cap=12.0),
+    "robust that takes mallows": Robust(alpha=1.0, group_count=2, attacker_cap=11.9),
     "robust that takes uniform": Robust(alpha=30.0, group_count=4),
     **{
         line9.value: unsafe(Robust, alpha=10.0, group_count=3, mode="paper", line9=line9)

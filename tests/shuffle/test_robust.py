@@ -13,18 +13,21 @@ from rase.shuffle.robust import Robust
 
 
 def test_mallows_is_drawn_where_it_hides_senders() -> None:
-    """Two groups of 64 at alpha 30 stay below twice chance, and the manifest tells the numbers."""
-    robust = Robust(alpha=30, group_count=2, partition=Partition.contiguous(64, 1))
+    """Two groups of 64 at alpha 12 stay below twice chance, and the manifest has the numbers."""
+    robust = Robust(alpha=12, group_count=2, partition=Partition.contiguous(64, 1))
     release, order = robust.insecure_shuffle_with_order(np.arange(64), rng=SeededRandom(2026))
     manifest = release.manifest
     assert manifest.method == "mallows"
     assert manifest.sensitivity == 32 * 31 // 2
-    assert manifest.theta == pytest.approx(30 / 496)
-    assert manifest.alpha == pytest.approx(30)
-    assert manifest.real_loss == pytest.approx(30 / 496 * 64 * 63 / 2)
-    assert manifest.attacker_success == order_attack(64, 30 / 496).mean_success < 2 / 64
+    assert manifest.theta == pytest.approx(12 / 496)
+    assert manifest.alpha == pytest.approx(12)
+    assert manifest.real_loss == pytest.approx(12 / 496 * 64 * 63 / 2)
+    attack = order_attack(64, 12 / 496)
+    assert manifest.attacker_success == attack.mean_success
+    assert manifest.exposed_slot_success == attack.exposed_success < 2 / 64
+    assert f"first and the last sender in {100 * attack.exposed_success:.3g} %" in manifest.reason
     assert "below the cap of 2/64 = 3.12 %" in manifest.reason
-    drawn = Mallows(64, 30 / 496).sample(rng=SeededRandom(2026))
+    drawn = Mallows(64, 12 / 496).sample(rng=SeededRandom(2026))
     assert order.tolist() == release.values.tolist() == drawn.tolist()
 
 
@@ -33,14 +36,33 @@ def test_uniform_is_drawn_where_mallows_would_expose_senders() -> None:
     manifest = Robust(alpha=30, group_count=16).plan(64)
     assert (manifest.method, manifest.alpha, manifest.real_loss) == ("uniform", 0, 0)
     assert "Theta 5 = alpha 30 / sensitivity 6 of 16 groups" in manifest.reason
-    assert "98.7 % of the slots, not below the cap" in manifest.reason
+    assert "the last sender in 99.3 % of rounds, not below the cap" in manifest.reason
 
 
 def test_the_cap_decides() -> None:
-    """A cap just above the observer's success takes Mallows, one just below takes uniform."""
-    success = 64 * order_attack(64, 5.0).mean_success
+    """A cap just above the most exposed slot's success takes Mallows, one just below uniform."""
+    success = 64 * order_attack(64, 5.0).exposed_success
     for cap, method in ((success * 1.001, "mallows"), (success * 0.999, "uniform")):
         assert Robust(alpha=30, group_count=16, attacker_cap=cap).plan(64).method == method
+
+
+def test_where_the_mean_keeps_the_cap_the_ends_must_keep_it_too() -> None:
+    """Two groups of 64 at alpha 30: the mean is below twice chance, the first sender not."""
+    attack = order_attack(64, 30 / 496)
+    assert attack.mean_success < 2 / 64 < 3.8 / 64 < attack.exposed_success
+    assert Robust(alpha=30, group_count=2).plan(64).method == "uniform"
+
+
+def test_a_cap_of_certainty_is_no_cap() -> None:
+    """Among two reports twice chance is certainty, so they are shuffled uniformly."""
+    robust = Robust(alpha=1, group_count=1)
+    assert robust.plan(2).method == "uniform"
+    assert robust.plan(2).reason == "A cap of 2/2 is certainty and would protect nobody."
+    assert robust.plan(3).method == "mallows"
+    uncapped = Robust(alpha=1, group_count=1, attacker_cap=math.inf).plan(2)
+    assert uncapped.method == "mallows"
+    assert uncapped.reason.startswith("Theta 1 = alpha 1 / sensitivity 1 of 1 groups lets")
+    assert "73.1 % of rounds, and there is no cap." in uncapped.reason
 
 
 def test_groups_of_one_are_shuffled_uniformly() -> None:

@@ -81,7 +81,7 @@ def test_uniform_loses_nothing() -> None:
     assert (manifest.method, manifest.alpha, manifest.real_loss) == ("uniform", 0, 0)
     assert manifest.attacker_success == manifest.stay_share == manifest.chance == 1 / 8
     assert manifest.theta is manifest.sensitivity is None
-    assert manifest.guarantee == PermutationPrivacy(0.0, 0.0, 1 / 8, 1 / 8)
+    assert manifest.guarantee == PermutationPrivacy(0.0, 0.0, 1 / 8, 1 / 8, exposed_success=1 / 8)
 
 
 def test_no_reports_leave_nothing_to_guess() -> None:

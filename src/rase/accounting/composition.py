@@ -89,7 +89,8 @@ def compose_permutation(guarantee: PermutationPrivacy, rounds: int) -> Permutati
         rounds: How many rounds.
 
     Example:
-        >>> compose_permutation(PermutationPrivacy(2, 5, 0.1, 0.01), 10).alpha
+        >>> once = PermutationPrivacy(2, 5, 0.1, 0.01, exposed_success=0.2)
+        >>> compose_permutation(once, 10).alpha
         20
     """
     count = checked_rounds(rounds)

@@ -7,7 +7,6 @@ answer meets the wish, and a step below does not.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from rase.accounting.candidates import mechanism_named
 from rase.accounting.checks import MOST_REPORTS
@@ -15,7 +14,7 @@ from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.plan_schedule import turn_error
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.randomize.bounded import HYBRID_FROM
-from rase.shuffle.attacker import order_attack
+from rase.shuffle.attacker import exposed_success
 from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
 
 MOST_ROUNDS = 10**9
 _CLOSE = 1e-6
-_CLOSE_THETA = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,30 +182,36 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
 
 
 def largest_theta(n: int, attacker_cap: float) -> Answer:
-    """Return the largest theta at which an observer of order stays below a multiple of chance.
+    """Return the largest theta at which no slot is named more often than a multiple of chance.
+
+    The first and the last slot are the most exposed ones; all others are named less surely.
 
     Args:
         n: How many reports are shuffled.
-        attacker_cap: How many times better than chance the best observer of order may be.
+        attacker_cap: How many times better than chance the best observer of order may be in the
+            most exposed slot.
 
     Raises:
-        ValueError: If the cap is below 1 or not finite.
+        ValueError: If the cap is below 1, or n or more, at which the observer may be certain.
 
     Example:
         >>> print(largest_theta(1000, 2))
-        Theta up to 0.003996 keeps the best observer of order below 2 times chance.
+        Theta up to 0.001594 keeps the best observer of order below 2 times chance in every slot.
     """
     if not (attacker_cap >= 1 and math.isfinite(attacker_cap)):
         raise ValueError(f"attacker_cap must be at least 1 and finite, got {attacker_cap}.")
+    if attacker_cap >= n:
+        raise ValueError(
+            f"attacker_cap must be below the {n} reports of a round, got {attacker_cap:g}: so many "
+            "times chance is certainty, and every theta would keep it."
+        )
     if attacker_cap == 1:
         return Answer(None, "Only a uniform shuffle, theta 0, leaves an observer no better off.")
-    if attacker_cap > n:
-        return Answer(math.inf, f"Any theta does: {attacker_cap:g} times chance is certainty.")
     theta = _largest_theta(n, attacker_cap)
     return Answer(
         theta,
         f"Theta up to {theta:.4g} keeps the best observer of order below {attacker_cap:g} times "
-        "chance.",
+        "chance in every slot.",
     )
 
 
@@ -226,7 +230,7 @@ def attacker_limits(
         group_count: The number of groups for which alpha is sought.
 
     Raises:
-        ValueError: If the cap is below 1 or not finite.
+        ValueError: As `largest_theta`.
     """
     theta = largest_theta(n, attacker_cap)
     limits = {"theta": theta}
@@ -313,36 +317,14 @@ def _bisected(
     return meets
 
 
-@lru_cache(maxsize=64)
 def _largest_theta(n: int, attacker_cap: float) -> float:
-    def excess(theta: float) -> float:
-        return order_attack(n, theta).mean_success * n / attacker_cap - 1
+    def is_kept(theta: float) -> bool:
+        return exposed_success(n, theta) < attacker_cap / n
 
-    meets, below = 0.0, 1 / attacker_cap - 1
-    # In the limit of large n the success is 1/n + theta/4.
-    fails = 4 * (attacker_cap - 1) / n
-    above = excess(fails)
-    while above < 0:
-        meets, below, fails = fails, above, 1.5 * fails
-        above = excess(fails)
-    # Nearly a straight line: regula falsi, with the end that stays weighted down (Illinois).
-    side = 0
-    while fails - meets > _CLOSE_THETA * fails:
-        margin = _CLOSE_THETA * fails / 4
-        # At a cap of certainty the curve ends flat.
-        share = below / (below - above) if below < above else 0.5
-        guess = meets + share * (fails - meets)
-        trial = min(max(guess, meets + margin), fails - margin)
-        value = excess(trial)
-        if value < 0:
-            meets, below = trial, value
-            above = above / 2 if side == -1 else above
-            side = -1
-        else:
-            fails, above = trial, value
-            below = below / 2 if side == 1 else below
-            side = 1
-    return meets
+    # n/[n] is at least n (1 - q), and at most 1 / (1 - theta (n - 1) / 2).
+    fails = -math.log1p(-attacker_cap / n)
+    meets = 2 * (1 - 1 / attacker_cap) / (n - 1) * (1 - _CLOSE)
+    return _bisected(is_kept, fails, meets, close=_CLOSE)
 
 
 def _alpha_limit(n: int, theta: float, group_count: int) -> Answer:
@@ -366,4 +348,5 @@ def _group_limit(n: int, theta: float, alpha: float) -> Answer:
         )
     fails = _smallest(lambda count: not is_enough(count), least=1, most=n)
     most = n if fails is None else fails - 1
-    return Answer(most, f"Alpha {alpha:g} allows up to {most} groups.")
+    groups = "one group" if most == 1 else f"{most} groups"
+    return Answer(most, f"Alpha {alpha:g} allows up to {groups}.")

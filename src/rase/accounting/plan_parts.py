@@ -38,7 +38,8 @@ class Request:
         delta: The delta of central guarantees.
         mechanism: The mechanism asked for, or ``auto``.
         error: The error wished for, of the window's mean; None without a wish.
-        attacker_cap: How many times better than chance an observer of order may be.
+        attacker_cap: How many times better than chance an observer of order may be in the most
+            exposed slot.
     """
 
     value_range: ValueRange

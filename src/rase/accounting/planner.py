@@ -81,7 +81,8 @@ def plan(
         mechanism: ``auto`` for the best at this epsilon, or a name in `MECHANISMS`.
         readings: A sample of readings; the result tells errors on them, and so something of them.
         error: A root mean square error wished for, of the window's mean.
-        attacker_cap: How many times better than chance an observer of order may be; 2 unless given.
+        attacker_cap: How many times better than chance an observer of order may be in the most
+            exposed slot, the first or last; 2 unless given.
         curve: Candidate epsilons for which errors are wanted too.
         detail: ``quick`` leaves out the central guarantees of more than one round, and takes that
             of one round from the clone pair, which holds for any mechanism. ``live`` has all of

@@ -85,7 +85,8 @@ _CANDIDATES = 49
 @click.option(
     "--attacker-cap",
     type=float,
-    help="How many times better than chance an observer of order may be: what keeps to it?",
+    help="How many times better than chance an observer of order may name the most exposed sender, "
+    "the first or last: what keeps to it?",
 )
 @click.option(
     "--data",

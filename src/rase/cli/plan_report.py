@@ -148,7 +148,8 @@ def _shuffle(plan: Plan) -> Iterator[str]:
     stay = f"{100 * manifest.stay_share:.3g} % of the reports keep their place"
     yield (
         f"{stay}; an observer of the order assigns {100 * manifest.attacker_success:.3g} % of them "
-        f"rightly, guessing {100 * manifest.chance:.3g} %."
+        f"rightly (the most exposed one: {100 * manifest.exposed_slot_success:.3g} %), guessing "
+        f"{100 * manifest.chance:.3g} %."
     )
     if manifest.theta is not None:
         yield (

@@ -127,6 +127,7 @@ class RunReport:
             "alpha": float(manifest.alpha),
             "real_loss": float(manifest.real_loss),
             "attacker_success": manifest.attacker_success,
+            "exposed_slot_success": manifest.exposed_slot_success,
             "chance": manifest.chance,
         }
         if truth is not None:

@@ -207,7 +207,8 @@ FIELDS: Final[Mapping[str, tuple[Field | Choice, ...]]] = {
         Field(
             name="attacker_cap",
             label="Attacker's cap",
-            hint="How many times better than chance may an observer of order be?",
+            hint="How many times better than chance may an observer of order name the most exposed "
+            "sender, the first or last?",
             usual="",
         ),
     ),

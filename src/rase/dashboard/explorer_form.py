@@ -50,7 +50,7 @@ class Asked:
         alpha: The loss allowed to a robust shuffler.
         groups: Its number of groups.
         error: A wished error, if any.
-        attacker_cap: A cap on an observer of order, if any.
+        attacker_cap: A cap on an observer of order in the most exposed slot, if any.
     """
 
     low: float

@@ -11,6 +11,7 @@ from rase.campaign import Campaign
 from rase.estimate.estimate import Estimate
 from rase.fusion.campaigns import campaign_of_version
 from rase.privacy import PermutationPrivacy
+from rase.shuffle.attacker import exposed_success
 from rase.storage.face import Transaction
 from rase.wire import cbor
 from rase.wire.messages import BatchManifest
@@ -66,8 +67,14 @@ def shuffle_in_words(signed_manifest: bytes) -> str:
         return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
     if manifest.method == "uniform":
         return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
+    # By the law that the manifest names, not by anybody's word; a signed theta is a float.
+    exposed = exposed_success(manifest.n, float(manifest.theta or 0.0))
     promise = PermutationPrivacy(
-        manifest.alpha, manifest.real_loss, min(manifest.attacker_success, 1.0), 1 / manifest.n
+        manifest.alpha,
+        manifest.real_loss,
+        min(manifest.attacker_success, 1.0),
+        1 / manifest.n,
+        exposed_success=exposed,
     )
     return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
 

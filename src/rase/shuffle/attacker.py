@@ -13,7 +13,7 @@ import numpy as np
 from rase.shuffle.checks import number_at_least, whole_number
 from rase.shuffle.mallows import Mallows
 
-__all__ = ["OrderAttack", "order_attack", "uniform_attack"]
+__all__ = ["OrderAttack", "exposed_success", "order_attack", "uniform_attack"]
 
 # Up to this n the marginals are exact; they take about 30 ms.
 _EXACT_UP_TO = 512
@@ -30,8 +30,8 @@ class OrderAttack:
     Args:
         n: How many reports were shuffled.
         theta: The spread parameter of the law.
-        mean_success: Share of slots the observer assigns rightly, on average.
-        exposed_slot: The slot assigned most surely, counted from 0.
+        mean_success: Share of slots the observer assigns rightly, on average over the slots.
+        exposed_slot: The slot assigned most surely, counted from 0; the last is as exposed.
         exposed_success: The probability with which that slot is assigned rightly.
         stay_share: Share of reports expected to keep their place.
     """
@@ -47,10 +47,16 @@ class OrderAttack:
 def order_attack(n: int, theta: float) -> OrderAttack:
     """Return what the best observer of order alone achieves.
 
-    Exact (to 1e-12) up to n = 512. Beyond, the most exposed slot (the first) stays exact; the two
-    means come from the limit of large n where theta is below 0.05, and from the exact law's ends
-    and middle above. Both were held to the exact law up to n = 1500 and differ by less than 0.1 %.
-    In the limit the mean success is 1/n + theta/4, so a cap of twice chance is theta = 4/n.
+    Exact (to 1e-12) up to n = 512. Beyond, the most exposed slots (the first and the last) stay
+    exact; the two means come from the limit of large n where theta is below 0.05, and from the
+    exact law's ends and middle above. Both were held to the exact law up to n = 1500 and differ by
+    less than 0.1 %. In the limit the mean success is 1/n + theta/4. The ends are worse off: where
+    the mean is twice chance, at theta = 4/n, they are named with four times chance.
+
+    No slot is named more surely than 1/[n] = (1 - q) / (1 - q^n), q = e^-theta. Taking item i and
+    slot j out of an order leaves one of n - 1 items with no more inversions, so Pr[i in j] is at
+    most Z(n - 1) / Z(n) = 1/[n]. The first item in the first slot, and the last in the last, have
+    no inversion of their own and reach it.
 
     Args:
         n: How many reports.
@@ -66,6 +72,20 @@ def order_attack(n: int, theta: float) -> OrderAttack:
     """
     n = whole_number("n", n, least=1)
     return _cached_attack(n, number_at_least("theta", theta, least=0.0))
+
+
+def exposed_success(n: int, theta: float) -> float:
+    """Return how surely the most exposed slot is named: 1/[n], for any n in no time.
+
+    Args:
+        n: How many reports, at least 1.
+        theta: Spread parameter, at least 0; infinity is allowed.
+
+    Example:
+        >>> round(1000 * exposed_success(1000, 0.003996), 2)
+        4.07
+    """
+    return math.expm1(-theta) / math.expm1(-n * theta) if theta else 1 / n
 
 
 def uniform_attack(n: int) -> OrderAttack:
@@ -87,9 +107,7 @@ def _cached_attack(n: int, theta: float) -> OrderAttack:
         mean_success, stay_share = _limit_of_large_n(n, theta)
     else:
         mean_success, stay_share = _ends_and_middle(n, theta, looked_at)
-    # Slot 0 receives item 0 with probability 1/[n]; no slot is surer.
-    exposed = math.expm1(-theta) / math.expm1(-n * theta)
-    return OrderAttack(n, theta, mean_success, 0, exposed, stay_share)
+    return OrderAttack(n, theta, mean_success, 0, exposed_success(n, theta), stay_share)
 
 
 def _looked_at(theta: float) -> int:

@@ -63,8 +63,10 @@ class Manifest:
         alpha: The privacy loss for the groups used; 0 for uniform, infinite for cyclic.
         real_loss: The privacy loss for the contributors' real groups, at most.
         stay_share: The share of reports expected to keep their place.
-        attacker_success: The share of slots the best observer of order alone assigns rightly.
-        exposed_slot_success: The same in the slot that is assigned most surely.
+        attacker_success: The share of slots the best observer of order alone assigns rightly, a
+            mean over the slots.
+        exposed_slot_success: The probability with which that observer names the sender of the most
+            exposed slot, under a Mallows law the first or the last.
         chance: What guessing achieves, 1 / n.
     """
 
@@ -83,7 +85,13 @@ class Manifest:
     @property
     def guarantee(self) -> PermutationPrivacy:
         """What the release promises, as a value that prints one sentence."""
-        return PermutationPrivacy(self.alpha, self.real_loss, self.attacker_success, self.chance)
+        return PermutationPrivacy(
+            self.alpha,
+            self.real_loss,
+            self.attacker_success,
+            self.chance,
+            exposed_success=self.exposed_slot_success,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ The corrected mode differs from the print where the print breaks its own promise
 runs the print (docs/explain/paper.md, rows 1 to 7).
 """
 
+import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -40,11 +41,13 @@ class Robust:
     """Shuffle by a Mallows law if that hides senders well enough, uniformly otherwise.
 
     Corrected mode: refine the groups, set theta = alpha / exact sensitivity, and draw from Mallows
-    only if the best observer of order alone then succeeds in less than ``attacker_cap / n`` of the
-    slots; else draw uniformly, at alpha = 0. Since refined groups are other than the real ones, the
-    manifest tells the loss for both. Where groups follow ``edges`` and a real group is spread over
-    several of them, neighbouring arrivals may be shuffled by different laws; the real loss is then
-    the most that any two of them lose.
+    only if the best observer of order alone then names the sender of every slot, the most exposed
+    ones (first and last) included, with a probability below ``attacker_cap / n``; else draw
+    uniformly, at alpha = 0. A cap of n or more is certainty and would allow every theta, so rounds
+    of that few reports are shuffled uniformly too. Since refined groups are other than the real
+    ones, the manifest states the loss for both. Where groups follow ``edges`` and a real group is
+    spread over several of them, neighbouring arrivals may be shuffled by different laws; the real
+    loss is then the most that any two of them lose.
 
     Guarantee: in corrected mode, loss at most alpha for the groups used, for swapped arrivals and
     swapped values, and at most ``real_loss`` for the real ones (tests/paper/test_shuffle_loss.py),
@@ -59,7 +62,8 @@ class Robust:
         partition: The contributors' real groups. If nobody named them, the worst case is taken:
             one group of all.
         mode: "corrected", or "paper" for Algorithm 2 as printed.
-        attacker_cap: How many times better than chance the best observer of order may be.
+        attacker_cap: How many times better than chance the best observer of order may be in the
+            slot that is most exposed; infinity for no cap at all.
         refinement: How corrected mode groups: "contiguous" blocks of arrival places (optimal),
             "agglomerative" (the paper's greedy), "connected" along ``edges``, or "none" to keep
             the real groups.
@@ -179,16 +183,19 @@ class Robust:
             return uniform_manifest(
                 n, f"With {n} groups of one, theta would be infinite and nothing would move."
             )
+        if n <= self.attacker_cap < math.inf:
+            return uniform_manifest(
+                n, f"A cap of {self.attacker_cap:g}/{n} is certainty and would protect nobody."
+            )
         exact = measured.used
         theta = self.alpha / exact
-        success = order_attack(n, theta).mean_success
+        success = order_attack(n, theta).exposed_success
         is_hidden = success < self.attacker_cap / n
         reason = (
             f"Theta {theta:.4g} = alpha {self.alpha:g} / sensitivity {exact} of "
             f"{measured.group_count} groups {'lets' if is_hidden else 'would let'} the best "
-            f"observer of order assign {100 * success:.3g} % of the slots, "
-            f"{'below' if is_hidden else 'not below'} the cap "
-            f"of {self.attacker_cap:g}/{n} = {100 * self.attacker_cap / n:.3g} %."
+            f"observer of order name the first and the last sender in {100 * success:.3g} % of "
+            f"rounds, {self._beside_the_cap(n, is_hidden=is_hidden)}."
         )
         at_most = None
         if measured.alphas_at_most is not None:
@@ -208,6 +215,14 @@ class Robust:
             sensitivity=exact,
             alpha=theta * exact,
             real_loss=theta * measured.real if at_most is None else at_most,
+        )
+
+    def _beside_the_cap(self, n: int, *, is_hidden: bool) -> str:
+        if self.attacker_cap == math.inf:
+            return "and there is no cap"
+        return (
+            f"{'below' if is_hidden else 'not below'} the cap of {self.attacker_cap:g}/{n} = "
+            f"{100 * self.attacker_cap / n:.3g} %"
         )
 
     def _sensitivities(self, n: int, arrival: ArrayLike | None) -> "_Sensitivities":

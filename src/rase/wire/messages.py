@@ -211,7 +211,9 @@ class BatchManifest:
         theta: The spread of the Mallows law; None otherwise.
         alpha: The privacy loss for the groups used.
         real_loss: The privacy loss for the real groups.
-        attacker_success: The share of slots the best observer of order alone assigns rightly.
+        attacker_success: The share of slots the best observer of order alone assigns rightly, a
+            mean over the slots. What the most exposed slot gives away follows from ``n`` and
+            ``theta``: `rase.shuffle.attacker.exposed_success`.
     """
 
     METHODS: ClassVar = ("uniform", "mallows", "withheld")

@@ -58,7 +58,7 @@ def switch_off(setup: Setup) -> Steps:
         for title, name in (
             ("Records that stay, Mallows, refined groups", "stay"),
             ("Records that stay, Algorithm 2 as printed", "printed_stay"),
-            ("Records guessed from the order, corrected", "corrected_success"),
+            ("Most exposed sender guessed, corrected", "corrected_success"),
         )
     ]
     sixteen = found[16, 4]
@@ -70,7 +70,7 @@ def switch_off(setup: Setup) -> Steps:
         f"n = 16, k = 4, alpha 30: Algorithm 2 takes its {sixteen['branch']} branch with θ = "
         f"{sixteen['theta']:.3g}, and {100 * sixteen['stay']:.1f} % of the records keep their "
         f"place. θ exceeds 1 in {len(bad)} of {len(refined)} refined cases of the map. Corrected, "
-        f"the order alone gives at most twice chance away.",
+        f"the order alone names no sender more than twice as often as chance.",
         (
             Check(
                 "n = 16, k = 4: Algorithm 2 itself chooses Mallows, and more than 95 % keep their "
@@ -84,7 +84,7 @@ def switch_off(setup: Setup) -> Steps:
                 is_departure=True,
             ),
             Check(
-                "Corrected, the best guess from the order stays below twice chance everywhere.",
+                "Corrected, the best guess from the order stays below twice chance in every slot.",
                 all(outcome["corrected_success"] <= 2 / n for (n, _), outcome in found.items()),
             ),
         ),

@@ -252,7 +252,7 @@ def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
         "stay": reached.stay_share,
         "success": reached.mean_success,
         "corrected": corrected.method,
-        "corrected_success": corrected.attacker_success,
+        "corrected_success": corrected.exposed_slot_success,
     }
 
 

@@ -1,5 +1,6 @@
 """The ledger's face: spend once, refuse clearly, give nothing back."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -180,11 +181,10 @@ def test_a_report_that_cannot_be_made_costs_nothing(ledger: Ledger, stage: str) 
             epsilon=1,
             draw=fail if stage == "draw" else lambda: b"",
             seal=fail,
-            memo=b"tag",
         )
     assert ledger.remaining("power", 7) == 1.0
     assert ledger.unsent() == []
-    made = ledger.spend("power", 7, epsilon=1, draw=lambda: b"fresh", memo=b"tag")
+    made = ledger.spend("power", 7, epsilon=1, draw=lambda: b"fresh")
     assert made.report == b"fresh"
 
 
@@ -203,48 +203,31 @@ def test_a_refused_report_is_never_drawn(ledger: Ledger) -> None:
     assert [stored.round for stored in ledger.unsent()] == [7]
 
 
-def test_a_repeated_reading_gives_the_same_report_and_adds_nothing_to_totals(
-    ledger: Ledger,
-) -> None:
-    """A memoized report is drawn once, sealed anew each round, and counts once in a window."""
-    for round in range(5):
-        stored = ledger.spend(
-            "power",
-            round,
-            epsilon=0.6,
-            draw=lambda round=round: b"drawn in %d" % round,  # type: ignore[misc]
-            seal=lambda report, round=round: b"%d: " % round + report,  # type: ignore[misc]
-            memo=b"place 12",
+def test_a_reading_that_stays_the_same_spends_in_every_round(ledger: Ledger) -> None:
+    """No report is free: the window promises a bound for streams that differ in any way."""
+    ledger.spend("power", 0, epsilon=0.6, draw=lambda: b"place 12")
+    with pytest.raises(BudgetSpent):
+        ledger.spend("power", 1, epsilon=0.6, draw=lambda: b"place 12")
+
+
+def test_reports_that_an_earlier_version_repeated_count_in_full(ledger: Ledger, path: Path) -> None:
+    """A file may hold reports that were given again for nothing: no budget comes from them."""
+    ledger.spend("power", 0, epsilon=0.4, draw=lambda: b"place 12")
+    ledger.close()
+    with sqlite3.connect(path) as file:
+        file.execute("INSERT INTO memo VALUES ('power', X'12', 400000000, X'34')")
+        file.execute(
+            "INSERT INTO entry (campaign, round, start_s, charged, spent, tag, report, envelope) "
+            "VALUES ('power', 1, 3600, 400000000, 0, X'12', X'34', X'34')"
         )
-        assert stored.envelope == b"%d: drawn in 0" % round
-    status = ledger.status(4 * 3600)
-    assert (status.total_spent, status.span_spent, status.reports) == (0.6, 0.6, 5)
-    assert status.campaigns[0].window_spent == 0.6
-    assert [entry.is_repeat for entry in ledger.history()] == [True] * 4 + [False]
-
-
-def test_two_memoized_values_share_a_window(ledger: Ledger) -> None:
-    """Values drawn long ago still count, once each, in a window that reports them."""
-
-    def say(round: int, place: bytes) -> bytes:
-        return ledger.spend("power", round, epsilon=0.6, draw=lambda: place, memo=place).report
-
-    say(0, b"low")
-    say(10, b"high")
-    assert say(20, b"low") == b"low"
-    with pytest.raises(BudgetSpent) as caught:
-        say(21, b"high")
-    assert (caught.value.spent, caught.value.refresh_round) == (0.6, 23)
-    assert say(21, b"low") == b"low"
-    assert say(24, b"high") == b"high"
-    assert ledger.status(24 * 3600).total_spent == 1.2
-
-
-def test_another_epsilon_is_another_memoized_report(ledger: Ledger) -> None:
-    """A stored report is repeated only for the epsilon it was drawn with."""
-    rough = ledger.spend("power", 2, epsilon=0.2, draw=lambda: b"rough", memo=b"1")
-    fine = ledger.spend("power", 3, epsilon=0.3, draw=lambda: b"fine", memo=b"1")
-    assert (rough.report, fine.report) == (b"rough", b"fine")
+        file.execute("UPDATE state SET reports = reports + 1, charged = charged + 400000000")
+    file.close()
+    with Ledger(path, OWNER) as opened:
+        status = opened.status(3600)
+        assert (status.reports, status.total_spent, status.span_spent) == (2, 0.8, 0.8)
+        assert (status.campaigns[0].window_spent, status.campaigns[0].total_spent) == (0.8, 0.8)
+        with pytest.raises(BudgetSpent):
+            opened.spend("power", 2, epsilon=0.4, draw=lambda: b"place 12")
 
 
 def test_resealing_keeps_the_report(ledger: Ledger) -> None:
@@ -365,8 +348,8 @@ def test_history_is_newest_first_and_without_values(ledger: Ledger) -> None:
     """Entries are listed in the order they were made."""
     spend(ledger, 7, epsilon=0.5)
     spend(ledger, 3, epsilon=0.25)
-    assert ledger.history() == [Entry("power", 3, 0.25, False), Entry("power", 7, 0.5, False)]
-    assert ledger.history(1) == [Entry("power", 3, 0.25, False)]
+    assert ledger.history() == [Entry("power", 3, 0.25), Entry("power", 7, 0.5)]
+    assert ledger.history(1) == [Entry("power", 3, 0.25)]
 
 
 def test_status_says_spent_left_and_next_refresh(path: Path) -> None:

@@ -6,7 +6,7 @@ knows nothing of SQLite, sweeps or pruning; so if both always agree, pruning cha
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,6 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - each history makes a folder of its own
 
 names = st.sampled_from(sorted(CAMPAIGNS))
 epsilons = st.sampled_from([1 / 3, 0.5, 0.5, 0.6, 0.6, 1.0])
-tags = st.sampled_from([None, b"low", b"high"])
 handles = st.integers(0, 1)
 
 
@@ -54,8 +53,6 @@ class Paid:
     campaign: str
     round: int
     charged: int
-    spent: int
-    tag: bytes | None
     report: bytes
 
     @property
@@ -72,10 +69,8 @@ class Model:
     closed_s: int = 0
 
     def load(self, entries: list[Paid]) -> int:
-        """Add up entries that share a window: equal memoized values once."""
-        fresh = sum(each.charged for each in entries if each.tag is None)
-        values = {(each.campaign, each.tag, each.charged) for each in entries if each.tag}
-        return fresh + sum(charged for _, _, charged in values)
+        """Add up entries that share a window."""
+        return sum(each.charged for each in entries)
 
     def window_loads(self, campaign: str, around: range) -> list[int]:
         """Return the loads of all windows of a campaign that begin in a range."""
@@ -98,13 +93,6 @@ class Model:
             for s in around
         ]
 
-    def is_repeat(self, asked: Paid) -> bool:
-        """Tell whether a memoized report is there already."""
-        return asked.tag is not None and any(
-            (each.campaign, each.tag, each.charged) == (asked.campaign, asked.tag, asked.charged)
-            for each in self.paid.values()
-        )
-
     def allows(self, asked: Paid, limits: CampaignLimits) -> bool:
         """Tell whether every limit would hold with one more entry."""
         if asked.start_s < self.closed_s:
@@ -117,10 +105,8 @@ class Model:
         spans = range(asked.start_s - OWNER.span_s + 5, asked.start_s + 1, 5)
         return (
             asked.charged <= OWNER.report_nano
-            and sum(each.spent for each in more.paid.values()) <= OWNER.total_nano
-            and (
-                limits.total_nano is None or sum(each.spent for each in spent) <= limits.total_nano
-            )
+            and self.load(list(more.paid.values())) <= OWNER.total_nano
+            and (limits.total_nano is None or self.load(spent) <= limits.total_nano)
             and max(more.window_loads(asked.campaign, windows)) <= limits.window_nano
             and max(more.span_loads(spans)) <= OWNER.span_nano
         )
@@ -165,13 +151,11 @@ class LedgerMachine(RuleBasedStateMachine):
         """Move the device's clock either way."""
         self.now_s = max(self.now_s + jump_s, 0)
 
-    @rule(handle=handles, name=names, epsilon=epsilons, tag=tags, pass_s=st.integers(3, 12))
-    def report(
-        self, handle: int, name: str, epsilon: float, tag: bytes | None, pass_s: int
-    ) -> None:
+    @rule(handle=handles, name=names, epsilon=epsilons, pass_s=st.integers(3, 12))
+    def report(self, handle: int, name: str, epsilon: float, pass_s: int) -> None:
         """Let a little time pass and report; ledger and model must agree on everything."""
         self.now_s += pass_s
-        asked = self.asked(name, epsilon, tag)
+        asked = self.asked(name, epsilon)
         known = self.model.paid.get((name, asked.round))
         is_open = asked.start_s >= self.model.closed_s
         try:
@@ -193,27 +177,27 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert (stored.is_new, stored.report) == (False, known.report)
                 assert stored.envelope == b"sealed " + known.report
 
-    @rule(handle=handles, name=names, epsilon=epsilons, tag=tags)
-    def drawing_fails(self, handle: int, name: str, epsilon: float, tag: bytes | None) -> None:
+    @rule(handle=handles, name=names, epsilon=epsilons)
+    def drawing_fails(self, handle: int, name: str, epsilon: float) -> None:
         """A report that cannot be sealed changes nothing."""
-        asked = self.asked(name, epsilon, tag)
+        asked = self.asked(name, epsilon)
 
         def fail(report: bytes) -> bytes:
             raise InterruptedError
 
         try:
             self.ledgers[handle].spend(
-                name, asked.round, epsilon=epsilon, draw=self.draw, seal=fail, memo=tag
+                name, asked.round, epsilon=epsilon, draw=self.draw, seal=fail
             )
         except (InterruptedError, PrivacyRefused):
             pass
         else:
             assert (name, asked.round) in self.model.paid
 
-    @rule(handle=handles, name=names, epsilon=epsilons, tag=tags, point=st.integers(0, 14))
-    def killed(self, handle: int, name: str, epsilon: float, tag: bytes | None, point: int) -> None:
+    @rule(handle=handles, name=names, epsilon=epsilons, point=st.integers(0, 12))
+    def killed(self, handle: int, name: str, epsilon: float, point: int) -> None:
         """Die before the point-th statement of a report: go on from the files as they were."""
-        asked = self.asked(name, epsilon, tag)
+        asked = self.asked(name, epsilon)
         self.lives += 1
         grave = Path(self.folder.name) / str(self.lives)
         seen = 0
@@ -284,7 +268,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def the_books_agree(self) -> None:
         """Both handles show the model's sums, which never fall."""
-        spent = sum(each.spent for each in self.model.paid.values())
+        spent = self.model.load(list(self.model.paid.values()))
         for ledger in self.ledgers:
             status = ledger.status(self.now_s)
             assert status.reports == len(self.model.paid)
@@ -310,38 +294,23 @@ class LedgerMachine(RuleBasedStateMachine):
         """The ledger's remainder is the largest amount that the model allows."""
         for ledger in self.ledgers[:1]:
             for name in CAMPAIGNS:
-                asked = self.asked(name, 0.5, None)
+                asked = self.asked(name, 0.5)
                 left = round(ledger.remaining(name, asked.round) * 10**9)
                 if (name, asked.round) in self.model.paid:
                     assert left == 0
                     continue
-                most = Paid(name, asked.round, left, left, None, b"")
-                more = Paid(name, asked.round, left + 1, left + 1, None, b"")
+                most = Paid(name, asked.round, left, b"")
+                more = Paid(name, asked.round, left + 1, b"")
                 assert left == 0 or self.model.allows(most, self.limits[name])
                 assert not self.model.allows(more, self.limits[name])
 
-    def asked(self, name: str, epsilon: float, tag: bytes | None) -> Paid:
+    def asked(self, name: str, epsilon: float) -> Paid:
         """Return the entry that a report of the present round would make."""
-        charged = EPSILONS[epsilon]
-        asked = Paid(name, self.now_s // CAMPAIGNS[name].round_s, charged, charged, tag, b"")
-        if self.model.is_repeat(asked):
-            return Paid(name, asked.round, charged, 0, tag, b"")
-        return asked
+        return Paid(name, self.now_s // CAMPAIGNS[name].round_s, EPSILONS[epsilon], b"")
 
     def remember(self, asked: Paid, stored: StoredReport) -> None:
         """Put an accepted report into the model."""
-        if asked.spent == 0:
-            first = next(
-                each
-                for each in self.model.paid.values()
-                if each.tag == asked.tag
-                and each.spent
-                and (each.campaign, each.charged) == (asked.campaign, asked.charged)
-            )
-            assert stored.report == first.report
-        self.model.paid[asked.campaign, asked.round] = Paid(
-            asked.campaign, asked.round, asked.charged, asked.spent, asked.tag, stored.report
-        )
+        self.model.paid[asked.campaign, asked.round] = replace(asked, report=stored.report)
 
     def ask_again(self, paid: Paid, *, handle: int = 0) -> None:
         """Ask for a report that was accepted once."""
@@ -366,9 +335,7 @@ class LedgerMachine(RuleBasedStateMachine):
             (
                 later
                 for later in range(asked.round + 1, end)
-                if self.model.allows(
-                    Paid(asked.campaign, later, asked.charged, asked.spent, asked.tag, b""), limits
-                )
+                if self.model.allows(replace(asked, round=later), limits)
             ),
             None,
         )
@@ -383,7 +350,6 @@ class LedgerMachine(RuleBasedStateMachine):
             epsilon=epsilon,
             draw=self.draw,
             seal=lambda report: b"sealed " + report,
-            memo=asked.tag,
         )
 
     def draw(self) -> bytes:

@@ -7,21 +7,12 @@ from rase.accounting.ledger_window import Charge, first_free, fullest
 
 places = st.integers(-3, 12)
 lengths = st.integers(1, 6)
-# Charges of one value have one price, as the ledger's tags have.
-charges = st.lists(
-    st.one_of(
-        st.builds(Charge, places, st.integers(1, 4)),
-        st.builds(lambda place, value: Charge(place, 1 + value, value), places, st.integers(0, 2)),
-    ),
-    max_size=9,
-)
+charges = st.lists(st.builds(Charge, places, st.integers(1, 4)), max_size=9)
 
 
 def load(begin: int, length: int, held: list[Charge]) -> int:
     """Add up one window the slow way."""
-    inside = [charge for charge in held if begin <= charge.place < begin + length]
-    values = {charge.value: charge.nano for charge in inside if charge.value is not None}
-    return sum(charge.nano for charge in inside if charge.value is None) + sum(values.values())
+    return sum(charge.nano for charge in held if begin <= charge.place < begin + length)
 
 
 @given(charges, places, lengths)
@@ -42,13 +33,3 @@ def test_the_first_free_place_is_found(
         begins = range(candidate - length + 1, candidate + 1)
         is_free = all(load(begin, length, held) <= room for begin in begins)
         assert is_free == (candidate == free)
-
-
-def test_a_repeated_value_leaves_the_windows_between_its_uses() -> None:
-    """A window that misses all uses of a value is not charged for it."""
-    repeated = [Charge(0, 5, "a"), Charge(4, 5, "a")]
-    between = [Charge(1, 7), Charge(3, 7)]
-    # Rounds 1 to 3 hold no use; rounds 0 to 2 and 2 to 4 hold one each.
-    assert fullest([*repeated, *between], 2, length=3) == 14
-    assert fullest([*repeated, *between], 2, length=5) == 19
-    assert first_free([*repeated, *between], 2, length=3, room=14) == 2

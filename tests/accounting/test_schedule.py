@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
-from rase.accounting.schedule import EveryRound, Memoized, Rotate, Schedule, Split
+from rase.accounting.schedule import EveryRound, Rotate, Schedule, Split
 from rase.errors import BudgetSpent
 
 OWNER = OwnerLimits(report_epsilon=10, span_epsilon=1000, total_epsilon=10_000)
@@ -117,23 +117,10 @@ def test_the_ledger_lets_a_schedule_through(
     assert bool(refused) == isinstance(schedule, EveryRound)
 
 
-def test_tags_depend_on_all_that_makes_a_report() -> None:
-    """Another place, campaign, law or device has another tag; a negative place has one, too."""
-    tags = {
-        Memoized(secret(device), campaign, law=law).tag(place)
-        for device in (1, 2)
-        for campaign in ("power", "heat")
-        for law in (b"1", b"2")
-        for place in (-1, 0, 1, 4096)
-    }
-    assert len(tags) == 32
-
-
 def test_secrets_are_not_shown() -> None:
     """No repr holds a secret."""
     hidden = b"sixteen letters!"
     assert "sixteen" not in repr(Rotate(1.0, 24, secret=hidden, campaign="power"))
-    assert "sixteen" not in repr(Memoized(hidden, "power", law=b""))
 
 
 @pytest.mark.parametrize("window", [0, -1])
@@ -173,5 +160,3 @@ def test_short_secrets_are_refused() -> None:
     """A secret that can be guessed is none."""
     with pytest.raises(ValueError, match="secret must have at least 16 bytes, got 3"):
         Rotate(1.0, 24, secret=b"abc", campaign="power")
-    with pytest.raises(ValueError, match="secret must have at least 16 bytes, got 3"):
-        Memoized(b"abc", "power", law=b"")

@@ -114,7 +114,6 @@ def test_the_owners_ledger(quick_folder: Path, opened: Opens) -> None:
         entries = device.ledger.history(-1)
     assert list(found["round"]) == [one.round for one in entries]
     assert list(found["epsilon"]) == [one.epsilon for one in entries]
-    assert not found["repeat"].any()
 
 
 def test_what_the_command_line_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,6 @@ class Ledger:
         epsilon: float,
         draw: Callable[[], bytes],
         seal: Callable[[bytes], bytes] | None = None,
-        memo: bytes | None = None,
     ) -> StoredReport:
         """Pay for the report of a round and store it, or return the one that is stored.
 
@@ -174,9 +173,6 @@ class Ledger:
             epsilon: The budget of the report.
             draw: Makes the noisy report; called at most once in the life of a round.
             seal: Makes the envelope of a report; None if the report is sent as it is.
-            memo: The tag of a memoized reading (`rase.accounting.schedule.Memoized`). A tag that
-                was reported before with this epsilon gives the same report again, without drawing;
-                that adds nothing to the totals, and counts once in any window.
 
         Returns:
             The stored report; ``is_new`` is false if the round had one already.
@@ -194,26 +190,18 @@ class Ledger:
             stored = self._stored(campaign, round)
             if stored is not None:
                 return stored
-            report = None if memo is None else self._memoized(campaign, memo, charged)
-            spent = charged if report is None else 0
-            value = None if memo is None else (campaign, memo, charged)
-            self._book.check(limits, Cost(round, charged, spent=spent, value=value))
-            if report is None:
-                report = bytes(draw())
-                if memo is not None:
-                    self._file.rows(
-                        "INSERT INTO memo VALUES (?, ?, ?, ?)", campaign, memo, charged, report
-                    )
+            self._book.check(limits, Cost(round, charged))
+            report = bytes(draw())
             envelope = report if seal is None else bytes(seal(report))
             self._file.rows(
-                "INSERT INTO entry (campaign, round, start_s, charged, spent, tag, report, "
-                "envelope) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *(campaign, round, start_s, charged, spent, memo, report, envelope),
+                "INSERT INTO entry (campaign, round, start_s, charged, spent, report, envelope) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(campaign, round, start_s, charged, charged, report, envelope),
             )
             self._file.rows(
                 "UPDATE state SET reports = reports + 1, charged = charged + ?, spent = spent + ?",
                 charged,
-                spent,
+                charged,
             )
         return StoredReport(
             campaign, round, nano_to_epsilon(charged), report=report, envelope=envelope, is_new=True
@@ -287,11 +275,10 @@ class Ledger:
         """
         with self._file.reading():
             rows = self._file.rows(
-                "SELECT campaign, round, charged, spent FROM entry ORDER BY id DESC LIMIT ?", count
+                "SELECT campaign, round, charged FROM entry ORDER BY id DESC LIMIT ?", count
             )
         return [
-            Entry(campaign, round, nano_to_epsilon(charged), is_repeat=not spent)
-            for campaign, round, charged, spent in rows
+            Entry(campaign, round, nano_to_epsilon(charged)) for campaign, round, charged in rows
         ]
 
     def close_rounds(self, before_s: int) -> int:
@@ -364,15 +351,6 @@ class Ledger:
             round,
         )
         return _stored_report(*rows[0]) if rows else None
-
-    def _memoized(self, campaign: str, tag: bytes, charged: int) -> bytes | None:
-        rows = self._file.rows(
-            "SELECT report FROM memo WHERE campaign = ? AND tag = ? AND charged = ?",
-            campaign,
-            tag,
-            charged,
-        )
-        return bytes(rows[0][0]) if rows else None
 
 
 def _stored_report(

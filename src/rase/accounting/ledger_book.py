@@ -4,7 +4,6 @@ Reads only, inside a transaction that the caller holds.
 """
 
 import hashlib
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from rase.accounting.ledger_file import LedgerFile
@@ -21,15 +20,11 @@ class Cost:
 
     Args:
         round: The round it belongs to.
-        charged: What it adds to windows and spans, in billionths of epsilon.
-        spent: What it adds to totals: 0 if it repeats a memoized report.
-        value: What it repeats, if memoized; counted once in a window.
+        charged: What it adds to windows, spans and totals, in billionths of epsilon.
     """
 
     round: int
     charged: int
-    spent: int
-    value: Hashable = None
 
 
 class Book:
@@ -74,7 +69,7 @@ class Book:
         """Return the most that a new report of a round could spend, in billionths."""
         if round < self.first_open_round(limits):
             return 0
-        cost = Cost(round, 0, 0)
+        cost = Cost(round, 0)
         return max(min(limit - spent for _, spent, _, limit, _ in self._limits(limits, cost)), 0)
 
     def campaign(self, name: str) -> CampaignLimits | None:
@@ -112,25 +107,25 @@ class Book:
     def window_charges(self, limits: CampaignLimits, round: int) -> list[Charge]:
         """Return the charges of a campaign that share a window with a round, or come later."""
         rows = self.file.rows(
-            "SELECT round, charged, campaign, tag FROM entry WHERE campaign = ? AND round > ?",
+            "SELECT round, charged FROM entry WHERE campaign = ? AND round > ?",
             limits.campaign,
             round - limits.window,
         )
-        return [_charge(*row) for row in rows]
+        return [Charge(*row) for row in rows]
 
     def span_charges(self, start_s: int) -> list[Charge]:
         """Return the charges of all campaigns that share a span with a second, or come later."""
         rows = self.file.rows(
-            "SELECT start_s, charged, campaign, tag FROM entry WHERE start_s > ?",
+            "SELECT start_s, charged FROM entry WHERE start_s > ?",
             start_s - self.owner.span_s,
         )
-        return [_charge(*row) for row in rows]
+        return [Charge(*row) for row in rows]
 
     def campaign_total(self, name: str) -> tuple[int, int]:
         """Return how many reports a campaign got, and what they spent, in billionths."""
         reports, spent = self.file.rows(
             "SELECT pruned_reports + (SELECT count(*) FROM entry WHERE campaign = name), "
-            "pruned_spent + (SELECT coalesce(sum(spent), 0) FROM entry WHERE campaign = name) "
+            "pruned_spent + (SELECT coalesce(sum(charged), 0) FROM entry WHERE campaign = name) "
             "FROM campaign WHERE name = ?",
             name,
         )[0]
@@ -138,7 +133,7 @@ class Book:
 
     def total(self) -> tuple[int, int]:
         """Return how many reports were made, and what they spent, in billionths."""
-        reports, spent = self.file.rows("SELECT reports, spent FROM state")[0]
+        reports, spent = self.file.rows("SELECT reports, charged FROM state")[0]
         return int(reports), int(spent)
 
     def _limits(self, limits: CampaignLimits, cost: Cost) -> list[tuple[str, int, int, int, bool]]:
@@ -148,19 +143,17 @@ class Book:
         start_s = limits.start_s(cost.round)
         found = [
             ("the owner's limit for one report", 0, cost.charged, owner.report_nano, True),
-            ("the owner's total", self.total()[1], cost.spent, owner.total_nano, True),
+            ("the owner's total", self.total()[1], cost.charged, owner.total_nano, True),
         ]
         if limits.total_nano is not None:
             spent = self.campaign_total(limits.campaign)[1]
             found.append(
-                (f"the total of campaign {name}", spent, cost.spent, limits.total_nano, True)
+                (f"the total of campaign {name}", spent, cost.charged, limits.total_nano, True)
             )
         in_window = fullest(
-            _others(self.window_charges(limits, cost.round), cost),
-            cost.round,
-            length=limits.window,
+            self.window_charges(limits, cost.round), cost.round, length=limits.window
         )
-        in_span = fullest(_others(self.span_charges(start_s), cost), start_s, length=owner.span_s)
+        in_span = fullest(self.span_charges(start_s), start_s, length=owner.span_s)
         window = f"the window of {limits.window} rounds of campaign {name}"
         span = f"the owner's limit for {owner.span_s} s"
         return [
@@ -176,8 +169,8 @@ class Book:
         span_room = owner.span_nano - cost.charged
         if window_room < 0 or span_room < 0:
             return None
-        in_window = _others(self.window_charges(limits, cost.round), cost)
-        in_span = _others(self.span_charges(limits.start_s(cost.round)), cost)
+        in_window = self.window_charges(limits, cost.round)
+        in_span = self.span_charges(limits.start_s(cost.round))
         round, before = cost.round, -1
         # Each turn only moves later, over a stretch that one of the two limits blocks.
         while round != before:
@@ -191,14 +184,3 @@ class Book:
 def digest_of(*values: object) -> bytes:
     """Return what tells limits as they were joined from limits that a disk has garbled."""
     return hashlib.sha256(repr(values).encode()).digest()
-
-
-def _others(charges: list[Charge], cost: Cost) -> list[Charge]:
-    """Return the charges beside that of the report, whose own value counts once, with it."""
-    if cost.value is None:
-        return charges
-    return [charge for charge in charges if charge.value != cost.value]
-
-
-def _charge(place: int, charged: int, campaign: str, tag: bytes | None) -> Charge:
-    return Charge(place, charged, None if tag is None else (campaign, tag, charged))

@@ -52,6 +52,7 @@ CREATE TABLE entry (
     UNIQUE (campaign, round)
 );
 CREATE INDEX entry_by_start ON entry (start_s);
+-- Nothing is written to memo and entry.tag: they stay as ledgers of earlier versions have them.
 CREATE TABLE memo (
     campaign  TEXT NOT NULL REFERENCES campaign (name),
     tag       BLOB NOT NULL,

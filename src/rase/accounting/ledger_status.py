@@ -17,13 +17,11 @@ class Entry:
         campaign: Whose report it was.
         round: The round it belongs to.
         epsilon: What it counts in its window.
-        is_repeat: Whether it repeats a memoized report, and so adds nothing to the totals.
     """
 
     campaign: str
     round: int
     epsilon: float
-    is_repeat: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ windows that begin in [p - length + 1, p]. So one sweep over those beginnings an
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,13 +23,10 @@ class Charge:
     Args:
         place: Where it stands: its round, or the second its round begins.
         nano: Epsilon in billionths.
-        value: What a memoized report repeats. Charges of equal value count once in a window,
-            because the same report says nothing more when said again; None counts always.
     """
 
     place: int
     nano: int
-    value: Hashable = None
 
 
 def fullest(charges: Iterable[Charge], place: int, *, length: int) -> int:
@@ -77,28 +74,10 @@ def first_free(charges: Iterable[Charge], place: int, *, length: int, room: int)
 def _loads(charges: Iterable[Charge], length: int) -> Iterator[tuple[int, int, int]]:
     """Yield (begin, end, load): all windows that begin in [begin, end) have this load."""
     changes: defaultdict[int, int] = defaultdict(int)
-    for begin, end, nano in _reaches(charges, length):
-        changes[begin] += nano
-        changes[end] -= nano
+    for charge in charges:
+        changes[charge.place - length + 1] += charge.nano
+        changes[charge.place + 1] -= charge.nano
     load = 0
     for begin, end in pairwise(sorted(changes)):
         load += changes[begin]
         yield begin, end, load
-
-
-def _reaches(charges: Iterable[Charge], length: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (begin, end, nano): windows that begin in [begin, end) contain the charge, once."""
-    repeated: defaultdict[tuple[Hashable, int], list[int]] = defaultdict(list)
-    for charge in charges:
-        if charge.value is None:
-            yield charge.place - length + 1, charge.place + 1, charge.nano
-        else:
-            repeated[charge.value, charge.nano].append(charge.place)
-    for (_, nano), places in repeated.items():
-        places.sort()
-        begin = places[0] - length + 1
-        for place, following in pairwise(places):
-            if following - place > length:
-                yield begin, place + 1, nano
-                begin = following - length + 1
-        yield begin, places[-1] + 1, nano

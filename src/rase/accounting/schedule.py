@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rase.accounting.ledger_limits import nano_from_limit, nano_from_spending, nano_to_epsilon
 
-__all__ = ["EveryRound", "Memoized", "Rotate", "Schedule", "Split"]
+__all__ = ["EveryRound", "Rotate", "Schedule", "Split"]
 
 _SECRET_BYTES = 16
 
@@ -138,57 +138,6 @@ class Rotate:
         if round % self.window != self.turn:
             return None
         return nano_to_epsilon(nano_from_limit("window_epsilon", self.window_epsilon))
-
-
-@dataclass(frozen=True, slots=True)
-class Memoized:
-    """Answer a reading that was reported before with the same report instead of fresh noise.
-
-    Fresh noise on a constant reading averages out; the same noise does not. The ledger keeps the
-    first report of each grid place under a tag, the ``memo`` of `Ledger.spend`, and gives it again.
-
-    Guarantee: between two streams of readings that change, and return to earlier places, in the
-    same rounds, k different places in a window cost k * epsilon in it, and k different places ever
-    cost k * epsilon in total. Assumes secure noise, drawn once per place
-    (tests/accounting/test_ledger_model.py).
-
-    What it leaks: the rounds in which the reading changed, and in which it returned to an earlier
-    place. No epsilon bounds that: equal reports say "unchanged" almost surely. A report that comes
-    again also links the rounds of one device to whoever sees single reports. Take it for readings
-    that rest for long and whose changes are no secret; otherwise take `Rotate`.
-
-    What lies on the device: the report (noisy, as it was sent) under
-    ``HMAC-SHA-256(secret, campaign, law, place)``, never the reading. Whoever reads the ledger
-    learns when the reading changed. Whoever has the secret, too, can try all places and so learns
-    the readings to the grid: keep the secret in another file, out of backups.
-
-    Args:
-        secret: The device's secret, at least 16 bytes; never leaves the device.
-        campaign: The campaign's name.
-        law: What the report is drawn from, such as the campaign's hash: reports of another range or
-            mechanism are not repeated.
-
-    Raises:
-        ValueError: If the secret is too short.
-
-    Example:
-        >>> memo = Memoized(bytes(16), "power", law=b"version 1")
-        >>> memo.tag(1200) == memo.tag(1200), memo.tag(1200) == memo.tag(1201)
-        (True, False)
-    """
-
-    secret: bytes = field(repr=False)
-    campaign: str
-    law: bytes = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the secret once."""
-        _check_secret(self.secret)
-
-    def tag(self, place: int) -> bytes:
-        """Return the tag of a reading's place on the public grid."""
-        encoded = place.to_bytes(8, "big", signed=True)
-        return _keyed(self.secret, b"memo", self.campaign, self.law + encoded)
 
 
 def _checked_budget(window_epsilon: float, window: int) -> int:

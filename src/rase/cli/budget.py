@@ -45,8 +45,7 @@ def command(folder: Path, count: int, as_json: bool) -> None:
     for line in _lines(status, is_paused=place.is_paused):
         click.echo(line)
     for entry in entries:
-        again = "  (again)" if entry.is_repeat else ""
-        click.echo(f"{entry.campaign}  round {entry.round}  epsilon {entry.epsilon:g}{again}")
+        click.echo(f"{entry.campaign}  round {entry.round}  epsilon {entry.epsilon:g}")
 
 
 def _document(status: "LedgerStatus", entries: "list[Entry]", *, is_paused: bool) -> dict[str, Any]:
@@ -87,7 +86,6 @@ def _document(status: "LedgerStatus", entries: "list[Entry]", *, is_paused: bool
                 "campaign": entry.campaign,
                 "round": entry.round,
                 "epsilon": entry.epsilon,
-                "repeat": entry.is_repeat,
             }
             for entry in entries
         ],

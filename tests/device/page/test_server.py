@@ -190,7 +190,7 @@ def test_the_ledger_can_be_saved(device: Owned) -> None:
     device.run(4)
     rows = list(csv.DictReader(io.StringIO(device.get("ledger.csv").text)))
     assert len(rows) == len(device.ledger.history(-1)) > 2
-    assert rows[0].keys() == {"time", "campaign", "round", "epsilon", "repeat"}
+    assert rows[0].keys() == {"time", "campaign", "round", "epsilon"}
     assert {row["epsilon"] for row in rows} == {"1.0"}
 
 

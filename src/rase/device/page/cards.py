@@ -265,7 +265,7 @@ def ledger(now: Moment) -> Markup:
                     (moment(one.round * lengths[one.campaign], form), "time"),
                     (one.campaign, "name"),
                     (number(one.round), "number"),
-                    (f"{one.epsilon:g}{' (again)' if one.is_repeat else ''}", "number"),
+                    (f"{one.epsilon:g}", "number"),
                 )
                 for one in now.entries
             ],

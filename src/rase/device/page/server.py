@@ -307,8 +307,8 @@ def _ledger_csv(owner: Owner) -> bytes:
     lengths = {item.limits.campaign: item.limits.round_s for item in status.campaigns}
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["time", "campaign", "round", "epsilon", "repeat"])
+    table.writerow(["time", "campaign", "round", "epsilon"])
     for one in entries:
         began = moment(one.round * lengths[one.campaign], "%Y-%m-%dT%H:%M:%SZ")
-        table.writerow([began, one.campaign, one.round, one.epsilon, str(one.is_repeat).lower()])
+        table.writerow([began, one.campaign, one.round, one.epsilon])
     return text.getvalue().encode()

@@ -16,8 +16,11 @@ UNCOMPILED = $(if $(or $(CI),$(shell ls src/rase/kernels/*.so 2>/dev/null)),,--o
 WORKERS := -n $(if $(filter 1 2,$(shell getconf _NPROCESSORS_ONLN)),3,4) --dist worksteal
 # What a test starts is compiled once, not at each of several hundred starts.
 unexport PYTHONDONTWRITEBYTECODE
-# Spark is a large download and of no use without Java; CI must have both.
-TESTED := $(if $(or $(CI),$(JAVA_HOME),$(shell command -v java 2>/dev/null)),spark,dev)
+# Spark is a large download and of no use without Java: only where it is asked for, and in CI.
+SPARK ?= $(CI)
+TESTED := $(if $(SPARK),spark,dev)
+# Where each run of pytest writes what it skipped, to be shown at the very end.
+SKIPPED := build/skipped.jsonl
 .PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
@@ -26,11 +29,14 @@ help:  ## list the targets
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
-test: check  ## check, then run the tests with their coverage gates
-	$(BIN)/pytest $(WORKERS) $(COVERED) --ignore=tests/engine/spark $(ARGS)
-	$(if $(ARGS),,$(BIN)/pytest $(COVERED) --cov-append tests/engine/spark)
+test: export RASE_SKIPPED := $(SKIPPED)
+test: check  ## check, then run the tests with their coverage gates; SPARK=1: those on Spark, too
+	@rm -f $(SKIPPED)
+	$(BIN)/pytest $(WORKERS) $(COVERED) $(if $(SPARK),--ignore=tests/engine/spark,--without-spark) $(ARGS)
+	$(if $(SPARK),$(if $(ARGS),,$(BIN)/pytest $(COVERED) --cov-append tests/engine/spark))
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(MATHS)' --fail-under=100 $(UNCOMPILED)
+	@$(BIN)/python scripts/skipped.py $(SKIPPED)
 check:  ## style, types and import directions
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check
@@ -39,7 +45,7 @@ check:  ## style, types and import directions
 	$(BIN)/lint-imports
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
-	$(BIN)/pytest $(WORKERS) -m slow $(ARGS)
+	$(BIN)/pytest $(WORKERS) -m slow $(if $(SPARK),,--without-spark) $(ARGS)
 homeassistant:  ## the tests against a real Home Assistant (installs it; needs Python 3.13)
 	@$(PYTHON) scripts/bootstrap.py dev
 	@$(BIN)/python scripts/home_assistant.py

@@ -10,6 +10,7 @@ holds `dev` and the peers it is measured against, in an environment of its own, 
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -114,6 +115,7 @@ def prepare(profile: str) -> None:
         say("Making {} with Python {}.{}.{} ...".format(VENV.name, *sys.version_info))
         make_venv()
     if not same_lock:
+        say(f"To download: about {download_mb(profile):.0f} MB, less what pip has kept.")
         if profile == "spark":
             install_lock("dev")  # with what Spark is built by
         install_lock(profile)
@@ -197,6 +199,25 @@ def remove_venv() -> None:
         VENV.unlink()
     elif VENV.exists():
         shutil.rmtree(str(VENV))
+
+
+def download_mb(profile: str) -> float:
+    """Sum up the locked packages of a profile that .venv does not hold yet.
+
+    The sizes are those that lock.py found (CPython 3.11, Linux on x86-64); elsewhere files of about
+    the same size are downloaded.
+    """
+    folder = ROOT / "requirements"
+    sizes = json.loads((folder / "sizes.json").read_text(encoding="utf-8"))
+    locked = re.findall(
+        r"^([\w.-]+==[\w.]+)", (folder / f"{profile}.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    held = set()
+    for path in VENV.glob("lib/python*/site-packages/*.dist-info"):
+        name, _, version = path.name[: -len(".dist-info")].partition("-")
+        held.add("{}=={}".format(re.sub(r"[-_.]+", "-", name).lower(), version))
+    # Other systems and versions of Python have lines of their own; those were not measured.
+    return sum(int(sizes.get(one, 0)) for one in set(locked) - held) / 1e6
 
 
 def install_lock(profile: str) -> None:

@@ -5,7 +5,8 @@ which running the program needs, so one environment serves both, and `server` th
 alone, for its image; `bench` adds the peers of
 requirements/bench.in to it, `fuzz` the fuzzer of requirements/fuzz.in, `spark` Spark. With --keep
 the versions that are locked already stay, and only what is missing is added. The files name
-versions and hashes alone: no index, host or path, so they work with any mirror of the index.
+versions and hashes alone: no index, host or path, so they work with any mirror of the index. Last,
+what they download is measured (sizes.py).
 """
 
 import os
@@ -48,7 +49,8 @@ def main() -> int:
         for profile in ("bench", "fuzz"):
             compile_lock(uv, profile, [str(FOLDER / f"{profile}.in"), *tests])
         compile_lock(uv, "spark", ["--extra=spark", *tests])
-    return 0
+    print("Measuring what they download ...", flush=True)
+    return subprocess.run([sys.executable, "scripts/sizes.py"], check=True, cwd=ROOT).returncode
 
 
 def compile_lock(uv: str, profile: str, choice: list[str]) -> None:

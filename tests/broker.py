@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.loading.ports import held_port
+from tests.programs import program
 
 from rase.clock import SystemClock
 from rase.shuffler.mosquitto import password_line
@@ -19,7 +20,6 @@ from rase.transport.http import ClientTls
 __all__ = ["DEPLOYED", "Mosquitto", "until"]
 
 DEPLOYED = Path(__file__).parents[1] / "deploy/mosquitto"
-_PROGRAM = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 
 
 class Mosquitto:
@@ -40,6 +40,7 @@ class Mosquitto:
         is_deployed: bool = False,
         acl: bool = False,
     ) -> None:
+        self._program = program("mosquitto")
         self.folder = folder
         self.is_deployed = is_deployed
         folder.mkdir(exist_ok=True)
@@ -84,7 +85,7 @@ class Mosquitto:
         """Start it and wait until it listens."""
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_PROGRAM, "-c", str(self._config)], stdout=log, stderr=log
+                [self._program, "-c", str(self._config)], stdout=log, stderr=log
             )
         until(self._listens)
 

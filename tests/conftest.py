@@ -3,8 +3,9 @@
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.programs import NEEDED_BY, absence, program
 
 # Shells start what goes to the background deaf to Ctrl-C, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,6 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["both", "sqlite", "postgres"],
         default="both",
         help="where the servers of the tests keep their state",
+    )
+    parser.addoption(
+        "--without-spark",
+        action="store_true",
+        help="skip the tests on Spark, even where it could run",
     )
 
 
@@ -75,7 +83,7 @@ def data_folder() -> Path:
     """The folder with genuine data sets, named by RASE_DATA."""
     folder = os.environ.get("RASE_DATA")
     if not folder or not Path(folder).is_dir():
-        pytest.skip("RASE_DATA does not name a folder with the data sets")
+        pytest.skip("RASE_DATA names no folder with data sets: see docs/guides/data.md")
     return Path(folder)
 
 
@@ -106,15 +114,56 @@ def durable_postgres() -> Iterator["PostgresServer"]:
 
 @contextmanager
 def _started(*, is_durable: bool) -> Iterator["PostgresServer"]:
+    program("initdb")
     # Imported here: most tests need neither psycopg nor a server.
-    from benchmarks.loading.postgres import PostgresMissing, running_postgres
+    from benchmarks.loading.postgres import running_postgres
 
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres(is_durable=is_durable))
-        except PostgresMissing as error:
-            pytest.skip(f"{error}")
+    with running_postgres(is_durable=is_durable) as server:
         yield server
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests whose fixtures start a program as those that name it themselves."""
+    for item in items:
+        fixtures = list(getattr(item, "fixturenames", ()))
+        chosen = getattr(item, "callspec", None)
+        if chosen is not None:
+            # Engines are a parameter that names the fixture.
+            fixtures += [one for one in chosen.params.values() if isinstance(one, str)]
+        names = dict.fromkeys(name for one in fixtures for name in NEEDED_BY.get(one, ()))
+        if names:
+            item.add_marker(pytest.mark.needs(*names))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test before anything of it is made where a program it needs is absent."""
+    names = [name for marker in item.iter_markers("needs") for name in marker.args]
+    if reasons := [reason for name in names if (reason := absence(name))]:
+        pytest.skip("; ".join(reasons))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Say what was skipped and how to get it, or leave that to the end of `make test`."""
+    from scripts import skipped
+
+    if hasattr(config, "workerinput"):
+        return  # what a worker skips is counted where it reports to
+    reasons: Counter[str] = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    file = os.environ.get("RASE_SKIPPED")
+    if file and exitstatus == 0:
+        skipped.add(Path(file), reasons)
+        return
+    for line in skipped.summary(reasons):
+        terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,10 +14,10 @@ import pytest
 from benchmarks.loading.ports import held_port
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from tests.browser import serving
+from tests.programs import program
 
 HERE = Path(__file__).parent
 AXE = HERE / "node_modules/axe-core/axe.min.js"
-CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -119,12 +119,11 @@ def browser() -> Iterator[Browser]:
 
     Not for longer: while it runs, tests of other files could not run loops of their own.
     """
-    if not Path(CHROMIUM).exists() or not AXE.exists():
-        pytest.skip("chromium or axe is missing: run .ci/setup")
+    chosen = program("chromium")
     # What the browser is told to do without.
     os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        chromium = playwright.chromium.launch(executable_path=chosen, args=ARGUMENTS)
         yield chromium
         chromium.close()
 

@@ -102,10 +102,11 @@ def test_growth_is_told_from_a_level() -> None:
     assert is_flat([1, 9], slack=0)
 
 
+@pytest.mark.needs("cc")
 def test_a_slow_disk_is_waited_for(tmp_path: Path) -> None:
     """A preloaded process waits at each sync for as long as its file says, and not afterwards."""
     if compiler() is None:
-        pytest.skip("no C compiler works here: install one, then make test")
+        pytest.skip("the C compiler does not work: apt-get install gcc libc6-dev")
     library = build_slow_disk(tmp_path)
     variables = disk_variables(library, "one", {"LD_PRELOAD": ""})
     assert variables["LD_PRELOAD"] == str(library)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from urllib.request import Request, urlopen
 import pytest
 from benchmarks.loading.ports import held_port
 from tests.live.running import Patience, answers
+from tests.programs import program
 
 EXAMPLE = (Path(__file__).parents[2] / "deploy/proxy/Caddyfile").read_text(encoding="utf-8")
-# Where it is not installed the tests fail: .ci/setup installs it.
-CADDY = shutil.which("caddy") or "caddy"
+pytestmark = pytest.mark.needs("caddy")
 QUIET = "{\n\tadmin off\n\tauto_https off\n}\n"
 
 
@@ -57,7 +56,7 @@ def proxied(text: str, folder: Path) -> Iterator[str]:
     assert count
     settings, log = folder / "Caddyfile", folder / "caddy.log"
     settings.write_text(QUIET + text, encoding="utf-8")
-    command = [CADDY, "run", "--adapter", "caddyfile", "--config", str(settings)]
+    command = [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(settings)]
     home = os.environ | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
     with log.open("w") as words, subprocess.Popen(command, stderr=words, env=home) as process:
         try:
@@ -97,7 +96,7 @@ def test_the_example_passes_requests_on_and_nothing_else(role: str, tmp_path: Pa
 def test_the_example_is_valid_as_it_is(tmp_path: Path) -> None:
     """With the names, and the certificates, that an operator would use."""
     done = subprocess.run(
-        [CADDY, "validate", "--adapter", "caddyfile", "--config", "-"],
+        [program("caddy"), "validate", "--adapter", "caddyfile", "--config", "-"],
         input=EXAMPLE,
         env=os.environ | {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)},
         capture_output=True,

@@ -2,12 +2,12 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy/prometheus"
@@ -32,22 +32,21 @@ TROUBLE = {
 
 def promtool(*arguments: str | Path) -> str:
     """Run the tool, and return what it says of files it finds well."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not installed.")
     done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [program("promtool"), *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+@pytest.mark.needs("promtool")
 def test_the_configuration_and_its_alerts_are_valid() -> None:
     """Every key exists, every expression parses, and the alerts are found beside it."""
     told = promtool("check", "config", PROMETHEUS / "prometheus.yml")
     assert f"{len(TROUBLE)} rules found" in told
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize("alert", ["none", *TROUBLE])
 def test_alerts_fire_on_their_trouble_alone(alert: str, tmp_path: Path) -> None:
     """A calm day is silent; one thing going wrong fires one alert."""
@@ -93,6 +92,7 @@ def test_the_page_on_metrics_has_the_same_alerts() -> None:
     assert rows[: len(rules)] == rules
 
 
+@pytest.mark.needs("promtool")
 def test_the_dashboard_asks_prometheus_what_it_understands(tmp_path: Path) -> None:
     """Every expression of a panel parses, as a rule would."""
     board = json.loads((ROOT / "deploy/grafana/dashboards/rase.json").read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +10,15 @@ from pathlib import Path
 
 import pytest
 from benchmarks.loading.ports import held_port
+from tests.programs import commands_in, program
 
 START = Path(__file__).parents[2] / "docs/start"
 _LONGEST_S = 300
 
 
+@pytest.mark.needs("mosquitto", "mosquitto_pub")
 def test_the_first_device_tutorial_ends_with_a_mean(tmp_path: Path) -> None:
     """Broker, servers and three devices start as the page says, and the question is answered."""
-    for program in ("mosquitto", "mosquitto_pub"):
-        if shutil.which(program) is None and not Path("/usr/sbin", program).exists():
-            pytest.skip(f"{program} is not installed")
     broker, shuffler, fusion = (held_port() for _ in range(3))
     script = blocks_of(START / "first-device.md")
     # Other tests run beside this one: only the ports are not those of the page.
@@ -50,6 +48,8 @@ def blocks_of(page: Path) -> str:
 
 def followed(script: str, folder: Path) -> str:
     """Run a script in a folder as its own session, and return what it printed."""
+    for name in commands_in(script):
+        program(name)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with (folder / "told.txt").open("w", encoding="utf-8") as out:
         run = subprocess.Popen(

@@ -9,7 +9,7 @@ from rase.kernels import backend
 def native() -> backend.Compiled:
     """Return the compiled kernels; where none were built the test has nothing to say."""
     if backend.compiled is None:
-        pytest.skip("the kernels are not compiled here: install a C compiler, then make test")
+        pytest.skip("the kernels are not compiled: apt-get install gcc python3-dev, then make test")
     return backend.compiled
 
 

@@ -2,13 +2,13 @@
 
 import io
 import re
-import shutil
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.programs import program
 
 from rase.errors import ConfigurationError, StorageUnusable
 from rase.service.metrics import COUNTERS, GAUGES, Gauge, exposition, served_metrics
@@ -46,16 +46,14 @@ def parsed(text: str) -> dict[str, dict[str, float]]:
     return found
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize("process", COUNTERS)
 def test_what_was_not_counted_is_zero(process: str) -> None:
     """Every counter is there from the start, with units and suffix as Prometheus wants them."""
     role = process.split(maxsplit=1)[0]
     text = exposition(Telemetry(role), process)
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed.")
     done = subprocess.run(
-        [promtool, "check", "metrics"],
+        [program("promtool"), "check", "metrics"],
         input=text,
         capture_output=True,
         text=True,

@@ -1,8 +1,6 @@
 """nginx as the guides write it, really run: whom it lets through, and whom not."""
 
-import os
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -15,6 +13,7 @@ import pytest
 import uvicorn
 from benchmarks.loading.ports import held_port
 from tests.live.running import Patience
+from tests.programs import program
 from tests.shuffler.certificates import Authority, device_folder
 
 from rase.device.enrolment import enrol
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from tests.shuffler.conftest import World
 
 ROOT = Path(__file__).parents[2]
-# Where it is not installed the tests fail: .ci/setup installs it.
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"
+pytestmark = pytest.mark.needs("nginx")
 # All that a packaged nginx.conf says around a server, with every file in the test's own folder.
 AROUND = """
 user root;
@@ -55,7 +53,11 @@ def nginx_of(text: str, folder: Path, **changes: str) -> Path:
     path = folder / "nginx.conf"
     path.write_text(AROUND.format(folder=folder, server=text), encoding="utf-8")
     checked = subprocess.run(
-        [NGINX, "-t", "-c", path], capture_output=True, text=True, check=False, timeout=60
+        [program("nginx"), "-t", "-c", path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert checked.returncode == 0, checked.stderr
     return path
@@ -64,7 +66,7 @@ def nginx_of(text: str, folder: Path, **changes: str) -> Path:
 @contextmanager
 def running(settings: Path, port: int) -> Iterator[None]:
     """Run nginx until the block ends."""
-    with subprocess.Popen([NGINX, "-c", settings], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen([program("nginx"), "-c", settings], stderr=subprocess.DEVNULL) as process:
         try:
             Patience().until(lambda: _answers(port), logs=settings.parent)
             yield

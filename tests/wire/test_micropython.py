@@ -1,17 +1,17 @@
 """The pure sealer, unchanged, under MicroPython.
 
-Needs node and ``npm ci --prefix tests/wire/micropython``; RASE_MICROPYTHON names another folder
-with the package. Skipped elsewhere, which continuous integration counts as a failure.
+Needs node and ``npm ci --prefix tests/wire/micropython``. Skipped elsewhere, which continuous
+integration counts as a failure.
 """
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import program
 
 from rase.wire import pure
 from rase.wire.inner import InnerOpener
@@ -20,16 +20,13 @@ from rase.wire.messages import Content
 from rase.wire.outer import OuterOpener
 
 HERE = Path(__file__).parent
-PACKAGE = "node_modules/@micropython/micropython-webassembly-pyscript"
+pytestmark = pytest.mark.needs("node", "micropython")
 
 
 def micropython(script: str) -> str:
     """Run a script with the pure sealer beside it; return what it prints."""
-    node = shutil.which("node")
-    folder = Path(os.environ.get("RASE_MICROPYTHON", HERE / "micropython"))
-    if node is None or not (folder / PACKAGE).is_dir():
-        pytest.skip("MicroPython is not there: npm ci --prefix tests/wire/micropython")
-    command = [node, str(HERE / "micropython/run.mjs"), str(folder), pure.__file__]
+    folder = HERE / "micropython"
+    command = [program("node"), str(folder / "run.mjs"), str(folder), pure.__file__]
     done = subprocess.run(
         command, input=script, capture_output=True, text=True, check=True, timeout=60
     )

@@ -28,12 +28,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("spark", masters, indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip all of this folder, with the reason, where Spark cannot run.
 
     PySpark leaves its sockets to the collector of garbage; that is no fault of ours.
     """
-    missing = _missing()
+    missing = _missing(config)
     for item in items:
         if Path(__file__).parent not in item.path.parents:
             continue
@@ -42,7 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=missing))
 
 
-def _missing() -> str | None:
+def _missing(config: pytest.Config) -> str | None:
+    if config.getoption("--without-spark"):
+        return "Spark was not asked for (Java 17 and a large download): make test SPARK=1"
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed here: make spark installs it"
     try:

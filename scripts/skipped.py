@@ -1,0 +1,54 @@
+"""Say which tests were skipped, why, and how to get what they need.
+
+Called as skipped.py FILE at the end of `make test`. The file, in which each run of pytest adds its
+own lines (tests/conftest.py), need not exist: then nothing was skipped.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+ALL = "On Debian .ci/setup gets all programs, as root."
+
+
+def main() -> int:
+    """Print what the file of skipped tests says."""
+    if len(sys.argv) != 2:
+        print("usage: skipped.py FILE", file=sys.stderr)
+        return 2
+    for line in summary(read(Path(sys.argv[1]))):
+        print(line)
+    return 0
+
+
+def add(path: Path, reasons: Mapping[str, int]) -> None:
+    """Add what one run of pytest skipped to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for reason, tests in reasons.items():
+            file.write(json.dumps({"reason": reason, "tests": tests}) + "\n")
+
+
+def read(path: Path) -> "Counter[str]":
+    """Return how many tests were skipped for each reason, over all runs in the file."""
+    found: Counter[str] = Counter()
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            found[entry["reason"]] += entry["tests"]
+    return found
+
+
+def summary(reasons: Mapping[str, int]) -> list[str]:
+    """Return the lines to print: a reason each, those of the most tests first."""
+    if not reasons:
+        return []
+    ordered = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [f"{tests:5} {reason}" for reason, tests in ordered]
+    return [f"Skipped {sum(reasons.values())} tests:", *lines, ALL]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -63,7 +63,7 @@ class Site:
         self.process.communicate()
 
     def say(self, word: str) -> None:
-        """Let the next round become final: ``round`` or ``withheld``."""
+        """Let the next round become final (``round``, ``withheld``), or nothing (``silence``)."""
         assert self.process is not None
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")

@@ -1,7 +1,8 @@
 """A fusion centre with made-up rounds and its dashboard, as a process that a test can kill.
 
 Started as ``python serving.py FOLDER PORT``. It prints a line when it listens, and obeys lines on
-stdin: ``round`` lets the next round become final with an estimate, ``withheld`` without one.
+stdin: ``round`` lets the next round become final with an estimate, ``withheld`` without one, and
+``silence`` lets an hour pass in which nothing happens.
 """
 
 import io
@@ -167,6 +168,9 @@ def set_clock(database: Database, clock: FakeClock) -> None:
 
 def _obey(centre: FusionCentre, clock: FakeClock) -> None:
     for line in sys.stdin:
+        if line.strip() == "silence":
+            clock.jump(3600)
+            continue
         add_rounds(
             centre.database, 1, withheld=frozenset({0} if line.strip() == "withheld" else ())
         )

@@ -1,5 +1,8 @@
 """The Live page as time goes on: new rounds, pauses, cut lines, killed servers, ended sessions."""
 
+import signal
+
+import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Opens, Relay, Seen, Site
 from tests.browser.serving import CAMPAIGN
@@ -100,3 +103,75 @@ def test_negative_estimates_and_units_are_readable(site: Site, opened: Opens) ->
     table = page.locator("figure table")
     assert CAMPAIGN.unit in table.locator("thead").inner_text()
     assert "−" in table.locator("tbody").inner_text()
+
+
+def test_a_shuffler_that_died_is_seen_on_an_open_page(own_site: Site, opened: Opens) -> None:
+    """No event comes any more: the page itself turns red and says since when, and recovers."""
+    page = opened(own_site, own_site.reader)
+    page.clock.install()
+    page.goto("/live?range=1d")
+    is_live(page)
+    expect(page.get_by_text("No round became final")).to_have_count(0)
+    own_site.say("silence")
+    page.clock.fast_forward("01:00:00")
+    expect(page.locator("#live")).to_have_attribute("data-state", "late")
+    expect(page.locator("#connection-words")).to_have_text("Connected, but rounds are late")
+    expect(page.get_by_text("No round became final for 1 hour")).to_be_visible()
+    own_site.say("silence")
+    # It goes on asking while rounds are late: what it says of it grows old.
+    page.clock.fast_forward("00:30")
+    expect(page.get_by_text("No round became final for 2 hours")).to_be_visible()
+    own_site.say("round")
+    page.clock.fast_forward("00:30")
+    is_live(page)
+
+
+def test_a_server_that_hangs_is_seen(own_site: Site, opened: Opens) -> None:
+    """The stream lives by its heartbeat: without one the page says that the connection is lost."""
+    page = opened(own_site, own_site.reader)
+    page.clock.install()
+    page.goto("/live?range=1d")
+    is_live(page)
+    assert own_site.process is not None
+    own_site.process.send_signal(signal.SIGSTOP)
+    try:
+        page.clock.fast_forward("01:00")
+        expect(page.locator("#connection-words")).to_contain_text("Connection lost")
+    finally:
+        own_site.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_charts_keep_their_width(own_site: Site, opened: Opens, width: int) -> None:
+    """After a round, after a change of the system's colours, and after any change of a control."""
+    page = opened(own_site, own_site.operator, width=width)
+    page.goto("/live?range=1d")
+    is_live(page)
+    first = drawn_width(page, "figure .plot")
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert drawn_width(page, "figure .plot") == first
+    shown = newest(page)
+    own_site.say("round")
+    shows(page, shown + 1)
+    assert drawn_width(page, "figure .plot") == first
+    page.goto("/explorer")
+    first = drawn_width(page, "#plot")
+    page.select_option("#view", index=1)
+    assert drawn_width(page, "#plot") == first
+    page.emulate_media(color_scheme="dark")
+    assert drawn_width(page, "#plot") == first
+
+
+def drawn_width(page: Page, place: str) -> int:
+    """Return the width of a chart, which fills the place it stands in."""
+    page.wait_for_selector(f"{place} canvas")
+    page.wait_for_function(
+        f"""() => {{
+          const place = document.querySelector({place!r});
+          const canvas = place.querySelector("canvas");
+          return place.clientWidth > 200 &&
+            Math.abs(canvas.getBoundingClientRect().width - place.clientWidth) < 2;
+        }}"""
+    )
+    return int(page.evaluate(f"document.querySelector({place!r}).clientWidth"))

@@ -128,7 +128,7 @@ def test_a_fusion_centre_before_its_first_round(empty_desk: Desk) -> None:
         "/live": "No round is final yet",
         "/rounds": "No round yet",
         "/campaign": "street-power",
-        "/ask": "avg(t)",
+        "/ask": "Mean over",
         "/subscribers": "operator",
         "/health": "none yet",
     }
@@ -170,6 +170,42 @@ def test_rounds_are_paged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["state"] for row in rows] == ["final", "withheld", "final", "final"]
 
 
+def test_the_saved_rounds_are_all_of_them(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is put together of as many pages as there are, however many that is."""
+    monkeypatch.setattr("rase.dashboard.rounds._SAVED", 1)
+    desk.log_in(desk.reader)
+    rows = list(csv.DictReader(io.StringIO(desk.get("/rounds.csv").text)))
+    assert [int(row["round"]) for row in rows] == [ROUND + 3, ROUND + 2, ROUND + 1, ROUND]
+    later = list(csv.DictReader(io.StringIO(desk.get(f"/rounds.csv?before={ROUND + 2}").text)))
+    assert later == rows[2:]
+
+
+def test_a_column_has_one_number_of_decimals(desk: Desk) -> None:
+    """Estimates of unlike errors line up, on the page and in the table of the chart."""
+    desk.log_in(desk.reader)
+    sizes = {ROUND + 4 + more: [2000 + more] * size for more, size in enumerate((4, 40, 400, 4000))}
+    add_rounds(desk.centre, sizes)
+    errors = [row["ci_high"] - row["ci_low"] for row in estimates(desk)]
+    assert max(errors) > 10 * min(errors)
+    for path, column in (("/rounds", 2), ("/live?range=25d", 2)):
+        text = desk.get(path).text
+        table = text[text.index("<tbody>") : text.index("</tbody>")]
+        cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("<tr")]
+        shown = [row[column].strip() for row in cells if row and row[column].strip() != "–"]
+        assert len(shown) >= 7
+        assert len({len(value.partition(".")[2]) for value in shown}) == 1, shown
+
+
+def estimates(desk: Desk) -> list[dict[str, Any]]:
+    """Return what the interface says of all rounds that were estimated."""
+    rows = desk.get("/rounds.csv").text
+    return [
+        {name: float(row[name]) for name in ("ci_low", "ci_high")}
+        for row in csv.DictReader(io.StringIO(rows))
+        if row["state"] == "final"
+    ]
+
+
 def test_an_estimator_can_be_chosen(desk: Desk) -> None:
     """Those that the campaign does not have are not asked for."""
     desk.log_in(desk.reader)
@@ -181,7 +217,7 @@ def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:
     """avg(t) at a time, with the files and the same question elsewhere, without a token."""
     desk.log_in(desk.reader)
     text = desk.get("/ask?kind=avg&at=2026-06-21T02:00").text
-    assert "avg(t) at 2026-06-21 02:00:00 UTC" in text
+    assert "Mean in the round of 2026-06-21 02:00:00 UTC" in text
     assert "1-LDP per report: an observer who was 50\N{NO-BREAK SPACE}% sure" in text
     assert "standard error" in text
     assert "at=2026-06-21T02%3A00%3A00Z" in text
@@ -193,11 +229,20 @@ def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:
     assert [row["status"] for row in answer.json()] == ["ok", "ok"]
 
 
+def test_a_typed_window_is_never_left_out(desk: Desk) -> None:
+    """Whatever else an address says: what stands in the field is what is answered."""
+    desk.log_in(desk.reader)
+    for query in ("w=2h", "kind=avg&w=2h"):
+        text = desk.get(f"/ask?{query}&at=2026-06-21T02:00").text
+        assert "Mean over 2 rounds up to the one of 2026-06-21 02:00:00 UTC" in text
+        assert 'name="w" value="2h"' in text
+
+
 def test_ask_answers_windows(desk: Desk) -> None:
     """A window with a withheld round tells nothing; one before it does."""
     desk.log_in(desk.reader)
     text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
-    assert "Win(t, 2) at 2026-06-21 02:00:00 UTC" in text
+    assert "Mean over 2 rounds up to the one of 2026-06-21 02:00:00 UTC" in text
     assert "2-LDP for all reports of a device in 2 rounds" in text
     assert (
         "Too few devices reported in a round of this window" in desk.get("/ask?kind=win&w=2").text
@@ -361,6 +406,31 @@ def test_several_campaigns_can_be_chosen(desk: Desk) -> None:
         assert answer.status_code == 200
 
 
+def test_the_navigation_stays_with_the_campaign(desk: Desk) -> None:
+    """Every page of a second campaign leads to the other pages of that campaign."""
+    desk.centre.publisher.publish(replace(CAMPAIGN, id="another", not_before=495020))
+    desk.log_in(desk.operator)
+    for path in ("/live", "/rounds", "/ask", "/ask?w=abc", "/campaign", "/health", "/subscribers"):
+        join = "&" if "?" in path else "?"
+        text = desk.get(f"{path}{join}campaign=street-power").text
+        menu = text[text.index('<nav aria-label="Pages">') :]
+        links = re.findall(r'<a href="(/[^"]*)"', menu[: menu.index("</nav>")])
+        assert links
+        assert all(link.endswith("?campaign=street-power") for link in links), path
+
+
+@pytest.mark.parametrize(
+    "path", ["/live", "/live.csv", "/live/events", "/rounds", "/rounds.csv", "/ask", "/campaign"]
+)
+def test_an_unknown_campaign_is_not_found(desk: Desk, path: str) -> None:
+    """Nobody reads one fleet's numbers as another's: the page says which campaigns there are."""
+    desk.log_in(desk.operator)
+    answer = desk.get(f"{path}?campaign=gone")
+    assert answer.status_code == 404
+    assert "There is no campaign of this name here. There is: street-power." in answer.text
+    assert "campaign=gone" not in answer.text.replace("next=", "").split("<main")[0].split("nav")[1]
+
+
 def test_problems_are_pages(desk: Desk) -> None:
     """Unknown addresses, wrong methods and too large forms say so in words."""
     desk.log_in(desk.operator)
@@ -391,7 +461,7 @@ def test_saved_texts_are_no_formulas() -> None:
 
 def test_concerns_are_told_in_words() -> None:
     """A full disk, failed estimates and rounds that wait."""
-    campaign = {"campaign": "c", "rounds_behind": 0, "rounds_due": 4}
+    campaign = {"campaign": "c", "rounds_behind": 0, "rounds_due": 4, "rounds_final": 1}
     found = {
         "campaigns": [campaign],
         "storage": {"disk_free_bytes": 1000},
@@ -439,6 +509,46 @@ def test_health_tells_what_concerns(desk: Desk) -> None:
     desk.centre.clock.advance(6 * 3600)
     desk.log_in(desk.operator)
     assert "street-power is 6 rounds behind" in desk.get("/health").text
+
+
+def test_a_fleet_that_never_reported_is_not_well(empty_desk: Desk) -> None:
+    """Health has concerns while no round was estimated."""
+    empty_desk.log_in(empty_desk.operator)
+    text = empty_desk.get("/health").text
+    assert "All well" not in text
+    assert "No round of street-power was ever estimated: no batch came" in text
+    add_rounds(empty_desk.centre, {ROUND: []})
+    empty_desk.log_in(empty_desk.operator)
+    assert "every round so far was withheld" in empty_desk.get("/health").text
+
+
+def test_a_fusion_centre_without_a_campaign_is_not_well(bare_desk: Desk) -> None:
+    """No device can report to it."""
+    bare_desk.log_in(bare_desk.operator)
+    text = bare_desk.get("/health").text
+    assert "All well" not in text
+    assert "No campaign is published" in text
+
+
+def test_live_is_late_without_any_event(desk: Desk) -> None:
+    """The page carries when it must ask again, and says that rounds are late once they are."""
+    desk.log_in(desk.reader)
+    text = desk.get("/live").text
+    again = float(re.findall(r'data-again="([\d.]+)"', text)[0])
+    assert 'data-late="0"' in text
+    desk.centre.clock.advance(again)
+    desk.log_in(desk.reader)
+    text = desk.get("/live?part=1").text
+    assert 'data-late="1"' in text
+    assert "No round became final for" in text
+    assert float(re.findall(r'data-again="([\d.]+)"', text)[0]) == 10
+
+
+def test_a_fleet_of_which_nothing_was_heard_is_late(empty_desk: Desk) -> None:
+    """From its first rounds on, not only after one that came."""
+    empty_desk.centre.clock.jump(6 * CAMPAIGN.round_s)
+    empty_desk.log_in(empty_desk.reader)
+    assert "No round became final since the campaign began" in empty_desk.get("/live").text
 
 
 def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk) -> None:

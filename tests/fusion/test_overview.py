@@ -74,13 +74,10 @@ def test_a_trace_of_few_rounds_is_exact(asked: Asked) -> None:
             assert one["n_low"] == one["n_high"] == row["n"]
 
 
-def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
-    """Of many rounds each point has the smallest and largest, and counts those withheld."""
-    rng = np.random.default_rng(2026)
-    means = rng.normal(100, 10, 1000)
-    means[500] = -5000.0
+def write_means(centre: Centre, method: str, means: list[float]) -> None:
+    """Write final rounds with estimates of error 1; every tenth is withheld."""
     with centre.database.transaction() as transaction:
-        for place, mean in enumerate(means.tolist()):
+        for place, mean in enumerate(means):
             state = "withheld" if place % 10 == 3 else "final"
             transaction.execute(
                 "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, "
@@ -91,8 +88,47 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
                 transaction.execute(
                     "INSERT INTO estimates (campaign, round, method, target, mean, "
                     "standard_error, degrees_of_freedom, n) VALUES (?, ?, ?, 't', ?, 1, NULL, ?)",
-                    (CAMPAIGN.id, ROUND + place, "unbiased_mean", mean, place + 1),
+                    (CAMPAIGN.id, ROUND + place, method, mean, place + 1),
                 )
+
+
+@pytest.mark.parametrize("method", ["unbiased_mean", "auto"])
+def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str) -> None:
+    """It covers the mean of the rounds behind the point in 95 of 100 points, at every zoom.
+
+    Errors of `auto` are drawn as if they went together, which is the worst. With 4,000 rounds in
+    points of 8 a true share of 95 % is outside 0.90 to 0.995 with probability below 1e-5; the hull
+    of the single intervals would cover every point of the first kind.
+    """
+    rng = np.random.default_rng(20261117)
+    truth = 100 + 10 * np.sin(np.arange(4000) / 50)
+    noise = rng.normal(size=4000)
+    if method == "auto":
+        start = np.arange(4000) - (ROUND + np.arange(4000)) % 8
+        noise = rng.normal(size=4000 + 8)[start + 8]
+    write_means(centre, method, (truth + noise).tolist())
+    width, points = trace(
+        centre.database, CAMPAIGN, first=0, last=2**32 - 1, points=500, method=method
+    )
+    assert width == 8
+    held = []
+    for one in points:
+        first = one.round - ROUND
+        inside = [
+            truth[place] for place in range(max(first, 0), min(first + 8, 4000)) if place % 10 != 3
+        ]
+        assert one.ci_low is not None
+        assert one.ci_high is not None
+        held.append(one.ci_low <= np.mean(inside) <= one.ci_high)
+    assert 0.90 < np.mean(held) < 0.995
+
+
+def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
+    """Of many rounds each point has the smallest and largest, and counts those withheld."""
+    rng = np.random.default_rng(2026)
+    means = rng.normal(100, 10, 1000)
+    means[500] = -5000.0
+    write_means(centre, "unbiased_mean", means.tolist())
     width, points = trace(
         centre.database, CAMPAIGN, first=0, last=2**32 - 1, points=50, method="unbiased_mean"
     )
@@ -109,7 +145,8 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
         ]
         assert one.mean == pytest.approx(np.mean(inside))
         assert one.mean_high == pytest.approx(max(inside))
-        assert one.ci_low == pytest.approx(min(inside) - 1.96, abs=1e-3)
+        assert one.standard_error == pytest.approx(len(inside) ** -0.5)
+        assert one.ci_low == pytest.approx(np.mean(inside) - 1.96 * len(inside) ** -0.5, abs=1e-3)
     with pytest.raises(Refused, match="points must be from 1"):
         trace(centre.database, CAMPAIGN, first=0, last=1, points=0, method="median")
 

@@ -7,7 +7,7 @@ from typing import Any
 from rase.campaign import Campaign
 from rase.look.words import duration, number
 
-__all__ = ["Alert", "alerts"]
+__all__ = ["Alert", "alerts", "overdue_s"]
 
 _LATE_ROUNDS = 3
 _MANY_WITHHELD = 0.1
@@ -27,6 +27,21 @@ class Alert:
     text: str
 
 
+def overdue_s(campaign: Campaign, rounds: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the second from which rounds are late; None if the campaign expects no more.
+
+    Args:
+        campaign: The campaign.
+        rounds: The newest rounds, newest first, as the fusion centre reports them.
+    """
+    newest = next(
+        (int(one["round"]) for one in rounds if one["state"] != "open"), campaign.not_before - 1
+    )
+    if newest >= campaign.not_after:
+        return None
+    return float(campaign.closes_s(newest + 1) + _LATE_ROUNDS * campaign.round_s)
+
+
 def alerts(
     campaign: Campaign, rounds: Sequence[Mapping[str, Any]], *, expected_n: int, now_s: float
 ) -> list[Alert]:
@@ -41,18 +56,17 @@ def alerts(
     done = [one for one in rounds if one["state"] != "open"]
     found = []
     present = int(now_s // campaign.round_s)
-    if done:
-        due_s = campaign.closes_s(int(done[0]["round"]) + 1)
-        late_s = now_s - due_s
-        is_over = int(done[0]["round"]) >= campaign.not_after
-        if not is_over and late_s > _LATE_ROUNDS * campaign.round_s:
-            found.append(
-                Alert(
-                    "bad",
-                    f"No round became final for {duration(now_s - due_s + campaign.round_s)}; one "
-                    f"is due every {duration(campaign.round_s)}. Does the shuffler still send?",
-                )
+    late_at_s = overdue_s(campaign, rounds)
+    if late_at_s is not None and now_s > late_at_s:
+        silent_s = now_s - late_at_s + (_LATE_ROUNDS + 1) * campaign.round_s
+        since = f"for {duration(silent_s)}" if done else "since the campaign began"
+        found.append(
+            Alert(
+                "bad",
+                f"No round became final {since}; one is due every {duration(campaign.round_s)}. "
+                "Do devices report, and does the shuffler still send?",
             )
+        )
     if present > campaign.not_after:
         found.append(
             Alert("warn", "The campaign has ended. Publish a new version for further rounds.")

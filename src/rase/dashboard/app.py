@@ -28,6 +28,7 @@ A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.ht
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -198,7 +199,7 @@ async def _unreachable(request: Request, error: Exception) -> Response:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what the handler is registered for
-    if error.status_code == 404:
+    if error.status_code == 404 and error.detail == HTTPStatus.NOT_FOUND.phrase:
         return _problem(request, 404, "There is no page at this address.")
     return _problem(request, error.status_code, str(error.detail))
 

@@ -1,4 +1,4 @@
-"""Ask: avg(t) and Win(t, w) with their error and guarantee, as chart, table, files and snippets."""
+"""Ask: the mean of a round or a window with error and guarantee, as chart, files and snippets."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -22,7 +22,8 @@ __all__ = ["PAGE"]
 
 _AROUND: Final = 48
 _MOST_ROUNDS: Final = 10_000
-_KINDS: Final = ("avg", "win")
+# Any of them in an address is a question; without one the form alone is shown.
+_ASKED: Final = ("kind", "at", "w", "method")
 
 
 async def shown(request: Request) -> Response:
@@ -33,7 +34,7 @@ async def shown(request: Request) -> Response:
             return render(request, "no_campaign.html")
         answer: dict[str, Any] = {"mean": None, "rows": [], "snippets": [], "saved": ""}
         mistake = ""
-        if "kind" in request.query_params:
+        if any(name in request.query_params for name in _ASKED):
             try:
                 answer = await _answer(request, client, fleet)
             except ValueError as error:
@@ -124,11 +125,11 @@ async def _series(
 def _question(request: Request, fleet: Fleet) -> Question:
     typed = _typed(request, fleet)
     campaign = fleet.campaign
-    w = typed["w"] if typed["kind"] == "win" else ""
-    if typed["kind"] == "win":
-        if not w:
-            raise ValueError("Give the length of the window: rounds, or a duration such as 24h.")
+    w = typed["w"]
+    if w:
         _rounds(w, campaign)
+    elif request.query_params.get("kind") == "win":
+        raise ValueError("Give the length of the window: rounds, or a duration such as 24h.")
     return Question(
         base=str(request.base_url).rstrip("/"),
         campaign=campaign.id,
@@ -143,11 +144,9 @@ def _question(request: Request, fleet: Fleet) -> Question:
 
 def _typed(request: Request, fleet: Fleet) -> dict[str, str]:
     asked = request.query_params
-    kind = asked.get("kind", "avg")
     method = asked.get("method", "")
     estimators = fleet.campaign.estimators
     return {
-        "kind": kind if kind in _KINDS else "avg",
         "at": asked.get("at", "")[:40].strip(),
         "w": asked.get("w", "")[:40].strip(),
         "method": method if method in estimators else estimators[0],

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rase.campaign import Campaign
@@ -55,13 +56,21 @@ async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
     """Return the campaign that an address names, or the first; None if none is published.
 
     The client asks about it from then on.
+
+    Raises:
+        HTTPException: If the address names a campaign that is not here: another one's numbers
+            would be read as its own.
     """
     found = await client.campaigns()
     if not found:
         return None
     names = tuple(str(one["id"]) for one in found)
     asked = request.query_params.get("campaign", "")
-    document: dict[str, Any] = found[names.index(asked) if asked in names else 0]
+    if asked and asked not in names:
+        raise HTTPException(
+            404, f"There is no campaign of this name here. There is: {', '.join(names)}."
+        )
+    document: dict[str, Any] = found[names.index(asked) if asked else 0]
     client.about(str(document["id"]))
     return Fleet(
         # Fields that a campaign does not use are absent, as on the wire.

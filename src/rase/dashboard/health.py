@@ -33,6 +33,13 @@ def health_concerns(found: dict[str, Any]) -> list[str]:
         for one in found["campaigns"]
         if one["rounds_due"] >= _MANY_BEHIND
     ]
+    concerns += [
+        f"No round of {one['campaign']} was ever estimated: {_never(one)}"
+        for one in found["campaigns"]
+        if one["rounds_final"] == 0
+    ]
+    if not found["campaigns"]:
+        concerns.append("No campaign is published, so no device can report.")
     storage = found["storage"]
     if storage is not None and storage["disk_free_bytes"] < _LITTLE_ROOM:
         concerns.append("The disk is nearly full; a round that cannot be written is not final.")
@@ -40,6 +47,12 @@ def health_concerns(found: dict[str, Any]) -> list[str]:
     if failed:
         concerns.append(f"Estimating failed {failed} times since the start; the log says why.")
     return concerns
+
+
+def _never(campaign: dict[str, Any]) -> str:
+    if campaign["rounds_withheld"]:
+        return "every round so far was withheld, because too few devices reported."
+    return "no batch came from the shuffler. Are devices enrolled, and do they report?"
 
 
 PAGE = Page(

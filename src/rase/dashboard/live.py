@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from rase.campaign import Campaign
-from rase.dashboard.alerts import alerts
+from rase.dashboard.alerts import alerts, overdue_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import (
     READ,
@@ -39,6 +39,9 @@ _POINTS = 300
 _RECENT = 24
 # As many rounds as make a line; the first range that holds them is shown first.
 _ENOUGH = 24
+# How often a page asks again while rounds are late. Answers are shared for as long.
+_AGAIN_S = 10.0
+_ALIVE = b"event: alive\ndata: 1\n\n"
 
 
 async def shown(request: Request) -> Response:
@@ -93,7 +96,8 @@ async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
             # Listening does not keep a session alive, and ends with it.
             if dashboard.sessions.find(session_id, is_use=False) is None:
                 return
-            yield event
+            # A browser's scripts do not see comments, and must see that the stream lives.
+            yield _ALIVE if event.startswith(b":") else event
 
 
 def _stream(request: Request) -> str:
@@ -126,7 +130,12 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
     page = await client.rounds(limit=_RECENT)
     done = [one for one in page["rounds"] if one["state"] != "open"]
     told = next((one for one in done if one["status"] == "ok"), None)
+    late_at_s = overdue_s(fleet.campaign, page["rounds"])
+    late_in_s = None if late_at_s is None else late_at_s - now_s
     return {
+        "is_late": late_in_s is not None and late_in_s < 0,
+        # While rounds are late the page asks again and again: what it says of it grows old.
+        "again_s": None if late_in_s is None else max(late_in_s + 1, _AGAIN_S),
         "range": chosen,
         "ranges": RANGES,
         "trace": trace,

@@ -156,8 +156,9 @@ def render(
     """Return a page as HTML.
 
     Templates extend ``base.html`` and find ``page``, ``session`` (None before login), ``proof``
-    (the value of the hidden field ``proof`` that every POST form must have), ``theme`` and
-    ``here`` (the address) beside ``context``; everything is escaped.
+    (the value of the hidden field ``proof`` that every POST form must have), ``theme``, ``here``
+    (the address) and ``stay`` (what keeps an address with the campaign) beside ``context``;
+    everything is escaped.
 
     Args:
         request: What is answered.
@@ -179,6 +180,7 @@ def render(
         theme=theme if theme in THEMES else "auto",
         next_theme=_next_theme(theme),
         here=_here(request),
+        stay=_stay(request, context.get("fleet"), status=status),
         version=__version__,
         style=Markup(style()),  # noqa: S704 - our own file
         **context,
@@ -197,6 +199,17 @@ def _here(request: Request) -> str:
         page: Page | None = request.scope.get("rase_page")
         return page.views[0].path if page is not None else "/"
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _stay(request: Request, fleet: Any, *, status: int) -> str:
+    """Return what the navigation adds to an address, so that one stays with the campaign."""
+    asked = request.query_params.get("campaign", "")
+    if fleet is not None:
+        query = fleet.query
+    else:
+        # A page that could not be shown may have been asked for a campaign that is not there.
+        query = f"campaign={quote(asked, safe='')}" if asked and status < 400 else ""
+    return f"?{query}" if query else ""
 
 
 def _next_theme(theme: str) -> str:

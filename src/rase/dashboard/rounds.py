@@ -1,5 +1,7 @@
 """Rounds: what became of each, page by page, with the shuffler's word and a CSV."""
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -8,13 +10,12 @@ from starlette.responses import Response
 
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, render
-from rase.dashboard.tables import csv_response
+from rase.dashboard.tables import csv_stream
 
 __all__ = ["PAGE"]
 
 _SHOWN: Final = 50
 _SAVED: Final = 1000
-_MOST_SAVED: Final = 10_000
 _COLUMNS: Final = (
     *("time", "round", "version", "state", "n", "mean", "standard_error", "ci_low", "ci_high"),
     *("unit", "method", "epsilon", "guarantee", "shuffle"),
@@ -33,21 +34,26 @@ async def shown(request: Request) -> Response:
 
 
 async def table(request: Request) -> Response:
-    """Return the newest rounds as CSV, or those before the first of the page."""
-    rows: list[dict[str, Any]] = []
-    async with client_of(request) as client:
+    """Return all rounds as CSV, newest first, or those before the first of the page."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(client_of(request))
         fleet = await fleet_of(request, client)
         if fleet is None:
             raise HTTPException(404, "There is no campaign yet.")
         before, method = _asked(request, fleet)
-        while len(rows) < _MOST_SAVED:
-            found = await client.rounds(before=before, limit=_SAVED, method=method)
-            rows += found["rounds"]
-            before = found["next"]
-            if before is None:
-                break
-    plain = [{name: row.get(name) for name in _COLUMNS} for row in rows]
-    return csv_response(plain, f"{fleet.campaign.id}-rounds.csv")
+        # Asked for before the file begins: a refusal is then a page, not a broken file.
+        first = await client.rounds(before=before, limit=_SAVED, method=method)
+        kept = stack.pop_all()
+
+    async def pages() -> AsyncIterator[list[dict[str, Any]]]:
+        found = first
+        async with kept:
+            yield found["rounds"]
+            while found["next"] is not None:
+                found = await client.rounds(before=found["next"], limit=_SAVED, method=method)
+                yield found["rounds"]
+
+    return csv_stream(pages(), f"{fleet.campaign.id}-rounds.csv", columns=_COLUMNS)
 
 
 def _asked(request: Request, fleet: Fleet) -> tuple[int | None, str]:

@@ -2,16 +2,18 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from rase.look.words import moment, near, number
+from rase.look.words import decimals, moment, near, number
 from rase.subscriber.operator import Raw
 
-__all__ = ["chart_rows", "csv_response", "saved"]
+__all__ = ["chart_rows", "csv_response", "csv_stream", "saved"]
 
+_CSV: Final = "text/csv; charset=utf-8"
 # A spreadsheet would run a text that begins like this as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -28,7 +30,8 @@ def chart_rows(points: Sequence[Mapping[str, Any]], round_s: int) -> list[tuple[
         mean, both ends of its interval and the number of reports, each followed by its text.
     """
     form = f"%Y-%m-%d {'%H:%M' if round_s % 60 == 0 else '%H:%M:%S'}"
-    return [_chart_row(one, form) for one in points]
+    places = decimals(points)
+    return [_chart_row(one, form, places) for one in points]
 
 
 def csv_response(rows: Sequence[Mapping[str, Any]], name: str) -> Response:
@@ -38,12 +41,28 @@ def csv_response(rows: Sequence[Mapping[str, Any]], name: str) -> Response:
         rows: All with the same names.
         name: The name of the file.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if rows:
-        writer.writerow(rows[0].keys())
-        writer.writerows([_cell(value) for value in row.values()] for row in rows)
-    return saved(Raw(text.getvalue().encode(), "text/csv; charset=utf-8"), name)
+    head = [rows[0].keys()] if rows else []
+    body = ([_cell(value) for value in row.values()] for row in rows)
+    return saved(Raw(_lines(chain(head, body)), _CSV), name)
+
+
+def csv_stream(
+    pages: AsyncIterator[Sequence[Mapping[str, Any]]], name: str, *, columns: Sequence[str]
+) -> Response:
+    """Return rows as a file with a head, page by page: it may have any length.
+
+    Args:
+        pages: The rows; what they do not have is empty.
+        name: The name of the file.
+        columns: The names in its head.
+    """
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield _lines([columns])
+        async for rows in pages:
+            yield _lines([_cell(row.get(column)) for column in columns] for row in rows)
+
+    return StreamingResponse(lines(), headers=_as_file(_CSV, name))
 
 
 def saved(raw: Raw, name: str) -> Response:
@@ -53,17 +72,24 @@ def saved(raw: Raw, name: str) -> Response:
         raw: The bytes.
         name: The name of the file, letters, digits, dots and hyphens.
     """
-    return Response(
-        raw.body,
-        headers={
-            "Content-Type": raw.media_type,
-            "Content-Disposition": f'attachment; filename="{name}"',
-            "Cache-Control": "no-store",
-        },
-    )
+    return Response(raw.body, headers=_as_file(raw.media_type, name))
 
 
-def _chart_row(one: Mapping[str, Any], form: str) -> tuple[Any, ...]:
+def _as_file(media_type: str, name: str) -> dict[str, str]:
+    return {
+        "Content-Type": media_type,
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "no-store",
+    }
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[Any, ...]:
     mean, low, high = one["mean"], one["ci_low"], one["ci_high"]
     is_told = one["status"] == "ok"
     fewest, most = one.get("n_low", one.get("n")), one.get("n_high", one.get("n"))
@@ -76,7 +102,7 @@ def _chart_row(one: Mapping[str, Any], form: str) -> tuple[Any, ...]:
         *(
             text
             for value in (mean, low, high)
-            for text in ("" if value is None else value, near(value, low, high))
+            for text in ("" if value is None else value, near(value, low, high, places))
         ),
         fewest,
         count if is_told else "–",

@@ -1,4 +1,4 @@
-"""Many rounds at a glance: put together by minimum and maximum, or page by page."""
+"""Many rounds at a glance: put together as means with their errors, or page by page."""
 
 import math
 from dataclasses import dataclass
@@ -37,9 +37,11 @@ class Point:
         mean: The mean of their estimates; None unless the status is "ok".
         mean_low: The smallest of them.
         mean_high: The largest of them.
-        ci_low: The lowest end of their 95 % intervals; None if unknown.
-        ci_high: The highest end.
-        n_low: The fewest reports of a round; 0 where there is no estimate.
+        standard_error: The error of the mean of those that were estimated; None if unknown.
+        ci_low: The lower end of the 95 % interval of that mean; None if unknown.
+        ci_high: The upper end.
+        n: The reports of all of them; 0 where there is no estimate.
+        n_low: The fewest reports of a round.
         n_high: The most.
     """
 
@@ -51,8 +53,10 @@ class Point:
     mean: float | None = None
     mean_low: float | None = None
     mean_high: float | None = None
+    standard_error: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
+    n: int = 0
     n_low: int = 0
     n_high: int = 0
 
@@ -62,7 +66,9 @@ def trace(
 ) -> tuple[int, list[Point]]:
     """Return how many rounds a point stands for, and the points, oldest first.
 
-    Nothing that stands out is lost: a point tells the smallest and largest of what it stands for.
+    A point is the mean of the rounds that were estimated, with the interval of that mean: errors
+    of different rounds average out, those of tracked rounds (``auto``) are taken as if they went
+    together, as `rase.estimate.window` does. Its smallest and largest estimate are kept, too.
 
     Args:
         database: The fusion centre's; it is only read.
@@ -98,7 +104,7 @@ def trace(
         return 1, []
     width = math.ceil((high - low + 1) / points)
     # Points stay where they are while rounds come in.
-    return width, _points(campaign, rows, low - low % width, width)
+    return width, _points(campaign, rows, low - low % width, width, is_tracked=method == "auto")
 
 
 def page_of_rounds(
@@ -144,7 +150,9 @@ def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[st
     return {"time": time, "round": round, "status": status, "mean": None, "n": 0, **more}
 
 
-def _points(campaign: Campaign, rows: list[Row], begin: int, width: int) -> list[Point]:
+def _points(
+    campaign: Campaign, rows: list[Row], begin: int, width: int, *, is_tracked: bool
+) -> list[Point]:
     place = np.array([row[0] for row in rows], np.int64)
     is_ok = np.array([row[1] is not None for row in rows], np.bool_)
     mean = _floats([row[1] for row in rows])
@@ -171,8 +179,12 @@ def _points(campaign: Campaign, rows: list[Row], begin: int, width: int) -> list
         if not len(good):
             found.append(_bare(campaign, first, width, "too_few", withheld))
             continue
-        ends_low = mean[good] - reach[good] * error[good]
-        ends_high = mean[good] + reach[good] * error[good]
+        middle = float(mean[good].mean())
+        wrong = float(error[good].mean())
+        if not is_tracked:
+            wrong = float(np.sqrt(np.square(error[good]).sum())) / len(good)
+        # The round whose error is known least decides how far an interval reaches.
+        reaches = float(reach[good].max()) * wrong
         found.append(
             Point(
                 time=time_in_words(round_start_s(first, campaign.round_s)),
@@ -180,11 +192,13 @@ def _points(campaign: Campaign, rows: list[Row], begin: int, width: int) -> list
                 rounds=width,
                 status="ok",
                 withheld=withheld,
-                mean=float(mean[good].mean()),
+                mean=middle,
                 mean_low=float(mean[good].min()),
                 mean_high=float(mean[good].max()),
-                ci_low=known(float(ends_low.min())),
-                ci_high=known(float(ends_high.max())),
+                standard_error=known(wrong),
+                ci_low=known(middle - reaches),
+                ci_high=known(middle + reaches),
+                n=int(n[good].sum()),
                 n_low=int(n[good].min()),
                 n_high=int(n[good].max()),
             )

@@ -67,7 +67,7 @@ def traced(
     method: Annotated[str | None, Query(description="The estimator.")] = None,
     points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="At most so many.")] = 300,
 ) -> Response:
-    """Return the rounds of a time put together into few points, by minimum and maximum."""
+    """Return the rounds of a time put together into few points: means with their intervals."""
     asker = asker_of(request, READ_ESTIMATES)
     centre = centre_of(request)
 

@@ -1,12 +1,13 @@
 """Numbers and times as people read them; the filters of all templates."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 __all__ = [
     "FILTERS",
+    "decimals",
     "duration",
     "each",
     "erring",
@@ -42,8 +43,17 @@ def number(value: float | None, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
-def near(value: float | None, low: float | None, high: float | None) -> str:
-    """Return an estimate with as many digits as its interval is worth, so that columns line up.
+def near(
+    value: float | None, low: float | None, high: float | None, places: int | None = None
+) -> str:
+    """Return an estimate with as many digits as its interval is worth.
+
+    Args:
+        value: The estimate, or an end of its interval.
+        low: The lower end of its interval.
+        high: The upper end.
+        places: The decimals of the column it stands in, as `decimals` chooses them; from this
+            interval alone if None.
 
     Example:
         >>> near(-8.2531, -125.9, 109.3), near(0.28431, 0.27, 0.3), near(5.0, None, None)
@@ -51,14 +61,48 @@ def near(value: float | None, low: float | None, high: float | None) -> str:
         >>> near(-0.01, -100.0, 100.0)
         '0.0'
     """
-    if value is None or low is None or high is None or not high > low:
+    if value is None or not math.isfinite(value):
         return number(value)
-    # A quarter of the interval is about one standard error; three of its digits are kept.
-    places = 2 - math.floor(math.log10((high - low) / 4))
-    if places > 12:
+    if places is None:
+        places = _worth(low, high)
+    if places is None:
         return number(value)
     # Adding 0 takes the sign off what is rounded to nothing.
     return f"{round(value, places) + 0.0:,.{max(places, 0)}f}".replace("-", "−")
+
+
+def decimals(rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return how many decimals a column of estimates has: one number for all of its rows.
+
+    It is what the interval of the middle row is worth. None if no row has an interval.
+
+    Args:
+        rows: Estimates with the ends of their intervals, ``ci_low`` and ``ci_high``.
+
+    Example:
+        >>> rows = [{"ci_low": 10.0, "ci_high": high} for high in (12.0, 49.0, 53.0, 60.0)]
+        >>> [near(row["ci_high"], 10.0, row["ci_high"]) for row in rows]
+        ['12.000', '49.00', '53.0', '60.0']
+        >>> [near(row["ci_high"], 10.0, row["ci_high"], decimals(rows)) for row in rows]
+        ['12.0', '49.0', '53.0', '60.0']
+        >>> decimals([{"ci_low": None, "ci_high": None}]) is None
+        True
+    """
+    found = sorted(
+        places
+        for row in rows
+        if (places := _worth(row.get("ci_low"), row.get("ci_high"))) is not None
+    )
+    return found[(len(found) - 1) // 2] if found else None
+
+
+def _worth(low: float | None, high: float | None) -> int | None:
+    """Return how many decimals an interval is worth; None if that cannot be said."""
+    if low is None or high is None or not high > low:
+        return None
+    # A quarter of the interval is about one standard error; three of its digits are kept.
+    places = 2 - math.floor(math.log10((high - low) / 4))
+    return places if places <= 12 else None
 
 
 def erring(value: float | None, error: float | None) -> str:
@@ -164,6 +208,7 @@ def size(count: float) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "decimals": decimals,
     "erring": erring,
     "near": near,
     "number": number,

@@ -57,7 +57,7 @@ class AsyncOperator(AsyncSubscriber):
         points: int | None = None,
         method: str | None = None,
     ) -> dict[str, Any]:
-        """Return the rounds of a time, put together by minimum and maximum into few points."""
+        """Return the rounds of a time, put together into few points, each with its interval."""
         query = span(campaign=self._campaign, method=method, start=start, end=end)
         if points is not None:
             query["points"] = str(points)

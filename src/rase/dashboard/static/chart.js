@@ -19,8 +19,10 @@ export function draw(figure) {
   const table = figure.querySelector("table");
   if (!place || !table || !window.uPlot) return;
   plots.get(figure)?.destroy();
+  plots.delete(figure);
   const found = read(figure, table);
-  if (!found.x.length) return;
+  place.hidden = !found.x.length;
+  if (place.hidden) return;
   const plot = new window.uPlot(options(figure, place, found), found.data, place);
   plots.set(figure, plot);
   if (!figure.dataset.watched) {

@@ -9,7 +9,8 @@ const charts = new Map();
 
 export function draw(place, wanted) {
   charts.get(place)?.plot.destroy();
-  if (!window.uPlot || !wanted.x.length) return;
+  place.hidden = !wanted.x.length;
+  if (!window.uPlot || place.hidden) return;
   const plot = new window.uPlot(options(place, wanted), [wanted.x, ...wanted.lines.map((one) => one.values)], place);
   if (!charts.has(place)) {
     new ResizeObserver(() => {
@@ -46,8 +47,8 @@ function options(place, wanted) {
   const y = axis(wanted.labels.y);
   const lines = (isLog) => (isLog ? { grid: { ...grid, filter: tens } } : {});
   return {
-    width: place.clientWidth || 600,
-    height: place.clientHeight || 320,
+    width: place.clientWidth,
+    height: place.clientHeight,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { x: scale(wanted.log.x), y: wanted.range ? { ...scale(wanted.log.y), range: wanted.range } : scale(wanted.log.y) },

@@ -8,6 +8,8 @@ const pause = document.getElementById("pause");
 const spoken = document.getElementById("spoken");
 const SPOKEN_MS = 20000;
 const LONGEST_MS = 30000;
+// The stream says that it lives every 15 seconds, also when no round comes.
+const SILENT_MS = 45000;
 
 let source = null;
 let isPaused = false;
@@ -15,11 +17,33 @@ let wait = null;
 let retryMs = 1000;
 let spokenAt = 0;
 let isFirst = true;
+let lateAt = null;
+let silentAt = null;
 
 function say(text, kind) {
   words.textContent = text;
   dot.className = `live-dot ${kind}`;
   box.dataset.state = kind || "paused";
+}
+
+// Green means that rounds come in time, not only that the connection stands.
+function sayLive() {
+  if (document.getElementById("part").dataset.late === "1") say("Connected, but rounds are late", "late");
+  else say("Live", "on");
+}
+
+// No event comes when rounds stop coming: the page itself asks again when the next one is overdue.
+function watchLate() {
+  clearTimeout(lateAt);
+  const { again } = document.getElementById("part").dataset;
+  // A timer holds at most 24 days.
+  if (again !== "" && !isPaused) lateAt = setTimeout(refresh, Math.min(1000 * Number(again), 2 ** 31 - 1));
+}
+
+// A server that hangs does not end its stream.
+function watchSilence() {
+  clearTimeout(silentAt);
+  if (!isPaused) silentAt = setTimeout(lost, SILENT_MS);
 }
 
 function listen() {
@@ -32,17 +56,27 @@ function listen() {
     if (!isFirst) refresh();
     isFirst = false;
     retryMs = 1000;
-    say("Live", "on");
+    sayLive();
+    watchSilence();
   };
-  source.addEventListener("estimate", later);
+  source.addEventListener("estimate", (event) => {
+    watchSilence();
+    later(event);
+  });
+  source.addEventListener("alive", watchSilence);
   source.onerror = () => {
     // A server that answers but refuses: the session may be over, which the page's answer tells.
     if (source.readyState === EventSource.CLOSED) refresh();
-    source.close();
-    say("Connection lost, trying again", "lost");
-    wait = setTimeout(listen, retryMs);
-    retryMs = Math.min(2 * retryMs, LONGEST_MS);
+    lost();
   };
+}
+
+function lost() {
+  clearTimeout(silentAt);
+  source.close();
+  say("Connection lost, trying again", "lost");
+  wait = setTimeout(listen, retryMs);
+  retryMs = Math.min(2 * retryMs, LONGEST_MS);
 }
 
 let due = null;
@@ -63,6 +97,7 @@ async function refresh() {
   try {
     answer = await fetch(address, { headers: { Accept: "text/html" } });
   } catch {
+    watchLate();
     return;
   }
   if (answer.redirected) {
@@ -76,8 +111,9 @@ async function refresh() {
     due ??= setTimeout(refresh, LONGEST_MS);
     return;
   }
-  if (source?.readyState === EventSource.OPEN) say("Live", "on");
   show(new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("part"));
+  if (source?.readyState === EventSource.OPEN) sayLive();
+  watchLate();
 }
 
 function show(part) {
@@ -108,8 +144,7 @@ function pathOf(root, node) {
 
 function ended() {
   isPaused = true;
-  source?.close();
-  clearTimeout(wait);
+  stop();
   say("", "lost");
   const again = words.appendChild(document.createElement("a"));
   again.href = `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
@@ -118,13 +153,17 @@ function ended() {
   pause.hidden = true;
 }
 
+function stop() {
+  source?.close();
+  for (const timer of [wait, lateAt, silentAt]) clearTimeout(timer);
+}
+
 pause.addEventListener("click", () => {
   isPaused = !isPaused;
   pause.setAttribute("aria-pressed", String(isPaused));
   pause.textContent = isPaused ? "Resume" : "Pause";
   if (isPaused) {
-    source?.close();
-    clearTimeout(wait);
+    stop();
     say("Paused", "");
   } else {
     say("Connecting", "");
@@ -137,11 +176,12 @@ document.getElementById("connection").hidden = false;
 document.getElementById("reload").hidden = true;
 pause.hidden = false;
 listen();
+watchLate();
 // A browser keeps six connections to a server: pages that nobody looks at give theirs back.
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) return void listen();
-  source?.close();
-  clearTimeout(wait);
+  if (document.hidden) return stop();
+  watchLate();
+  listen();
 });
 // The browser cuts the stream when the page is left; that is no lost connection.
 addEventListener("pagehide", () => source?.close());

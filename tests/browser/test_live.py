@@ -149,7 +149,7 @@ def test_charts_keep_their_width(own_site: Site, opened: Opens, width: int) -> N
     is_live(page)
     first = drawn_width(page, "figure .plot")
     for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         assert drawn_width(page, "figure .plot") == first
     shown = newest(page)
     own_site.say("round")

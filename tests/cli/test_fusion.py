@@ -26,7 +26,7 @@ from tests.fusion.conftest import (
 
 from rase.campaign import Campaign
 from rase.cli import main
-from rase.clock import SystemClock
+from rase.clock import SystemClock, time_in_words
 from rase.estimate.estimate import Estimate
 from rase.estimate.ranges import RangeAdvice, RangeOutlook
 from rase.fusion.probes import RangeStatus
@@ -157,6 +157,39 @@ def test_an_update_shows_its_effect_first(
     assert document["needs_consent"] is False
     shown = json.loads(ran("campaign", "show", "--json", "--config", published, capsys=capsys))
     assert (shown["version"], shown["beta"]) == (2, 0.2)
+
+
+def test_an_update_shows_range_clipping_and_start(
+    published: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ranges and what clipping does; a start that is a time and not a number of seconds."""
+    update = ("campaign", "update", "--config", published, "--reports", "100", "--dry-run")
+    text = ran(*update, "--high", "1000", "--from-round", "800000", capsys=capsys)
+    begin = time_in_words(800000 * 3600)
+    assert f"version 2 from {begin} (round 800000)" in text
+    assert "second " not in text
+    assert "range 0 to 3000 W now, 0 to 1000 then" in text
+    assert "clip  readings outside 0 to 1000 are reported as its ends; how far" in text
+    assert "Probe first: rase campaign update --probe-every 4" in text
+    assert "as before" in ran(*update, "--rho", "0.5", capsys=capsys)
+    assert "clip " not in ran(*update, "--high", "9000", capsys=capsys)
+    document = json.loads(ran(*update, "--high", "1000", "--json", capsys=capsys))
+    assert document["range"] == {"now": [0.0, 3000.0], "then": [0.0, 1000.0]}
+    assert document["clipping"] is None
+    bias = Estimate(-12.0, 2.0, n=900, method="clip_bias", target="bias")
+    outlook = RangeOutlook(0.0, 1000.0, bias, clip_error=12.6, noise=3.0, error=14.0)
+    advice = RangeAdvice(outlook, outlook, (0.0, 5000.0), (), n=100, averaged=1, rounds=9)
+
+    def status(_database: object, campaign: Campaign, **_: Any) -> RangeStatus:
+        # Asked of the new range: that is the one that clips.
+        assert campaign.high == 1000
+        return RangeStatus(campaign.id, 2, campaign.low, campaign.high, 9, advice, False)
+
+    monkeypatch.setattr("rase.fusion.probes.range_status", status)
+    text = ran(*update, "--high", "1000", capsys=capsys)
+    assert "this adds -12.0 ± 2.0 W to the mean, counting readings of 0 to 5000" in text
+    document = json.loads(ran(*update, "--high", "1000", "--json", capsys=capsys))
+    assert document["clipping"]["clip_bias"]["value"] == -12.0
 
 
 def test_a_range_is_recommended_and_published(

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,58 @@ def mean(number: int, **changes: Any) -> Mean:
     return Mean(**{**values, **changes})
 
 
+class Screen:
+    """A terminal of some width, as far as it breaks lines, moves up and erases."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.rows = [""]
+
+    def feed(self, text: str) -> None:
+        """Take what a program writes."""
+        for piece in re.split(r"(\x1b\[\d*[FJ]|\n)", text):
+            if piece.endswith("F"):
+                del self.rows[len(self.rows) - 1 - int(piece[2:-1] or 1) :]
+                self.rows.append("")
+            elif piece == "\n":
+                self.rows.append("")
+            elif not piece.startswith("\x1b"):
+                whole = self.rows.pop() + piece
+                self.rows += [
+                    whole[at : at + self.columns] for at in range(0, len(whole), self.columns)
+                ] or [""]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 107, 120, 200])
+def test_the_picture_fits_every_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After any number of rounds the screen holds the last ones once each, and nothing else."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = Terminal()
+    long = "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73 % sure."
+    rounds = [mean(number, mean=1000.0 * number, guarantee=long) for number in range(1, 10)]
+    watch(iter(rounds), shown)
+    screen = Screen(columns)
+    screen.feed(shown.getvalue())
+    lines = [line for line in screen.rows if line.startswith("06-21")]
+    assert [line[6:8] for line in lines] == [f"0{number}" for number in range(1, 10)]
+    assert screen.rows == [*picture(rounds, columns), ""]
+    assert all(len(line) < columns for line in screen.rows)
+    if columns >= 60:
+        assert all("o" in line and "±" in line for line in lines)
+
+
+def test_a_terminal_that_was_narrowed_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that it has broken meanwhile are erased as the rows that they now are."""
+    sizes = iter([(120, 24), (60, 24)])
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size(next(sizes, (60, 24))))
+    shown = Terminal()
+    watch(iter([mean(1), mean(2)]), shown)
+    first = picture([mean(1)], 120)
+    rows = sum(-(-len(line) // 60) for line in first)
+    assert rows > len(first)
+    assert f"\x1b[{rows}F\x1b[J" in shown.getvalue()
+
+
 def test_a_terminal_is_drawn_on() -> None:
     """Each round redraws the picture over the last one."""
     screen = Terminal()
@@ -182,6 +236,6 @@ def test_a_terminal_is_drawn_on() -> None:
     assert text.count("\x1b[3F\x1b[J") == 1
     assert text.rstrip().endswith("c: 1-LDP")
     lines = picture([mean(1), mean(3), mean(4, mean=None, ci_low=None, ci_high=None)])
-    assert lines[0].split("|")[1].startswith("----------o")
-    assert lines[1].split("|")[1].endswith("o----------")
+    assert lines[0].split("|")[1].startswith("-----o-----")
+    assert lines[1].split("|")[1].endswith("-----o-----")
     assert not lines[2].split("|")[1].strip()

@@ -8,12 +8,13 @@ import click
 
 from rase.campaign import Campaign
 from rase.cli.fusion import fusion_config, fusion_settings
-from rase.clock import SystemClock, round_number, round_start_s
+from rase.clock import SystemClock, round_number, round_start_s, time_in_words
 from rase.errors import ConfigurationError
 from rase.mistakes import CampaignInvalid
 from rase.toml import parse_toml
 
 if TYPE_CHECKING:
+    from rase.estimate.ranges import RangeAdvice
     from rase.fusion.campaigns import Publisher
     from rase.fusion.mechanism import Effect
     from rase.wire.signed import SignedCampaign
@@ -78,6 +79,7 @@ def update(
     """
     settings = fusion_settings(config)
     from rase.fusion.mechanism import effect_of
+    from rase.fusion.probes import range_status
     from rase.fusion.settings import open_publisher
 
     clock = SystemClock()
@@ -94,7 +96,12 @@ def update(
         then = _successor(now, from_round, present=present, **changes)
         n = questions.recent_n(now) if reports is None else reports
         effects = {"now": effect_of(now, n), "then": effect_of(then, n)}
-        _show_effect(now, then, effects, as_json=as_json, is_published=not dry_run)
+        clipping = None
+        if then.value_range != now.value_range:
+            clipping = range_status(questions.database, then, n=n).advice
+        _show_effect(
+            now, then, effects, clipping=clipping, as_json=as_json, is_published=not dry_run
+        )
         if not dry_run:
             _publish(publisher, then, is_sure=yes)
 
@@ -232,25 +239,31 @@ def _show_effect(
     then: Campaign,
     effects: "dict[str, list[Effect]]",
     *,
+    clipping: "RangeAdvice | None",
     as_json: bool,
     is_published: bool,
 ) -> None:
     from dataclasses import asdict
 
     from rase.device.consent import needs_consent
+    from rase.fusion.probes import outlook_fields
 
+    begin = time_in_words(round_start_s(then.not_before, then.round_s))
     if as_json:
         document = {
             "schema": "rase/campaign-effect/1",
             "campaign": now.id,
             "not_before": then.not_before,
+            "time": begin,
             "needs_consent": needs_consent(then, now),
+            "range": {"now": [now.low, now.high], "then": [then.low, then.high]},
+            "clipping": None if clipping is None else outlook_fields(clipping.present),
             **{name: [asdict(one) for one in found] for name, found in effects.items()},
         }
         click.echo(json.dumps(document))
         return
-    begin = round_start_s(then.not_before, then.round_s)
-    click.echo(f"version {then.version} from round {then.not_before} (second {begin})")
+    click.echo(f"version {then.version} from {begin} (round {then.not_before})")
+    _show_range(now, then, clipping)
     for word, campaign, found in (
         ("now", now, effects["now"]),
         ("then", then, effects["then"]),
@@ -269,6 +282,30 @@ def _show_effect(
         )
     if not is_published:
         click.echo("nothing was published.", err=True)
+
+
+def _show_range(now: Campaign, then: Campaign, clipping: "RangeAdvice | None") -> None:
+    """Show how the range changes, and what clipping to it does, as far as that is known."""
+    if then.value_range == now.value_range:
+        click.echo(f"range {now.low:g} to {now.high:g} {now.unit}, as before")
+        return
+    click.echo(
+        f"range {now.low:g} to {now.high:g} {now.unit} now, {then.low:g} to {then.high:g} then"
+    )
+    if then.low <= now.low and then.high >= now.high:
+        return
+    ends = f"readings outside {then.low:g} to {then.high:g} are reported as its ends"
+    if clipping is None:
+        click.echo(
+            f"clip  {ends}; how far that moves the mean is not known. Probe first: "
+            "rase campaign update --probe-every 4, then rase campaign range."
+        )
+    else:
+        low, high = clipping.limits
+        click.echo(
+            f"clip  {ends}; this adds {clipping.present.clipping_in_words} {now.unit} to the mean, "
+            f"counting readings of {low:g} to {high:g}"
+        )
 
 
 def _read(file: Path) -> Campaign:

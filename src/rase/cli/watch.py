@@ -1,6 +1,9 @@
 """``rase watch``: see rounds as they become final; lines where nobody looks."""
 
+import math
+import shutil
 import sys
+import textwrap
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _HEIGHT = 12
-_WIDTH = 40
+_WIDEST_BAR = 60
+_LEAST_BAR = 12
 
 
 @click.command("watch", short_help="See estimates as they come.")
@@ -69,14 +73,16 @@ def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None)
     """
     is_drawn = stream.isatty()
     kept: deque[Mean] = deque(maxlen=_HEIGHT)
-    drawn = 0
+    drawn: list[str] = []
     for number, mean in enumerate(means, start=1):
         kept.append(mean)
         if is_drawn:
-            lines = picture(list(kept))
-            # Up over what was drawn before, and away with it.
-            stream.write((f"\x1b[{drawn}F\x1b[J" if drawn else "") + "\n".join(lines) + "\n")
-            drawn = len(lines)
+            columns = shutil.get_terminal_size().columns
+            # Up over what was drawn before, and away with it. A terminal that has become narrower
+            # meanwhile has broken its lines.
+            rows = sum(max(math.ceil(len(line) / columns), 1) for line in drawn)
+            drawn = picture(list(kept), columns)
+            stream.write((f"\x1b[{rows}F\x1b[J" if rows else "") + "\n".join(drawn) + "\n")
         else:
             stream.write(f"{mean.time}  round {mean.round}  {mean}\n")
         stream.flush()
@@ -84,22 +90,50 @@ def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None)
             return
 
 
-def picture(means: "list[Mean]") -> list[str]:
-    """Return the lines of a picture: a bar for each interval, a point for each mean."""
+def picture(means: "list[Mean]", columns: int = 80) -> list[str]:
+    """Return the lines of a picture: a bar for each interval, a point for each mean.
+
+    Args:
+        means: The rounds, oldest first.
+        columns: The width of the terminal; no line is as wide, so that none is broken.
+    """
+    room = columns - 1
+    times = [_time(one) for one in means]
+    texts = [str(one) for one in means]
+    bar = room - len("  ||  ") - len(times[0]) - max(map(len, texts))
+    if bar < _LEAST_BAR:
+        # The interval is in the bar; the mean and its error are worth more than digits of its ends.
+        texts = [text.partition(" (")[0] for text in texts]
+        bar = room - len("  ||  ") - len(times[0]) - max(map(len, texts))
+    bars = [""] * len(means)
+    if bar >= _LEAST_BAR:
+        bars = [f"|{drawn}|  " for drawn in _bars(means, min(bar, _WIDEST_BAR))]
+    lines = [
+        f"{time}  {drawn}{text}"[:room]
+        for time, drawn, text in zip(times, bars, texts, strict=True)
+    ]
+    last = means[-1]
+    return lines + textwrap.wrap(f"{last.campaign}: {last.guarantee}", max(room, 1))
+
+
+def _bars(means: "list[Mean]", width: int) -> list[str]:
     low = min((one.ci_low for one in means if one.ci_low is not None), default=0.0)
     high = max((one.ci_high for one in means if one.ci_high is not None), default=1.0)
-    width = (high - low) or 1.0
-    lines = []
+    reach = (high - low) or 1.0
+    bars = []
     for one in means:
-        bar = [" "] * (_WIDTH + 1)
+        bar = [" "] * width
         if one.mean is not None and one.ci_low is not None and one.ci_high is not None:
             begin, middle, end = (
-                round(_WIDTH * (value - low) / width)
+                min(max(round((width - 1) * (value - low) / reach), 0), width - 1)
                 for value in (one.ci_low, one.mean, one.ci_high)
             )
             bar[begin : end + 1] = "-" * (end + 1 - begin)
             bar[middle] = "o"
-        lines.append(f"{one.time}  |{''.join(bar)}|  {one}")
-    last = means[-1]
-    lines.append(f"{last.campaign}: {last.guarantee}")
-    return lines
+        bars.append("".join(bar))
+    return bars
+
+
+def _time(one: "Mean") -> str:
+    """Return when a round began, without the year: ``06-21 01:00:00Z``."""
+    return one.time[5:].replace("T", " ")

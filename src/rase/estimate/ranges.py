@@ -109,6 +109,15 @@ class RangeOutlook:
     error: float
     clipping: Clipping | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def clipping_in_words(self) -> str:
+        """What clipping adds to the mean, with its error; in words where it is too small to say."""
+        bias = self.clip_bias
+        if abs(bias.value) + bias.standard_error < self.error / 1000:
+            return "almost nothing"
+        value, error = rounded_alike(bias.value, bias.standard_error, error=bias.standard_error)
+        return f"{value} ± {error}"
+
 
 @dataclass(frozen=True, slots=True)
 class RangeAdvice:
@@ -138,8 +147,9 @@ class RangeAdvice:
         best, now = self.recommended, self.present
         return (
             f"Range {best.low:g} to {best.high:g}: expected error {best.error:.3g} instead of "
-            f"{now.error:.3g} with {self.n} reports; clipping adds {_in_words(best)} instead of "
-            f"{_in_words(now)}, counting readings of {self.limits[0]:g} to {self.limits[1]:g}."
+            f"{now.error:.3g} with {self.n} reports; clipping adds {best.clipping_in_words} "
+            f"instead of {now.clipping_in_words}, counting readings of {self.limits[0]:g} to "
+            f"{self.limits[1]:g}."
         )
 
 
@@ -242,14 +252,6 @@ def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
         for probe in probes
         if probe.randomizer in kept or probe.randomizer.value_range.width == widest
     ]
-
-
-def _in_words(outlook: RangeOutlook) -> str:
-    bias = outlook.clip_bias
-    if abs(bias.value) + bias.standard_error < outlook.error / 1000:
-        return "almost nothing"
-    value, error = rounded_alike(bias.value, bias.standard_error, error=bias.standard_error)
-    return f"{value} ± {error}"
 
 
 def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resampling | None) -> Shapes:

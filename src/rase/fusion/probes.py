@@ -28,7 +28,14 @@ from rase.randomize.square_wave import SquareWave
 from rase.storage.face import Database, Row, Transaction
 from rase.stream import ValueRange
 
-__all__ = ["FEWEST_PROBES", "RangeStatus", "probes_of", "range_status", "write_told"]
+__all__ = [
+    "FEWEST_PROBES",
+    "RangeStatus",
+    "outlook_fields",
+    "probes_of",
+    "range_status",
+    "write_told",
+]
 
 # A range is not recommended from fewer probing rounds.
 FEWEST_PROBES: Final = 8
@@ -72,8 +79,8 @@ class RangeStatus:
         if self.advice is not None:
             # The recommended range is what the advice is: its values stand beside the rest.
             values["advice"] = {
-                **_outlook_fields(self.advice.recommended),
-                "present": _outlook_fields(self.advice.present),
+                **outlook_fields(self.advice.recommended),
+                "present": outlook_fields(self.advice.present),
                 "present_error": self.advice.present.error,
                 "limits": list(self.advice.limits),
                 "quantiles": [
@@ -87,7 +94,8 @@ class RangeStatus:
         return values
 
 
-def _outlook_fields(outlook: RangeOutlook) -> dict[str, Any]:
+def outlook_fields(outlook: RangeOutlook) -> dict[str, Any]:
+    """Return what a range leads to as plain values, with the interval of what clipping adds."""
     return {
         "low": outlook.low,
         "high": outlook.high,

@@ -14,7 +14,7 @@ from rase.cli.output import TextSink, check_out, file_sink
 from rase.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from rase.lab.audit.subject import Finding, Subject
+    from rase.lab.audit.subject import Finding, LawSubject, Subject
 
 __all__ = ["ClaimBroken", "audit_command"]
 
@@ -111,7 +111,9 @@ def audit_command(
         raise ClaimBroken(f"{len(broken)} of {len(findings)} claims are broken: {names}.")
 
 
-def _audited(subjects: "Sequence[Subject]", samples: int, seed: int | None) -> "list[Finding]":
+def _audited(
+    subjects: "Sequence[Subject | LawSubject]", samples: int, seed: int | None
+) -> "list[Finding]":
     from rase.kernels.words import SeededRandom
     from rase.lab.audit.subject import audited
 

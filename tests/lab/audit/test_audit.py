@@ -1,13 +1,18 @@
 """The audit as a whole: no true claim is called broken, and everything there is gets audited."""
 
+import math
+
 import numpy as np
 import pytest
 
 from rase import SeededRandom
 from rase.campaign import MECHANISMS
+from rase.kernels.permute import inversion_count
 from rase.kernels.words import Random
 from rase.lab.audit.catalogue import BUDGETS, subjects, subjects_named
-from rase.lab.audit.subject import Cells, Subject, audited
+from rase.lab.audit.laws import fixed_point_law, inversion_law
+from rase.lab.audit.subject import Cells, LawSubject, Subject, audited
+from rase.shuffle.mallows import Mallows
 
 
 def coin(share: float) -> Subject:
@@ -42,6 +47,46 @@ def test_claims_hold() -> None:
     for one in findings:
         if one.kind == "report" and one.claim == 1.0:
             assert one.lower_bound > 0.6
+
+
+def test_laws_hold_to_a_percent_of_theta_and_a_round_in_a_thousand() -> None:
+    """The orders that the library and the shuffler's program draw follow their laws.
+
+    At this number of samples a theta that is 1 % off, or one round of 1,000 that is left as it
+    came, is called broken (test_faults.py). False alarms: below 1e-6.
+    """
+    findings = audited(subjects_named(["law"]), samples=1_500_000, rng=SeededRandom(2026))
+    assert [one.name for one in findings if not one.holds] == []
+    assert all(one.samples >= 6_000 for one in findings)
+
+
+@pytest.mark.parametrize(
+    ("law", "share", "message"),
+    [([0.5, 0.4], 1.0, "law must hold"), ([0.5, 0.5], 0.0, "share must be")],
+)
+def test_senseless_laws_are_refused(law: list[float], share: float, message: str) -> None:
+    """Probabilities add up to 1, and something is drawn."""
+    with pytest.raises(ValueError, match=message):
+        LawSubject("x", "a number", np.array(law), lambda count, _: np.zeros(count, int), share)
+
+
+def test_known_laws_add_up() -> None:
+    """Fixed points and inversions have the mean and the spread that textbooks give them."""
+    fixed = fixed_point_law(64)
+    places = np.arange(65)
+    assert fixed.sum() == pytest.approx(1)
+    assert fixed @ places == pytest.approx(1)
+    assert fixed @ (places - 1) ** 2 == pytest.approx(1)
+    assert fixed[64] == pytest.approx(1 / math.factorial(64))
+    assert fixed[63] < 1e-100
+    law = inversion_law(64, 0.1)
+    counts = np.arange(law.size)
+    assert law.size == 64 * 63 // 2 + 1
+    assert law.sum() == pytest.approx(1)
+    orders = Mallows(64, 0.1).samples(4000, rng=SeededRandom(1))
+    found = np.array([inversion_count(order) for order in orders]).mean()
+    error = math.sqrt(law @ (counts - law @ counts) ** 2 / 4000)
+    assert abs(found - law @ counts) < 5 * error
 
 
 @pytest.mark.slow

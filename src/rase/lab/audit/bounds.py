@@ -6,12 +6,13 @@ disproves the claim; and none can do so, beyond chance, where the claim is true.
 """
 
 import math
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-__all__ = ["chosen_event", "clopper_pearson", "loss_bound"]
+__all__ = ["chosen_event", "clopper_pearson", "departure_bound", "loss_bound"]
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -19,6 +20,8 @@ Flags = NDArray[np.bool_]
 
 # How far the pilot is distrusted.
 _DOUBT = 1e-3
+# Tails of a known law: the middle shows a small shift, the far ones a rare fault of any size.
+_LEVELS = (0.5, 0.16, 0.02, 1e-3, 1e-6, 1e-18)
 
 
 def clopper_pearson(count: int, trials: int, *, error: float) -> tuple[float, float]:
@@ -70,6 +73,43 @@ def loss_bound(first: int, second: int, trials: int, *, delta: float, error: flo
     low = clopper_pearson(first, trials, error=error)[0] - delta
     high = clopper_pearson(second, trials, error=error)[1]
     return math.log(low / high) if low > 0 else -math.inf
+
+
+def departure_bound(counts: Counts, law: Floats, *, error: float) -> float:
+    """Return by how much, as a logarithm, an event is at least likelier than a law says.
+
+    The events are both tails of the law at fixed levels, chosen before any sample is seen; the
+    bound is above the truth with probability ``error`` at most (Bonferroni over the events).
+
+    Args:
+        counts: How often each value was drawn.
+        law: How likely it is said to be.
+        error: With which probability the bound may be wrong.
+
+    Returns:
+        0 where the counts prove nothing.
+
+    Example:
+        >>> fair = np.array([0.25, 0.25, 0.25, 0.25])
+        >>> departure_bound(np.array([100, 100, 100, 100]), fair, error=1e-6)
+        0.0
+        >>> round(departure_bound(np.array([400, 100, 100, 100]), fair, error=1e-6), 2)
+        0.22
+    """
+    events: set[tuple[int, int]] = set()
+    below, above = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+    for level in _LEVELS:
+        events.add((0, int(np.searchsorted(below, level, side="right"))))
+        events.add((law.size - int(np.searchsorted(above[::-1], level, side="right")), law.size))
+    trials = int(counts.sum())
+    bound = 0.0
+    for start, end in events:
+        if start < end:
+            seen = int(counts[start:end].sum())
+            low = clopper_pearson(seen, trials, error=error / len(events))[0]
+            said = max(float(law[start:end].sum()), sys.float_info.min)
+            bound = max(bound, math.log(low / said) if low > 0 else 0.0)
+    return bound
 
 
 def chosen_event(

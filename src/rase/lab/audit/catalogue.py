@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from rase.accounting.amplification import amplify
 from rase.campaign import MECHANISMS, ShufflePlan
+from rase.kernels.words import Random
+from rase.lab.audit.laws import kept_subject, live_kept_subject, mallows_law_subject
 from rase.lab.audit.orders import (
     channel_subject,
     live_order_subject,
@@ -11,19 +15,22 @@ from rase.lab.audit.orders import (
     position_subject,
 )
 from rase.lab.audit.reports import (
+    certificate_subject,
     device_subject,
+    forked_subject,
     ledger_retry,
     pair_subject,
     report_subject,
     retry_subject,
 )
-from rase.lab.audit.subject import Subject
+from rase.lab.audit.subject import Cells, LawSubject, Subject
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.optimal import Optimal
 from rase.randomize.pure import DeviceRandomizer
 from rase.randomize.square_wave import SquareWave
+from rase.shuffle.mallows import Mallows
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import MallowsShuffle, Uniform
@@ -38,21 +45,30 @@ _LOW, _HIGH = _PUBLIC.low, _PUBLIC.high
 _CLAMPED, _UNCLAMPED = Precision(beta=0, rho=0.9), Precision(beta=1, rho=0.3)
 _DELTA = 1e-3
 _ALPHA = 1.0
+_WIDE, _THETA = 64, 0.1
 # Exact noise without end takes several times as long as the others.
 _SLOW, _SLOW_SHARE = "budget-aware unclamped", 0.25
 
 
-def subjects() -> list[Subject]:
+def subjects() -> list[Subject | LawSubject]:
     """Return every claim that is audited, in the sequence of tables.
 
     Example:
         >>> sorted({subject.kind for subject in subjects()})
-        ['channel', 'device', 'order', 'pair', 'report']
+        ['certificate', 'channel', 'device', 'law', 'order', 'pair', 'report']
     """
-    return [*_reports(), *_devices(), *_pairs(), *_orders(), *_channels()]
+    return [
+        *_reports(),
+        *_certificates(),
+        *_devices(),
+        *_pairs(),
+        *_orders(),
+        *_laws(),
+        *_channels(),
+    ]
 
 
-def subjects_named(names: Sequence[str]) -> list[Subject]:
+def subjects_named(names: Sequence[str]) -> list[Subject | LawSubject]:
     """Return the claims of a kind, or whose names begin with one of these; all for no name.
 
     Raises:
@@ -96,6 +112,13 @@ def _reports() -> Iterator[Subject]:
         yield report_subject(f"{name} 1, off the grid", randomizer, claim=1.0, readings=between)
 
 
+def _certificates() -> Iterator[Subject]:
+    # What a certificate states is often less than was asked for, and is a claim of its own.
+    for epsilon in BUDGETS:
+        for name, randomizer in randomizers(epsilon).items():
+            yield certificate_subject(f"certificate of {name} {epsilon:g}", randomizer)
+
+
 def _devices() -> Iterator[Subject]:
     for mechanism in MECHANISMS:
         device = DeviceRandomizer(mechanism, 1.0, _PUBLIC, _CLAMPED)
@@ -106,6 +129,7 @@ def _pairs() -> Iterator[Subject]:
     for name, randomizer in _different().items():
         share = _SLOW_SHARE if name == _SLOW else 1.0
         yield pair_subject(f"two devices, {name} 1", randomizer, claim=1.0, share=share)
+    yield forked_subject("a process and its fork, duchi 1", randomizers(1.0)["duchi"], claim=1.0)
     device = DeviceRandomizer("budget-aware", 1.0, _PUBLIC, _CLAMPED)
     yield retry_subject("a report sent twice", ledger_retry(device), _PUBLIC, claim=1.0)
 
@@ -130,6 +154,27 @@ def _orders() -> Iterator[Subject]:
     yield live_order_subject(
         "live uniform", ShufflePlan(), claim=0.0, groups=(["a", "b", "b"], ["b", "a", "b"])
     )
+
+
+def _laws() -> Iterator[LawSubject]:
+    # Rounds of 64: one that is left as it came has all reports in their places, which a uniform
+    # order practically never has; and a theta that is 1 % off moves the number of inversions.
+    yield kept_subject("uniform law", Uniform(), _WIDE)
+    yield kept_subject("uniform law, one round at a time", Uniform(), _WIDE, single=True)
+    yield live_kept_subject("uniform law, live", ShufflePlan(), _WIDE)
+    mallows = Mallows(_WIDE, _THETA)
+    yield mallows_law_subject(
+        "mallows law", lambda count, rng: mallows.samples(count, rng=rng), _WIDE, theta=_THETA
+    )
+    one_group = Partition.contiguous(_WIDE, 1)
+    shuffler = MallowsShuffle(alpha=_THETA * sensitivity(one_group), partition=one_group)
+    arrival = np.arange(_WIDE)
+
+    def released(count: int, rng: Random) -> Cells:
+        rows = [shuffler.shuffle(arrival, rng=rng).values for _ in range(count)]
+        return np.array(rows, dtype=np.int64)
+
+    yield mallows_law_subject("mallows law, released", released, _WIDE, theta=_THETA, single=True)
 
 
 def _channels() -> Iterator[Subject]:
@@ -173,5 +218,5 @@ def _different() -> dict[str, GridRandomizer]:
     return {name: one for name, one in randomizers(1.0).items() if name != "laplace"}
 
 
-def _is_named(subject: Subject, name: str) -> bool:
+def _is_named(subject: Subject | LawSubject, name: str) -> bool:
     return subject.kind == name or subject.name.startswith(name)

@@ -2,8 +2,10 @@
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
 from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
-from rase.kernels.words import Random, SeededRandom
+from rase.kernels.words import Random, SecureRandom, SeededRandom
 from rase.lab.audit.subject import Cells, Subject
 from rase.randomize.pure import DeviceRandomizer
 from rase.stream import ValueRange
@@ -20,7 +22,9 @@ from rase.stream import ValueRange
 __all__ = [
     "Noise",
     "Retry",
+    "certificate_subject",
     "device_subject",
+    "forked_subject",
     "ledger_retry",
     "pair_subject",
     "report_cells",
@@ -78,6 +82,26 @@ def report_subject(
 
     inputs = f"one reading, {pair[0]:g} or {pair[1]:g}"
     return Subject(name, "report", inputs, claim, _PLACES * _LOW_BITS, draw)
+
+
+class Certified(Noise, Protocol):
+    """Noise that states the epsilon it is drawn with."""
+
+    @property
+    def effective_epsilon(self) -> float:
+        """The largest log-ratio of the law as it is drawn."""
+        ...
+
+
+def certificate_subject(name: str, noise: Certified) -> Subject:
+    """Claim that one report hides its reading as well as the noise's own certificate states.
+
+    Args:
+        name: What to call it.
+        noise: What makes reports and states its epsilon.
+    """
+    claim = noise.effective_epsilon
+    return replace(report_subject(name, noise, claim=claim), kind="certificate")
 
 
 def report_cells(reports: Floats, public: ValueRange) -> Cells:
@@ -140,6 +164,60 @@ def pair_subject(name: str, noise: Noise, *, claim: float, share: float = 1.0) -
 
     inputs = f"the first of two devices, {public.low:g} or {public.high:g}"
     return Subject(name, "pair", inputs, claim, _FEW_PLACES**2 * 2, draw, share=share)
+
+
+def forked_subject(
+    name: str, noise: Noise, *, claim: float, source: Callable[[], Random] = SecureRandom
+) -> Subject:
+    """Claim the same of a process and its fork, which draw from one source made before the fork.
+
+    A source that both sides go on with would give both the same noise.
+
+    Args:
+        name: What to call it.
+        noise: What both make reports with.
+        claim: The epsilon that is claimed.
+        source: Makes the source; it is used once before the fork, as in a running program.
+    """
+    public = noise.value_range
+
+    def draw(is_second: bool, count: int, rng: Random) -> Cells:
+        made = source()
+        made.words(1)
+        reading = public.high if is_second else public.low
+        of_child = _in_child(lambda: noise.randomize(np.full(count, public.low), rng=made))
+        return _joint_cells(noise.randomize(np.full(count, reading), rng=made), of_child(), public)
+
+    inputs = f"one report of a process and one of its fork, {public.low:g} or {public.high:g}"
+    return Subject(name, "pair", inputs, claim, _FEW_PLACES**2 * 2, draw)
+
+
+def _in_child(work: Callable[[], Floats]) -> Callable[[], Floats]:
+    """Begin work in a forked process; return what waits for its result."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forks beside threads; the child does nothing but draw and write.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "wb") as pipe:
+                pipe.write(work().tobytes())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+
+    def wait() -> Floats:
+        with os.fdopen(reader, "rb") as pipe:
+            found = np.frombuffer(pipe.read())
+        if os.waitpid(child, 0)[1] != 0:
+            raise RuntimeError("the forked process failed.")
+        return found
+
+    return wait
 
 
 Retry = Callable[[float, int, Entropy], Iterator[tuple[int, int]]]

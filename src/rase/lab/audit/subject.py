@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rase.kernels.words import Random, SecureRandom, SeededRandom
-from rase.lab.audit.bounds import Counts, chosen_event, loss_bound
+from rase.lab.audit.bounds import Counts, chosen_event, departure_bound, loss_bound
 
-__all__ = ["CONFIDENCE", "Cells", "Finding", "Subject", "Tell", "audited"]
+__all__ = ["CONFIDENCE", "Cells", "Finding", "LawSubject", "Subject", "Tell", "audited"]
 
 Cells = NDArray[np.int64]
 Tell = Callable[[str, float], None]
@@ -33,7 +33,7 @@ class Subject:
 
     Args:
         name: What it is called in tables.
-        kind: What is claimed of: "report", "device", "pair", "order" or "channel".
+        kind: What is claimed of: "report", "certificate", "device", "pair", "order" or "channel".
         inputs: The two inputs, in words.
         claim: The epsilon (for orders: alpha) that is claimed.
         cells: How many outcomes are told apart.
@@ -76,6 +76,54 @@ class Subject:
         counted = self.samples_of(samples)
         return min(counted, max(counted // _PILOT_SHARE, _LEAST_PILOT))
 
+    def draws_of(self, samples: int) -> int:
+        """Return how many samples are drawn in all."""
+        return 2 * (self.samples_of(samples) + self.pilot_of(samples))
+
+
+@dataclass(frozen=True, slots=True)
+class LawSubject:
+    """Describe one claim of another kind: that a number is drawn by a law which is known exactly.
+
+    What is bounded from below is how much likelier an event is than the law says; the claim is 0.
+    Events are the tails of the law at fixed levels, so no pilot is needed.
+
+    Args:
+        name: What it is called in tables.
+        inputs: Which number, in words.
+        law: How likely each value 0, 1, 2, ... is.
+        draw: Draws so many of the numbers from a source.
+        share: Which share of the samples asked for is drawn, where each is slow.
+
+    Raises:
+        ValueError: If ``law`` is not a distribution, or ``share`` not in (0, 1].
+    """
+
+    name: str
+    inputs: str
+    law: NDArray[np.float64] = field(repr=False)
+    draw: Callable[[int, Random], Cells] = field(repr=False)
+    share: float = 1.0
+
+    kind: ClassVar[str] = "law"
+    claim: ClassVar[float] = 0.0
+    delta: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers once."""
+        if not (self.law.min() >= 0 and abs(self.law.sum() - 1) < 1e-9):
+            raise ValueError("law must hold probabilities that add up to 1.")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {self.share}.")
+
+    def samples_of(self, samples: int) -> int:
+        """Return how many samples are counted when so many are asked for."""
+        return max(int(samples * self.share), _LEAST)
+
+    def draws_of(self, samples: int) -> int:
+        """Return how many samples are drawn in all."""
+        return self.samples_of(samples)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -113,7 +161,7 @@ class Finding:
 
 
 def audited(
-    subjects: Sequence[Subject],
+    subjects: Sequence[Subject | LawSubject],
     *,
     samples: int,
     rng: Random | None = None,
@@ -151,15 +199,46 @@ def audited(
     return [_finding(subject, samples, error, _source(rng, subject), work) for subject in subjects]
 
 
-def _finding(subject: Subject, samples: int, error: float, rng: Random, work: "_Work") -> Finding:
+def _finding(
+    subject: Subject | LawSubject, samples: int, error: float, rng: Random, work: "_Work"
+) -> Finding:
     begin = time.perf_counter()
+    trials = subject.samples_of(samples)
+    if isinstance(subject, LawSubject):
+        counts = _counts(
+            lambda size: subject.draw(size, rng), subject, trials, work, cells=subject.law.size
+        )
+        # One number instead of two inputs and two directions: it may err as often as all four.
+        lower_bound = departure_bound(counts, subject.law, error=4 * error)
+    else:
+        lower_bound = _loss(subject, samples, error, rng, work)
+    return Finding(
+        name=subject.name,
+        kind=subject.kind,
+        inputs=subject.inputs,
+        claim=subject.claim,
+        delta=subject.delta,
+        lower_bound=lower_bound,
+        samples=trials,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _loss(subject: Subject, samples: int, error: float, rng: Random, work: "_Work") -> float:
+    """Return how far two inputs can be told apart at least."""
     trials = subject.samples_of(samples)
 
     def counted(count: int) -> tuple[Counts, Counts]:
-        return (
-            _counts(subject, count, rng, work, is_second=False),
-            _counts(subject, count, rng, work, is_second=True),
-        )
+        def of(is_second: bool) -> Counts:
+            return _counts(
+                lambda size: subject.draw(is_second, size, rng),
+                subject,
+                count,
+                work,
+                cells=subject.cells,
+            )
+
+        return of(is_second=False), of(is_second=True)
 
     pilot = counted(subject.pilot_of(samples))
     events = [
@@ -174,28 +253,26 @@ def _finding(subject: Subject, samples: int, error: float, rng: Random, work: "_
         )
         for (one, other), event in zip((fresh, fresh[::-1]), events, strict=True)
     ]
-    return Finding(
-        name=subject.name,
-        kind=subject.kind,
-        inputs=subject.inputs,
-        claim=subject.claim,
-        delta=subject.delta,
-        lower_bound=max(*bounds, 0.0),
-        samples=trials,
-        seconds=time.perf_counter() - begin,
-    )
+    return max(*bounds, 0.0)
 
 
-def _counts(subject: Subject, count: int, rng: Random, work: "_Work", *, is_second: bool) -> Counts:
-    total = np.zeros(subject.cells, dtype=np.int64)
+def _counts(
+    draw: Callable[[int], Cells],
+    subject: Subject | LawSubject,
+    count: int,
+    work: "_Work",
+    *,
+    cells: int,
+) -> Counts:
+    total = np.zeros(cells, dtype=np.int64)
     for start in range(0, count, _AT_ONCE):
         size = min(_AT_ONCE, count - start)
-        total += np.bincount(subject.draw(is_second, size, rng), minlength=subject.cells)
+        total += np.bincount(draw(size), minlength=cells)
         work.done(subject, size)
     return total
 
 
-def _source(rng: Random | None, subject: Subject) -> Random:
+def _source(rng: Random | None, subject: Subject | LawSubject) -> Random:
     """Return a source of its own for each subject, so that leaving one out changes no other."""
     if isinstance(rng, SeededRandom):
         return rng.child(subject.name)
@@ -205,14 +282,14 @@ def _source(rng: Random | None, subject: Subject) -> Random:
 class _Work:
     """Tell how much of all the sampling is done."""
 
-    def __init__(self, subjects: Sequence[Subject], samples: int, tell: Tell | None) -> None:
-        self._total = sum(
-            2 * (one.samples_of(samples) + one.pilot_of(samples)) / one.share for one in subjects
-        )
+    def __init__(
+        self, subjects: Sequence[Subject | LawSubject], samples: int, tell: Tell | None
+    ) -> None:
+        self._total = sum(one.draws_of(samples) / one.share for one in subjects)
         self._done = 0.0
         self._tell = tell
 
-    def done(self, subject: Subject, size: int) -> None:
+    def done(self, subject: Subject | LawSubject, size: int) -> None:
         # A slow sample counts as so many quick ones.
         self._done += size / subject.share
         if self._tell is not None:

@@ -54,8 +54,8 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "mosquitto_pub": _debian("mosquitto-clients"),
         "nginx": _debian("nginx-light"),
         "node": _debian("nodejs"),
+        "pg_dump": _debian("postgresql-client", "/usr/lib/postgresql/*/bin/pg_dump"),
         "promtool": _debian("prometheus"),
-        "sqlite3": _debian("sqlite3"),
         "systemd-analyze": _debian("systemd"),
         "axe": Program(
             "npm ci --prefix tests/browser",

@@ -33,7 +33,9 @@ COMMANDS = {
         "rase.cli.doctor", "Check settings, keys, clocks, peers, databases, brokers and disk."
     ),
     "migrate": _Place("rase.cli.migrate", "Bring the databases of a server to the newest form."),
-    "storage": _Place("rase.cli.storage", "Move the state of a server to another database."),
+    "storage": _Place(
+        "rase.cli.storage", "Back up a server's state, or move it to another database."
+    ),
     "device": _Place("rase.cli.device", "Take part in a campaign with a device."),
     "budget": _Place(
         "rase.cli.budget", "Show what a device has spent, what is left, and when it refreshes."

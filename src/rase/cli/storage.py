@@ -1,4 +1,4 @@
-"""``rase storage``: move a server's state from a file to PostgreSQL."""
+"""``rase storage``: copy a server's state, to a file or to PostgreSQL."""
 
 import json
 from collections.abc import Callable
@@ -28,9 +28,9 @@ def server_config(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
-@click.group("storage", short_help="Move the state of a server to another database.")
+@click.group("storage", short_help="Back up a server's state, or move it to another database.")
 def command() -> None:
-    """Move the state of a server to another database."""
+    """Back up a server's state, or move it to another database."""
 
 
 @command.command("copy")
@@ -74,6 +74,30 @@ def copy(config: Path, url: str | None, to_file: Path | None, as_json: bool) -> 
     if as_json:
         document = {"schema": "rase/storage-copy/1", "target": str(target), "copied": found}
         click.echo(json.dumps(document))
+
+
+@command.command("backup")
+@server_config
+@click.argument("target", type=click.Path(path_type=Path))
+def backup(config: Path, target: Path) -> None:
+    """Copy the fusion centre's SQLite file into the new file TARGET, while the server runs.
+
+    Only its owner can read the copy (mode 0600). The shuffler's database is not copied: until a
+    round closes it says who reported, and a copy keeps what the shuffler erases.
+    """
+    from rase.storage.backup import back_up
+
+    address = server_databases(config).get("fusion")
+    if address is None:
+        problem = (
+            f"{config} must have a section [fusion]; a shuffler's database is not backed up, "
+            "because it says who reported in rounds that are open."
+        )
+        raise ConfigurationError([problem])
+    if not isinstance(address, Path):
+        raise ConfigurationError([f"fusion.database must be a file, got {address}; use pg_dump."])
+    back_up(address, target)
+    click.echo(f"{target}: a copy of {address}, for its owner only.", err=True)
 
 
 def server_databases(config: Path) -> "dict[str, DatabaseAddress]":

@@ -1,0 +1,95 @@
+"""The page on backups is followed word by word, under the umask of most machines."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.programs import find
+
+from rase.cli import main
+from rase.storage.opening import open_database
+from rase.storage.sqlite import open_sqlite
+
+if TYPE_CHECKING:
+    from benchmarks.loading.postgres import PostgresServer
+
+PAGE = Path(__file__).parents[2] / "docs/guides/backup.md"
+
+
+def test_the_copy_of_the_page_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Its command copies a database that is open; nobody else can read a file it leaves."""
+    assert main(["init", str(tmp_path / "ours"), "--range", "0", "10", "--epsilon", "1"]) == 0
+    fusion = tmp_path / "ours/fusion"
+    with closing(open_sqlite(fusion / "fusion.db", migrations="fusion")) as database:
+        with database.transaction():
+            pass
+        folder = followed(tmp_path, "rase storage backup", {"/etc/rase/fusion": str(fusion)})
+    made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert made == {"fusion-copy.db": 0o600}
+    with closing(sqlite3.connect(folder / "fusion-copy.db")) as copied:
+        tables = {name for (name,) in copied.execute("SELECT name FROM sqlite_master")}
+    assert {"estimates", "subscribers"} <= tables
+
+
+@pytest.mark.needs("pg_dump")
+def test_the_dump_of_the_page_is_for_its_owner_only(
+    postgres: "PostgresServer", tmp_path: Path
+) -> None:
+    """pg_dump writes a file of the same mode."""
+    address = postgres.new_database()
+    with closing(open_database(address, migrations="fusion")):
+        pass
+    changes = {"postgresql://rase_fusion@db.example/rase_fusion": f"'{address.url}'"}
+    folder = followed(tmp_path, "pg_dump", changes)
+    made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert made == {"fusion-copy.dump": 0o600}
+
+
+def test_a_shuffler_is_not_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its database says who reported: the command refuses it and says why."""
+    assert main(["init", str(tmp_path / "ours"), "--range", "0", "10", "--epsilon", "1"]) == 0
+    settings = tmp_path / "ours/shuffler/rase.toml"
+    copied = tmp_path / "copy.db"
+    assert main(["storage", "backup", "--config", str(settings), str(copied)]) == 3
+    assert "a shuffler's database is not backed up" in capsys.readouterr().err
+    assert not copied.exists()
+
+
+def test_postgresql_has_a_tool_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command names it, and makes nothing."""
+    assert main(["init", str(tmp_path / "ours"), "--range", "0", "10", "--epsilon", "1"]) == 0
+    settings = tmp_path / "ours/fusion/rase.toml"
+    text = settings.read_text("utf-8")
+    settings.write_text(re.sub(r"(?m)^database = .*$", 'database = "postgresql://u@h/d"', text))
+    assert main(["storage", "backup", "--config", str(settings), str(tmp_path / "x")]) == 3
+    assert "use pg_dump" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def followed(tmp_path: Path, word: str, changes: dict[str, str]) -> Path:
+    """Run the block of the page that has this word, in a folder of its own; return the folder."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (script,) = (block for block in blocks if word in block)
+    for old, new in changes.items():
+        assert old in script
+        script = script.replace(old, new)
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    if found := find("pg_dump"):
+        places.append(str(Path(found).parent))
+    subprocess.run(
+        ["/bin/bash", "-e", "-c", f"umask 022\n{script}"],
+        cwd=folder,
+        env={**os.environ, "PATH": ":".join(places)},
+        check=True,
+    )
+    return folder

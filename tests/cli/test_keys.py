@@ -22,7 +22,9 @@ from rase.service.keyring import (
     rotate_opening_key,
 )
 from rase.service.settings import load_settings
+from rase.shuffler.key_lead import lead_mistakes
 from rase.shuffler.settings import ShufflerSettings
+from rase.wire.key_schedule import limit_mistakes
 from rase.wire.keys import KeyState, Role
 
 DAY_S = 86_400
@@ -59,15 +61,15 @@ def test_show_tells_fingerprints_only(folder: Path, capsys: pytest.CaptureFixtur
         assert path.read_text().split()[1] not in text + shown
 
 
-def test_a_key_becomes_active_a_cache_time_after_it_must_be_published(
+def test_a_key_becomes_active_two_cache_times_after_it_must_be_published(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Operators say how long they need to publish; devices have the cache time from then on."""
+    """Operators say how long they need to publish; devices have two cache times from then on."""
     place, begin_s = folder / "fusion", int(SystemClock().now_s())
     assert rase("keys", "rotate", place, "--publish-within", "1d") == 0
     keyset = read_keyset(place / "keyset.json")
     new = max(keyset.configs, key=lambda config: config.not_before_s)
-    assert 0 <= new.not_before_s - keyset.cache_s - 86400 - begin_s < 60
+    assert 0 <= new.not_before_s - 2 * keyset.cache_s - 86400 - begin_s < 60
     assert rase("keys", "rotate", place, "--publish-within", "soon") == 2
     assert "--publish-within: a duration must" in capsys.readouterr().err
 
@@ -75,7 +77,7 @@ def test_a_key_becomes_active_a_cache_time_after_it_must_be_published(
 def test_rotating_the_fusion_centre_renews_its_keyset(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The new key is pending for two cache times, the old one active until then; both are held."""
+    """The new key is pending for three cache times, the old one active till then; both are held."""
     place = folder / "fusion"
     assert rase("keys", "rotate", place, "--valid", "10d") == 0
     printed = capsys.readouterr()
@@ -84,7 +86,7 @@ def test_rotating_the_fusion_centre_renews_its_keyset(
     now_s = SystemClock().now_s()
     assert keyset.version == 2
     assert keyset.active(Role.FUSION, now_s).id == 1
-    later_s = now_s + 2 * keyset.cache_s + 1
+    later_s = now_s + 3 * keyset.cache_s + 1
     assert keyset.active(Role.FUSION, later_s - 10).id == 1
     new = keyset.active(Role.FUSION, later_s)
     assert (new.id, new.state(now_s)) == (2, KeyState.PENDING)
@@ -153,6 +155,43 @@ def test_numbers_begin_again_after_the_last(folder: Path, monkeypatch: pytest.Mo
         files.append(done.key_file)
     with pytest.raises(ConfigurationError, match="a key of every number"):
         rotate_opening_key(place, files, now_s=now_s + 9 * DAY_S, valid_s=DAY_S)
+
+
+def test_keys_in_rapid_succession_are_kept_apart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second rotation waits for the first one's key, a third is refused with the way out."""
+    place = folder / "fusion"
+    for _ in range(2):
+        assert rase("keys", "rotate", place) == 0
+    keyset = read_keyset(place / "keyset.json")
+    begins = sorted(one.not_before_s for one in keyset.configs if one.role is Role.FUSION)
+    assert begins[2] - begins[1] == 2 * keyset.cache_s
+    assert limit_mistakes(keyset, now_s=SystemClock().now_s()) == []
+    capsys.readouterr()
+    assert rase("keys", "rotate", place) == 3
+    assert "2 keys that have not begun" in capsys.readouterr().err
+
+
+def test_a_key_that_was_not_published_in_time_is_made_again(folder: Path) -> None:
+    """The key in use then lasts until the new one begins, as the shuffler demands."""
+    place = folder / "fusion"
+    published = read_keyset(place / "keyset.json")
+    now_s = int(SystemClock().now_s())
+    files = [place / "keys/opening-1.key"]
+    late = rotate_opening_key(place, files, now_s=now_s, valid_s=DAY_S)
+    assert late.keyset is not None
+    later_s = now_s + published.cache_s + 1
+    assert lead_mistakes(late.keyset, [(published, now_s)], now_s=later_s) != []
+    again = rotate_opening_key(
+        place, [*files, late.key_file], now_s=later_s, valid_s=DAY_S, replace_pending=True
+    )
+    assert again.keyset is not None
+    assert again.retired == (late.key_file,)
+    assert lead_mistakes(again.keyset, [(published, now_s)], now_s=later_s) == []
+    held = [(one.id, one.not_after_s) for one in again.public.configs]
+    assert held[0] == (1, again.added.not_before_s)
+    assert [number for number, _ in held] == [1, again.added.id]
 
 
 def test_another_signing_key_needs_consent(

@@ -130,9 +130,9 @@ class Shuffler:
         return self.campaign
 
     def rotate(self) -> None:
-        """Publish new keys; reports for the old ones are outdated at once."""
+        """Publish a new key of the shuffler; reports for the old one are outdated at once."""
         version = self.keyset.version + 1
-        self.keys = {role: OpeningKey.generate(role, version) for role in Role}
+        self.keys = {**self.keys, Role.SHUFFLER: OpeningKey.generate(Role.SHUFFLER, version)}
         self.keyset = self._keyset(version)
 
     def signed_campaign(self, campaign: Campaign | None = None) -> bytes:

@@ -2,6 +2,7 @@
 
 import errno
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -647,10 +648,11 @@ def test_keys_that_expire_on_the_way_leave_the_envelope(world: Any) -> None:
     world.source.always = 10.0
     world.run(agent, HOUR + 1)
     envelope = world.ledgers[0].unsent()[0].envelope
-    configs = tuple(
-        key.config(not_before_s=0, not_after_s=10) for key in world.shuffler.keys.values()
-    )
     good = world.shuffler.keyset
+    configs = tuple(
+        replace(config, not_after_s=10) if config.role is Role.SHUFFLER else config
+        for config in good.configs
+    )
     world.shuffler.keyset = Keyset(version=2, cache_s=7200, configs=configs)
     world.shuffler.answers = [problem("outdated-config")]
     world.run(agent, 1)

@@ -33,7 +33,7 @@ class Parts:
         limits = CampaignLimits(campaign.id, HOUR, window=24, window_epsilon=24.0)
         self.ledger.join(limits)
         self.memory.offer_campaign(world.shuffler.signed_campaign(), lambda campaign: None)
-        self.memory.offer_keyset(world.shuffler.signed_keyset())
+        self.memory.offer_keyset(world.shuffler.signed_keyset(), now_s=world.clock.now_s())
         self.reporter = Reporter(
             self.memory,
             self.ledger,
@@ -110,7 +110,7 @@ def test_sealing_anew_keeps_the_old_envelope_while_the_ledger_is_busy(parts: Par
     envelope = parts.make()
     assert envelope is not None
     parts.world.shuffler.rotate()
-    parts.memory.offer_keyset(parts.world.shuffler.signed_keyset())
+    parts.memory.offer_keyset(parts.world.shuffler.signed_keyset(), now_s=parts.world.clock.now_s())
     parts.ledger.reseal = raising(LedgerUnusable("busy."))
     with pytest.raises(LedgerUnusable):
         parts.reporter.seal_anew(envelope)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rase.device.terms import REASONS, OwnerRules, Terms, TermsRefused
 from rase.errors import ConfigurationError, UnknownKey
-from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.signed import SignedCampaign, campaign_hash, signature_of, versions_bytes
 
 
@@ -43,7 +44,9 @@ def test_wrong_signatures_are_refused(world: Any) -> None:
         terms.offer_campaign(data)
     assert caught.value.exit_code == 6
     other = type(shuffler)(world.clock)
-    assert refusal(terms.offer_keyset, other.signed_keyset()) == "wrong-signature"
+    assert (
+        refusal(partial(terms.offer_keyset, now_s=0.0), other.signed_keyset()) == "wrong-signature"
+    )
 
 
 def test_bytes_that_are_no_document_are_refused(world: Any) -> None:
@@ -53,7 +56,7 @@ def test_bytes_that_are_no_document_are_refused(world: Any) -> None:
     for bad in (b"", data[:-1], data + b"\x00", b"\xff" * 40, shuffler.signed_keyset()):
         assert refusal(terms.offer_campaign, bad) == "malformed"
     for bad in (b"", shuffler.signed_keyset()[:-1], data):
-        assert refusal(terms.offer_keyset, bad) == "malformed"
+        assert refusal(partial(terms.offer_keyset, now_s=0.0), bad) == "malformed"
     assert terms.held == ((), None)
 
 
@@ -82,25 +85,27 @@ def test_a_version_never_goes_back(world: Any) -> None:
     shuffler, terms = world.shuffler, world.terms()
     old, old_keys = shuffler.signed_campaign(), shuffler.signed_keyset()
     terms.offer_campaign(old)
-    terms.offer_keyset(old_keys)
+    terms.offer_keyset(old_keys, now_s=0.0)
     shuffler.publish(not_before=500_000)
     shuffler.rotate()
     terms.offer_campaign(shuffler.signed_campaign())
-    assert terms.offer_keyset(shuffler.signed_keyset()) is not None
-    assert terms.offer_keyset(shuffler.signed_keyset()) is None
+    assert terms.offer_keyset(shuffler.signed_keyset(), now_s=0.0) is not None
+    assert terms.offer_keyset(shuffler.signed_keyset(), now_s=0.0) is None
     assert refusal(terms.offer_campaign, old) == "went-back"
-    assert refusal(terms.offer_keyset, old_keys) == "went-back"
+    assert refusal(partial(terms.offer_keyset, now_s=0.0), old_keys) == "went-back"
 
 
 def test_a_change_without_a_new_version_is_refused(world: Any) -> None:
     """The same version with other content is refused, for campaign and keyset."""
     shuffler, terms = world.shuffler, world.terms()
     terms.offer_campaign(shuffler.signed_campaign())
-    terms.offer_keyset(shuffler.signed_keyset())
+    terms.offer_keyset(shuffler.signed_keyset(), now_s=0.0)
     changed = replace(shuffler.campaign, beta=0.4)
     assert refusal(terms.offer_campaign, shuffler.signed_campaign(changed)) == "changed"
     keyset = replace(shuffler.keyset, cache_s=1)
-    assert refusal(terms.offer_keyset, shuffler.signed_keyset(keyset)) == "changed"
+    assert (
+        refusal(partial(terms.offer_keyset, now_s=0.0), shuffler.signed_keyset(keyset)) == "changed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,43 +189,51 @@ def test_restored_terms_are_checked_again(world: Any) -> None:
     assert terms.latest.campaign == shuffler.campaign
 
 
-def test_keys_are_those_active_now(world: Any) -> None:
-    """Without a keyset, or without an active key, nothing can be sealed."""
+def test_keys_are_those_of_the_rounds_end(world: Any) -> None:
+    """Without a keyset, or without a key of that time, nothing can be sealed."""
     shuffler, terms = world.shuffler, world.terms()
     signed = terms.offer_campaign(shuffler.signed_campaign())
     with pytest.raises(LookupError):
-        terms.keys_for(signed, 0.0)
-    configs = tuple(key.config(not_before_s=10, not_after_s=20) for key in shuffler.keys.values())
+        terms.keys_for(signed, 0.0, round=7)
+    end_s = signed.campaign.round_end_s(7)
+    configs = tuple(
+        key.config(not_before_s=end_s, not_after_s=end_s + 10) for key in shuffler.keys.values()
+    )
     keyset = Keyset(version=1, cache_s=1, configs=configs)
-    terms.offer_keyset(shuffler.signed_keyset(keyset))
-    assert [key.role for key in terms.keys_for(signed, 10.0)] == [Role.SHUFFLER, Role.FUSION]
+    terms.offer_keyset(shuffler.signed_keyset(keyset), now_s=0.0)
+    chosen = terms.keys_for(signed, end_s, round=7)
+    assert [key.role for key in chosen] == [Role.SHUFFLER, Role.FUSION]
+    # Of the shuffler no key is taken any more; of the fusion centre none was active then.
     with pytest.raises(UnknownKey):
-        terms.keys_for(signed, 20.0)
+        terms.keys_for(signed, end_s + 12.0, round=7)
+    with pytest.raises(UnknownKey):
+        terms.keys_for(signed, end_s, round=6)
 
 
 def test_a_round_in_which_keys_are_renewed_is_sealed_for_one_of_them(world: Any) -> None:
-    """All devices take the key of the round's end as long as it is accepted, then that of now."""
+    """The fusion centre's key follows from the round, whenever and however often it is sealed."""
     shuffler, terms = world.shuffler, world.terms()
     signed = terms.offer_campaign(shuffler.signed_campaign())
     end_s = signed.campaign.round_end_s(7)
     old = [key.config(not_before_s=0, not_after_s=end_s + 5) for key in shuffler.keys.values()]
-    shuffler.rotate()
     new = [
-        key.config(not_before_s=end_s + 5, not_after_s=end_s + 500)
-        for key in shuffler.keys.values()
+        OpeningKey.generate(role, 2).config(not_before_s=end_s + 5, not_after_s=end_s + 500)
+        for role in shuffler.keys
     ]
     keyset = Keyset(version=2, cache_s=10, configs=(*old, *new))
-    terms.offer_keyset(shuffler.signed_keyset(keyset))
+    terms.offer_keyset(shuffler.signed_keyset(keyset), now_s=0.0)
 
-    def chosen(now_s: float, **more: int) -> set[int]:
-        return {key.id for key in terms.keys_for(signed, now_s, **more)}
+    def chosen(now_s: float, **more: bool) -> list[int]:
+        return [key.id for key in terms.keys_for(signed, now_s, round=7, **more)]
 
     before, after = old[0].id, new[0].id
-    assert chosen(end_s + 4.0, round=7) == chosen(end_s + 6.0, round=7) == {before}
-    assert chosen(end_s + 6.0) == {after}
-    # Accepted for twice the cache time after it expired, and not a second longer.
-    assert chosen(end_s + 24.0, round=7) == {before}
-    assert chosen(end_s + 25.0, round=7) == {after}
+    assert chosen(end_s + 4.0) == chosen(end_s + 6.0) == [before, before]
+    # The shuffler takes its old key for twice the cache time, and not a second longer.
+    assert chosen(end_s + 24.0) == [before, before]
+    assert chosen(end_s + 25.0) == [after, before]
+    # What it refused as outdated is sealed for its key of now, but for the same fusion centre's.
+    assert chosen(end_s + 6.0, is_outdated=True) == [after, before]
+    assert [key.id for key in terms.keys_for(signed, end_s + 6.0, round=8)] == [after, after]
 
 
 def test_versions_that_hold_no_more_are_forgotten(world: Any) -> None:

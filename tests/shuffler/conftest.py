@@ -155,7 +155,7 @@ class World:
             self.close()
             raise
         keep_own_keys(self.database, [OPENERS["shuffler"], OPENERS["expired"]])
-        self.countersigner.keyset(proposal_of(keyset_of()))
+        self.countersigner.keyset(proposal_of(keyset_of()), now_s=NOW_S)
         self.ear = Ear()
         self.telemetry = Telemetry("shuffler")
         self.credentials = [

@@ -120,7 +120,7 @@ class Setting:
         configs = [self.outer_keys[outer].config(not_before_s=0, not_after_s=_FOR_EVER_S)]
         # The one that is in use, the one before it and the one after it are enough for devices.
         configs += [key.config(not_before_s=a, not_after_s=b) for key, a, b in times[-3:]]
-        return Keyset(version=version, cache_s=86_400, configs=tuple(configs))
+        return Keyset(version=version, cache_s=43_200, configs=tuple(configs))
 
 
 OUTER_KEYS = Setting().outer_keys

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -303,7 +304,7 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
     if len(found) > 1:
-        findings += _terms(where, folder, settings, tls)
+        findings += _terms(where, folder, settings, tls, clock=clock)
     return findings
 
 
@@ -320,7 +321,7 @@ def _private_files(where: str, place: Path) -> "list[Finding]":
 
 
 def _terms(
-    where: str, folder: "DeviceFolder", settings: Any, tls: "SSLContext | None"
+    where: str, folder: "DeviceFolder", settings: Any, tls: "SSLContext | None", *, clock: Clock
 ) -> "list[Finding]":
     """Check campaign and keyset as the device would, by what it has accepted, before it has to."""
     from rase.device.state import StateFile, StateUnusable
@@ -336,7 +337,12 @@ def _terms(
     if folder.is_enrolled:
         try:
             state = StateFile(folder.state_file).load()
-            terms.restore(state.campaigns, state.keyset, consent=state.consent)
+            terms.restore(
+                state.campaigns,
+                state.keyset,
+                consent=state.consent,
+                keyset_seen_s=state.keyset_seen_s,
+            )
         except (StateUnusable, TermsRefused) as error:
             return doctor.findings_of(where, "state", [str(error)], "")
 
@@ -346,7 +352,7 @@ def _terms(
 
     findings: list[Finding] = []
     offers: tuple[tuple[str, str, Callable[[bytes], Any]], ...] = (
-        ("keyset", "/v1/keyset", terms.offer_keyset),
+        ("keyset", "/v1/keyset", partial(terms.offer_keyset, now_s=clock.now_s())),
         ("campaign", f"/v1/campaigns/{settings.campaign}/versions", offer_versions),
     )
     for check, path, offer in offers:

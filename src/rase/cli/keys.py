@@ -49,12 +49,17 @@ def show(folder: Path, as_json: bool) -> None:
 @_FOLDER
 @click.option("--valid", default="365d", show_default=True, help="How long the new key is used.")
 @click.option("--publish-within", help="How long until it is published, as 1d; the cache time.")
-def rotate(folder: Path, valid: str, publish_within: str | None) -> None:
+@click.option(
+    "--replace-pending",
+    is_flag=True,
+    help="Drop keys that have not begun and were never published.",
+)
+def rotate(folder: Path, valid: str, publish_within: str | None, replace_pending: bool) -> None:
     """Make a new opening key for the server in FOLDER, and let the old ones run out.
 
-    The new key becomes active, and the old ones expire, a cache time after the latest moment of
-    publishing: then no device has an older keyset. Expired keys are accepted for twice the cache
-    time.
+    The new key becomes active, and the old ones expire, two cache times after the latest moment of
+    publishing: then every device has the new keyset, and the shuffler signs no sooner change.
+    Expired keys are accepted for twice the cache time.
     """
     from rase.service.keyring import (
         KEYSET_FILE,
@@ -74,6 +79,7 @@ def rotate(folder: Path, valid: str, publish_within: str | None) -> None:
         now_s=int(SystemClock().now_s()),
         valid_s=valid_s,
         publish_s=publish_s,
+        replace_pending=replace_pending,
     )
     for config in done.public.configs:
         row = _key_row(config)

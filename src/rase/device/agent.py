@@ -32,6 +32,7 @@ _LONGEST_WAIT_S = 60.0
 _REMEMBERED_ROUNDS = 4096
 _MOST_OPEN = 1024
 _DEFAULT_CACHE_S = 300.0
+_KEYSET = "/v1/keyset"
 
 
 class Agent:
@@ -162,7 +163,7 @@ class Agent:
         """Ask for campaign and keyset, and plan the next time."""
         try:
             self._offer(f"/v1/campaigns/{self._terms.campaign_id}/versions", self._offer_versions)
-            self._offer("/v1/keyset", self._offer_keyset)
+            self._offer(_KEYSET, self._offer_keyset)
         except TermsRefused as error:
             self.refusal = error
             self._plan_fetch(is_failed=True)
@@ -179,6 +180,8 @@ class Agent:
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
         answer = self._transport.get(path, etag=self._etags.get(path))
         if answer.status == 304:
+            if path == _KEYSET:
+                self._memory.keep_keyset(now_s=self._clock.now_s())
             return
         if answer.status != 200:
             raise Unreachable(f"{path} is answered with {answer.status}.")
@@ -190,7 +193,7 @@ class Agent:
             self._journal.note("terms-accepted", campaign=campaign.id, version=campaign.version)
 
     def _offer_keyset(self, data: bytes) -> None:
-        keyset = self._memory.offer_keyset(data)
+        keyset = self._memory.offer_keyset(data, now_s=self._clock.now_s())
         if keyset is not None:
             self._journal.note("keys-accepted", version=keyset.version)
 

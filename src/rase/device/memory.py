@@ -13,6 +13,7 @@ __all__ = ["Memory"]
 
 # As many as rounds can be open at once. A shuffler that never confirms one must not fill the disk.
 _MOST_COVERS = 1024
+_KEY_REASONS = ("keys-too-soon", "too-many-keys")
 
 
 class Memory:
@@ -29,7 +30,12 @@ class Memory:
 
     def __init__(self, terms: Terms, store: StateStore) -> None:
         state = store.load()
-        terms.restore(state.campaigns, state.keyset, consent=state.consent)
+        terms.restore(
+            state.campaigns,
+            state.keyset,
+            consent=state.consent,
+            keyset_seen_s=state.keyset_seen_s,
+        )
         self.terms = terms
         self._store = store
         self._covers = dict(state.covers)
@@ -92,8 +98,12 @@ class Memory:
             self._save(self._covers)
         return offered.campaign
 
-    def offer_keyset(self, data: bytes) -> Keyset | None:
-        """Accept a keyset and save it.
+    def offer_keyset(self, data: bytes, *, now_s: float) -> Keyset | None:
+        """Accept a keyset and save it; note when the one that is held was last the one to go by.
+
+        Args:
+            data: What the shuffler published.
+            now_s: The time.
 
         Returns:
             The keyset if it is a new version, else None.
@@ -102,12 +112,26 @@ class Memory:
             TermsRefused: If it is not admitted.
             StateUnusable: If it cannot be saved; then it is not accepted.
         """
-        with self._all_or_nothing():
-            offered = self.terms.offer_keyset(data)
-            if offered is None:
-                return None
+        try:
+            with self._all_or_nothing():
+                offered = self.terms.offer_keyset(data, now_s=now_s)
+                self._save(self._covers)
+        except TermsRefused as error:
+            # Refused today, it must not be taken later for news of a time the device slept through.
+            if error.reason in _KEY_REASONS:
+                self.keep_keyset(now_s=now_s)
+            raise
+        return None if offered is None else offered.keyset
+
+    def keep_keyset(self, *, now_s: float) -> None:
+        """Note that the keyset that is held is the one to go by at a time.
+
+        Raises:
+            StateUnusable: If that cannot be saved.
+        """
+        if self.terms.held[1] is not None:
+            self.terms.keyset_seen_s = now_s
             self._save(self._covers)
-        return offered.keyset
 
     def keep_cover(self, round: int, cover: Cover) -> None:
         """Save a cover report; of too many, the first one kept is forgotten.
@@ -133,11 +157,13 @@ class Memory:
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         before, consent = self.terms.held, self.terms.consent
+        seen_s = self.terms.keyset_seen_s
         try:
             yield
         except BaseException:
             # A version that is not remembered could be taken back behind the device's back.
             self.terms.held, self.terms.consent = before, consent
+            self.terms.keyset_seen_s = seen_s
             raise
 
     def _save(self, covers: dict[int, Cover]) -> None:
@@ -148,6 +174,7 @@ class Memory:
                 keyset=None if keyset is None else keyset.to_bytes(),
                 covers=covers,
                 consent=self.terms.consent,
+                keyset_seen_s=self.terms.keyset_seen_s,
             )
         )
         self._covers = covers

@@ -181,7 +181,9 @@ class Reporter:
         try:
             if signed is None:
                 raise _Skipped("no-campaign")
-            keys = self._memory.terms.keys_for(signed, self._clock.now_s())
+            keys = self._memory.terms.keys_for(
+                signed, self._clock.now_s(), round=round, is_outdated=True
+            )
             header = Header.from_report(envelope.data)
             if header == Header(keys[0].id, signed.hash[:8], round):
                 return envelope

@@ -45,12 +45,15 @@ class DeviceState:
         keyset: The accepted keyset as it was published.
         covers: Cover reports by round.
         consent: What the owner agreed to; None before the first campaign, or if it was not kept.
+        keyset_seen_s: When the keyset was last the one to go by; None before the first, or if it
+            was not kept.
     """
 
     campaigns: tuple[bytes, ...] = ()
     keyset: bytes | None = None
     covers: Mapping[int, Cover] = field(default_factory=dict)
     consent: Consent | None = None
+    keyset_seen_s: float | None = None
 
 
 class StateStore(Protocol):
@@ -142,12 +145,13 @@ def _fields_of(state: DeviceState) -> dict[str, Any]:
             for round, cover in sorted(state.covers.items())
         },
         "consent": None if state.consent is None else state.consent.as_fields(),
+        "keyset_seen_s": state.keyset_seen_s,
     }
 
 
 def _state_of(body: Any) -> DeviceState:
-    # Absent in files of programs that asked for no consent.
-    consent = body.get("consent")
+    # Absent in files of programs that asked for no consent, or kept no such time.
+    consent, seen_s = body.get("consent"), body.get("keyset_seen_s")
     return DeviceState(
         campaigns=tuple(_bytes(text) for text in body["campaigns"]),
         keyset=None if body["keyset"] is None else _bytes(body["keyset"]),
@@ -156,6 +160,7 @@ def _state_of(body: Any) -> DeviceState:
             for round, (text, is_done) in body["covers"].items()
         },
         consent=None if consent is None else Consent.from_fields(consent),
+        keyset_seen_s=None if seen_s is None else float(seen_s),
     )
 
 

@@ -6,61 +6,18 @@ Every refusal has a name.
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 from rase.campaign import Campaign
 from rase.device.consent import Consent, is_weaker
-from rase.errors import (
-    BadSignature,
-    ConfigurationError,
-    PrivacyRefused,
-    UnknownKey,
-    WireError,
-)
+from rase.device.refusals import REASONS, TermsRefused
+from rase.errors import BadSignature, ConfigurationError, UnknownKey, WireError
 from rase.mistakes import CampaignInvalid
-from rase.wire.keys import KeyConfig, Role
+from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
+from rase.wire.keys import KeyConfig, Keyset, Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 from rase.wire.suites import KEM_NUMBERS
 
 __all__ = ["REASONS", "OwnerRules", "Terms", "TermsRefused"]
-
-REASONS: Final = {
-    "malformed": "The bytes are not such as the protocol allows, or of an unknown format.",
-    "wrong-signature": "A signature is missing or not by the key that was pinned at enrolment.",
-    "other-campaign": "It is another campaign than the one the device was enrolled for.",
-    "wrong-hash": "The first campaign is not the one whose hash the owner was shown.",
-    "went-back": "Its version is lower than one that was accepted before.",
-    "changed": "It differs from the accepted one, but has the same version.",
-    "not-a-successor": "The new version changes what must stay, or promises owners less.",
-    "epsilon-above-limit": "Every budget it offers is above the owner's limit for one report.",
-    "epsilon-above-consent": (
-        "Every budget it offers is above what a report cost when you agreed. To agree anew, set "
-        "owner.epsilon_may_rise = true and owner.report_epsilon to the most that you allow."
-    ),
-    "shuffle-weaker": (
-        "Its shuffle hides senders less than the one you agreed to, or among others. To agree "
-        "anew, set owner.most_alpha to the most that the order may tell."
-    ),
-    "alpha-above-limit": "The order of its reports may tell more than owner.most_alpha allows.",
-    "range-above-limit": "Its range reaches beyond the one the owner allows.",
-    "k-below-limit": "It releases fewer reports together than the owner demands.",
-    "ledger": "The ledger cannot keep its window or round length.",
-}
-
-
-class TermsRefused(PrivacyRefused):
-    """A campaign or keyset is not admitted; ``reason`` is its name in `REASONS`.
-
-    Args:
-        reason: The name.
-        detail: One sentence on this case.
-    """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        self.reason = reason
-        if reason == "wrong-signature":
-            self.exit_code = 6
-        super().__init__(f"{reason}: {REASONS[reason]}{' ' + detail if detail else ''}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +96,7 @@ class Terms:
         # First round by version, of those that were signed but not admitted.
         self._refused: dict[int, int] = {}
         self.consent: Consent | None = None
+        self.keyset_seen_s: float | None = None
 
     @property
     def held(self) -> tuple[tuple[SignedCampaign, ...], SignedKeyset | None]:
@@ -155,7 +113,12 @@ class Terms:
         return self._campaigns[-1] if self._campaigns else None
 
     def restore(
-        self, campaigns: Iterable[bytes], keyset: bytes | None, *, consent: Consent | None = None
+        self,
+        campaigns: Iterable[bytes],
+        keyset: bytes | None,
+        *,
+        consent: Consent | None = None,
+        keyset_seen_s: float | None = None,
     ) -> None:
         """Take back what was accepted before, from the device's own state.
 
@@ -165,6 +128,7 @@ class Terms:
             campaigns: The accepted versions, ascending.
             keyset: The accepted keyset.
             consent: What was agreed to; None if that was not kept: then it is the first version.
+            keyset_seen_s: When the keyset was last the one to go by; None if that was not kept.
 
         Raises:
             TermsRefused: If something is no longer admitted.
@@ -174,6 +138,7 @@ class Terms:
         if keyset is not None:
             self._keyset = self._read_keyset(keyset)
         self.consent = consent
+        self.keyset_seen_s = keyset_seen_s
         if consent is None and self._campaigns:
             self._agree_to(self._campaigns[0].campaign)
 
@@ -253,8 +218,13 @@ class Terms:
         campaign = self._read_campaign(data).campaign
         self._refused[campaign.version] = campaign.not_before
 
-    def offer_keyset(self, data: bytes) -> SignedKeyset | None:
+    def offer_keyset(self, data: bytes, *, now_s: float) -> SignedKeyset | None:
         """Accept a keyset, or refuse it.
+
+        Args:
+            data: What the shuffler published.
+            now_s: The time. A keyset is judged by the one before it unless that was last seen so
+                long ago that others may have changed keys meanwhile.
 
         Returns:
             The keyset if it is a new version, else None.
@@ -263,15 +233,20 @@ class Terms:
             TermsRefused: If it is not admitted; the one accepted before stays.
         """
         offered = self._read_keyset(data)
-        if self._keyset is not None:
+        if self._keyset is None:
+            self._check_keys(offered.keyset, None, now_s=now_s)
+        else:
             version, known = offered.keyset.version, self._keyset.keyset.version
             if version < known:
                 raise TermsRefused("went-back", f"Got keyset {version} after {known}.")
             if version == known:
                 if offered.keyset != self._keyset.keyset:
                     raise TermsRefused("changed", f"Keyset {version}.")
+                self.keyset_seen_s = now_s
                 return None
+            self._check_keys(offered.keyset, self._keyset.keyset, now_s=now_s)
         self._keyset = offered
+        self.keyset_seen_s = now_s
         return offered
 
     def campaign_for(self, round: int) -> SignedCampaign | None:
@@ -295,37 +270,34 @@ class Terms:
         return next((item for item in self._campaigns if item.hash.startswith(tag)), None)
 
     def keys_for(
-        self, signed: SignedCampaign, now_s: float, *, round: int | None = None
+        self, signed: SignedCampaign, now_s: float, *, round: int, is_outdated: bool = False
     ) -> tuple[KeyConfig, KeyConfig]:
         """Return the keys to seal with: the shuffler's and the fusion centre's.
+
+        The fusion centre's follows from the round and the keyset alone: reports of one round that
+        were sealed for two keys would be released apart.
 
         Args:
             signed: The campaign.
             now_s: The time.
-            round: Take the keys that were active when this round ended, as long as they are
-                accepted, so that a round in which keys are renewed is not split in two; None for
-                the keys of now.
+            round: The round.
+            is_outdated: Whether the shuffler did not take its key of the round's end any more; then
+                it is the one of now, as it is when that key is long past its time.
 
         Raises:
-            UnknownKey: If one of them has no active key.
+            UnknownKey: If one of them has no such key.
             LookupError: If no keyset was accepted yet.
         """
         if self._keyset is None:
             raise LookupError("there is no keyset yet.")
         keyset = self._keyset.keyset
-        kem = KEM_NUMBERS[signed.campaign.kem]
-        if round is not None:
-            then_s = min(now_s, float(signed.campaign.round_end_s(round)))
-            # Without a key of that time, or when it is over, there is no choice.
+        end_s = float(signed.campaign.round_end_s(round))
+        fusion = keyset.active(Role.FUSION, end_s, kem=KEM_NUMBERS[signed.campaign.kem])
+        if not is_outdated:
             with suppress(UnknownKey):
-                keys = (
-                    keyset.active(Role.SHUFFLER, then_s),
-                    keyset.active(Role.FUSION, then_s, kem=kem),
-                )
-                for key in keys:
-                    keyset.accepted(key.role, key.id, now_s=now_s)
-                return keys
-        return keyset.active(Role.SHUFFLER, now_s), keyset.active(Role.FUSION, now_s, kem=kem)
+                shuffler = keyset.active(Role.SHUFFLER, min(now_s, end_s))
+                return keyset.accepted(Role.SHUFFLER, shuffler.id, now_s=now_s), fusion
+        return keyset.active(Role.SHUFFLER, now_s), fusion
 
     def forget_before(self, round: int) -> None:
         """Drop versions that neither hold in a round or later nor are the latest."""
@@ -384,6 +356,29 @@ class Terms:
             self.consent = Consent.to(campaign, min(epsilon, limit), limit=limit)
         else:
             self.consent = self.consent.widened(campaign, epsilon, limit=limit)
+
+    def _check_keys(self, keyset: Keyset, held: Keyset | None, *, now_s: float) -> None:
+        """Refuse keys of the fusion centre that could tell reports of one round apart.
+
+        The shuffler agrees to a change two cache times ahead. When the keyset that is held was last
+        seen to be the newest, no change was agreed yet; what such a document says may be a cache
+        time old, so one cache time from then on must be as it was. A device that did not ask for
+        long has nothing to compare with, as others may have changed keys rightly meanwhile.
+        """
+        # Clocks may differ: only what is pending for certain is counted as pending.
+        mistakes = limit_mistakes(keyset, now_s=now_s + keyset.cache_s)
+        if mistakes:
+            raise TermsRefused("too-many-keys", " ".join(mistakes))
+        if held is None or self.keyset_seen_s is None:
+            return
+        changes = sudden_changes(
+            keyset,
+            held,
+            since_s=now_s - LEAD_CACHES * held.cache_s,
+            until_s=min(self.keyset_seen_s, now_s) + held.cache_s,
+        )
+        if changes:
+            raise TermsRefused("keys-too-soon", " ".join(changes))
 
     def _read_campaign(self, data: bytes) -> SignedCampaign:
         try:

@@ -8,13 +8,14 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from rase.errors import ConfigurationError, WireError
+from rase.wire.key_schedule import LEAD_CACHES, MAX_PENDING
 from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
 from rase.wire.private_files import sync_folder, write_private
 
@@ -186,12 +187,14 @@ def rotate_opening_key(
     now_s: int,
     valid_s: int,
     publish_s: int | None = None,
+    replace_pending: bool = False,
 ) -> Rotation:
     """Give a server a new opening key; the one in use stays until every device has the new one.
 
-    Devices may keep a keyset for its cache time, so the new key becomes active, and the old ones
-    expire, that long after the keyset was published; expired keys are accepted for twice the cache
-    time. Keys beyond that leave the settings.
+    The new key becomes active, and the old ones expire, two cache times after the keyset was
+    published, as shuffler and devices demand; and no sooner than two cache times after the key
+    before it. Expired keys are accepted for twice the cache time. Keys beyond that leave the
+    settings.
 
     Args:
         folder: The server's folder.
@@ -201,19 +204,38 @@ def rotate_opening_key(
         publish_s: How long it may take until the keyset is published; devices that did not have it
             when the key became active would seal for another key than the others, and too few for
             one key are not released. The cache time if None.
+        replace_pending: Whether the new key takes the place of keys that have not begun, which were
+            never published; two of them are the most otherwise.
 
     Raises:
-        ConfigurationError: If a file is not as ``rase init`` made it; nothing is changed then.
+        ConfigurationError: If a file is not as ``rase init`` made it, or too many keys are pending;
+            nothing is changed then.
     """
     public = read_public_keys(folder / PUBLIC_FILE)
     old_keyset = None
     if public.role is Role.FUSION:
         old_keyset = read_keyset(folder / KEYSET_FILE)
-    begin_s = now_s + (public.cache_s if publish_s is None else publish_s) + public.cache_s
+    lead_s = LEAD_CACHES * public.cache_s
+    begin_s = now_s + (public.cache_s if publish_s is None else publish_s) + lead_s
+    pending = [config for config in public.configs if now_s < config.not_before_s]
+    if replace_pending:
+        kept = [config for config in public.configs if config not in pending]
+        # They were to end when the key that is replaced began; now they last until the new one.
+        ends = {config.not_before_s for config in pending}
+        kept = [_lasting(config, begin_s, ends) for config in kept]
+    elif len(pending) >= MAX_PENDING:
+        text = (
+            f"{folder} has {len(pending)} keys that have not begun, the most there may be: wait "
+            "for the next, or use --replace-pending if they were never published."
+        )
+        raise ConfigurationError([text])
+    else:
+        kept = list(public.configs)
+        begin_s = max([begin_s, *(config.not_before_s + lead_s for config in pending)])
     held = [
         _ending(config, begin_s)
-        for config in public.configs
-        if now_s < config.not_after_s + 2 * public.cache_s and config.not_before_s < begin_s
+        for config in kept
+        if now_s < config.not_after_s + 2 * public.cache_s
     ]
     dropped = {config.id for config in public.configs} - {config.id for config in held}
     newest = max(public.configs, key=lambda config: config.not_before_s)
@@ -297,6 +319,10 @@ def with_setting(path: Path, name: str, value: str) -> str:
 def _keyset_with(keyset: Keyset, public: PublicKeys) -> Keyset:
     others = tuple(config for config in keyset.configs if config.role is not public.role)
     return replace(keyset, version=keyset.version + 1, configs=(*others, *public.configs))
+
+
+def _lasting(config: KeyConfig, end_s: int, ends: Collection[int]) -> KeyConfig:
+    return replace(config, not_after_s=end_s) if config.not_after_s in ends else config
 
 
 def _ending(config: KeyConfig, end_s: int) -> KeyConfig:

@@ -8,6 +8,7 @@ from rase.campaign import Campaign
 from rase.clock import round_number
 from rase.errors import BadSignature, Malformed, WireError
 from rase.mistakes import CampaignInvalid
+from rase.shuffler.key_lead import lead_mistakes
 from rase.shuffler.own_keys import check_own_keys
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
@@ -90,6 +91,9 @@ class Policy:
 
     def check_keyset(self, keyset: Keyset) -> None:
         """Refuse a keyset that devices would keep too long.
+
+        How soon and how often the fusion centre's keys may change is no setting: see
+        `rase.wire.key_schedule`.
 
         Raises:
             PolicyRefused: With every reason.
@@ -302,12 +306,16 @@ class Countersigner:
             )
         return signed, True
 
-    def keyset(self, proposal: bytes, *, now_s: float | None = None) -> tuple[SignedKeyset, bool]:
+    def keyset(self, proposal: bytes, *, now_s: float) -> tuple[SignedKeyset, bool]:
         """Countersign the CBOR array [keyset, fusion centre's signature].
+
+        The first keyset may begin at once. Each later one leaves the fusion centre's key as it is
+        for two cache times, so that no round is sealed for two keys.
 
         Args:
             proposal: The array.
-            now_s: The time; keys of the shuffler that are long past use are then not compared.
+            now_s: The time, from which the lead of new keys counts; keys of the shuffler that are
+                long past use are not compared.
 
         Returns:
             The keyset with both signatures, and whether it is new.
@@ -325,7 +333,7 @@ class Countersigner:
         self._policy.check_keyset(keyset)
         with self._database.transaction() as transaction:
             rows = transaction.execute(
-                "SELECT version, signed FROM keyset ORDER BY version DESC LIMIT 1"
+                "SELECT version, signed, agreed_s FROM keyset ORDER BY version DESC"
             )
             if rows and bytes(rows[0][1]) == signed.to_bytes():
                 return signed, False
@@ -333,10 +341,14 @@ class Countersigner:
                 raise PolicyRefused(
                     f"the keyset's version must be above {rows[0][0]}, which is agreed."
                 )
+            agreed = [(Keyset.from_bytes(_body(bytes(row[1]))), row[2]) for row in rows]
+            mistakes = lead_mistakes(keyset, agreed, now_s=now_s)
+            if mistakes:
+                raise PolicyRefused(" ".join(mistakes))
             check_own_keys(transaction, keyset, now_s=now_s)
             transaction.execute(
-                "INSERT INTO keyset (version, signed) VALUES (?, ?)",
-                (keyset.version, signed.to_bytes()),
+                "INSERT INTO keyset (version, signed, agreed_s) VALUES (?, ?, ?)",
+                (keyset.version, signed.to_bytes(), int(now_s)),
             )
         return signed, True
 

@@ -38,14 +38,14 @@ def keep_own_keys(database: Database, keys: Iterable[OpeningKey]) -> None:
         )
 
 
-def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float | None) -> None:
+def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float) -> None:
     """Refuse a keyset with a key that the closer does not hold: its reports could not be opened.
 
     Args:
         transaction: Of the shuffler's database.
         keyset: What is to be countersigned.
         now_s: The time: keys that expired so long ago that no report may use them are not
-            compared, as their private halves may be erased. None compares all.
+            compared, as their private halves may be erased.
 
     Raises:
         ForeignKey: Naming the keys.
@@ -55,7 +55,7 @@ def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float | N
         config.id
         for config in keyset.configs
         if config.role is Role.SHUFFLER
-        and (now_s is None or now_s < config.not_after_s + 2 * keyset.cache_s)
+        and now_s < config.not_after_s + 2 * keyset.cache_s
         and _row(config) not in own
     )
     if not foreign:

@@ -117,7 +117,7 @@ def parts_of(envelope: bytes) -> list[PayloadPart]:
 def _keys(terms: Terms, now_s: float, round: int) -> tuple[KeyConfig, KeyConfig] | None:
     signed = terms.campaign_for(round)
     try:
-        return None if signed is None else terms.keys_for(signed, now_s)
+        return None if signed is None else terms.keys_for(signed, now_s, round=round)
     except (UnknownKey, LookupError):
         return None
 

@@ -4,10 +4,22 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rase import Precision, ValueRange
+from rase import (
+    BudgetAware,
+    Duchi,
+    Hybrid,
+    Laplace,
+    Piecewise,
+    Precision,
+    SeededRandom,
+    ValueRange,
+    unbiased_mean,
+    variance,
+)
+from rase.stream import PAPER_PRECISION, least_width
 
 
 def test_range_knows_width_step_and_middle() -> None:
@@ -26,10 +38,11 @@ def test_range_refuses_bounds_that_make_no_range(low: float, high: float) -> Non
         ValueRange(low, high)
 
 
-def test_range_refuses_a_width_beyond_floats() -> None:
-    """A width that overflows is refused."""
-    with pytest.raises(ValueError, match="high - low must be finite"):
-        ValueRange(-1.7e308, 1.7e308)
+@pytest.mark.parametrize(("low", "high"), [(-1.7e308, 1.7e308), (0, 1.1e60), (-1.1e60, 0)])
+def test_range_refuses_numbers_whose_powers_leave_the_floats(low: float, high: float) -> None:
+    """Squares of squares of decoded reports must be numbers."""
+    with pytest.raises(ValueError, match=r"low and high must be between -1e\+60 and 1e\+60"):
+        ValueRange(low, high)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 65537])
@@ -53,10 +66,57 @@ def test_range_refuses_bounds_that_are_no_numbers(low: object) -> None:
         ValueRange(low, 1)  # type: ignore[arg-type]
 
 
-def test_range_refuses_a_grid_finer_than_floats() -> None:
-    """Grid points that coincide as floats are refused with the way out."""
-    with pytest.raises(ValueError, match="take fewer steps"):
-        ValueRange(1e16, 1e16 + 4096, steps=65536)
+@pytest.mark.parametrize(
+    ("low", "high", "steps"),
+    [(1e16, 1e16 + 4096, 65536), (1, 1 + 1e-12, 4096), (-1 - 1e-12, -1, 4096), (0, 1e-61, 1)],
+)
+def test_range_refuses_a_grid_finer_than_floats(low: float, high: float, steps: int) -> None:
+    """Grid points that floats cannot tell apart are refused with the way out."""
+    with pytest.raises(ValueError, match=r"high - low must be at least .* take fewer steps"):
+        ValueRange(low, high, steps)
+
+
+# Around 0 and far from it, on both sides, up to the largest that is allowed.
+ends = st.one_of(
+    st.just(0.0),
+    st.builds(lambda sign, power: sign * 10.0**power, st.sampled_from([-1, 1]), st.floats(-60, 59)),
+)
+MECHANISMS = {
+    "budget-aware": lambda epsilon, public: BudgetAware(epsilon, public, PAPER_PRECISION),
+    "laplace": Laplace,
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+}
+
+
+@settings(max_examples=60)
+@given(
+    low=ends,
+    steps=st.sampled_from([1, 2, 255, 4096]),
+    times=st.one_of(st.just(1.0), st.floats(1, 1e6)),
+    epsilon=st.sampled_from([0.01, 1.0, 8.0]),
+    name=st.sampled_from(sorted(MECHANISMS)),
+)
+def test_every_range_that_is_accepted_yields_estimates(
+    low: float, steps: int, times: float, epsilon: float, name: str
+) -> None:
+    """From the narrowest range about a number on: a mean, an error, and squares where there are."""
+    high = low + times * least_width(low, low, steps=steps)
+    # The upper end may lie in the next power of two, where floats are further apart.
+    high = max(high, low + least_width(low, high, steps=steps))
+    # Rounding of low + width itself may take a unit in the last place off.
+    high = math.nextafter(high, math.inf)
+    public = ValueRange(low, high, steps)
+    randomizer = MECHANISMS[name](epsilon, public)
+    readings = np.linspace(low, high, 7)
+    reports = randomizer.randomize(readings, rng=SeededRandom(19))
+    mean = unbiased_mean(reports, randomizer=randomizer)
+    reach = randomizer.decoded_reach
+    assert reach[0] - public.step <= mean.value <= reach[1] + public.step
+    assert 0 < mean.standard_error < math.inf
+    if name not in ("duchi", "hybrid"):
+        assert math.isfinite(variance(reports, randomizer=randomizer).value)
 
 
 def test_lemma_1_as_printed_uses_the_upper_end() -> None:

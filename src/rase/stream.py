@@ -8,9 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MAX_STEPS", "PAPER_PRECISION", "Precision", "ValueRange"]
+__all__ = ["MAX_STEPS", "PAPER_PRECISION", "Precision", "ValueRange", "least_width"]
 
 MAX_STEPS: Final = 65536
+# Fourth powers of decoded reports at the smallest epsilon, and of single steps, stay within floats.
+_LARGEST: Final = 1e60
+_NARROWEST: Final = 1e-60
+# A report is low + code * step, rounded once. With so many units in the last place to a step, that
+# moves it by less than a hundredth of a step, up to which a report counts as a point of the grid;
+# twice what the ends need, because unclamped reports may lie in the next power of two beyond.
+_ULPS_A_STEP: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,8 @@ class ValueRange:
 
     Raises:
         TypeError: If an argument is not a number.
-        ValueError: If a bound is not finite, ``low >= high``, or ``steps`` is out of bounds.
+        ValueError: If a bound is not finite or beyond 1e60, ``low >= high``, ``steps`` is out of
+            bounds, or the range is too narrow for so many steps (`least_width`).
 
     Example:
         >>> power_w = ValueRange(0, 3000)
@@ -48,18 +56,23 @@ class ValueRange:
             raise ValueError(f"low and high must be finite numbers, got {low} and {high}.")
         if low >= high:
             raise ValueError(f"low must be below high, got low {low} and high {high}.")
-        if not math.isfinite(high - low):
-            raise ValueError(f"high - low must be finite, got low {low} and high {high}.")
+        if max(abs(low), abs(high)) > _LARGEST:
+            raise ValueError(
+                f"low and high must be between -{_LARGEST:g} and {_LARGEST:g}, got {low} and "
+                f"{high}. Take another unit."
+            )
         if isinstance(self.steps, bool) or not isinstance(self.steps, int):
             raise TypeError(f"steps must be a whole number, got {self.steps!r}.")
         if not 1 <= self.steps <= MAX_STEPS:
             raise ValueError(f"steps must be between 1 and {MAX_STEPS}, got {self.steps}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        if low + self.step == low or high - self.step == high:
+        least = least_width(low, high, steps=self.steps)
+        if self.width < least:
             raise ValueError(
-                f"steps must leave grid points that differ as floats; {self.steps} steps between "
-                f"{low} and {high} do not. Widen the range or take fewer steps."
+                f"high - low must be at least {least:.3g} for {self.steps} steps between {low} and "
+                f"{high}, got {self.width:.3g}: floats could not tell the points of a finer grid "
+                "apart. Widen the range, take fewer steps, or count from another zero."
             )
 
     @property
@@ -76,6 +89,21 @@ class ValueRange:
     def middle(self) -> float:
         """The centre of the range, to which clamped reports are biased."""
         return self.low + self.width / 2
+
+
+def least_width(low: float, high: float, *, steps: int) -> float:
+    """Return the width from which a range about these ends has a grid that floats can tell apart.
+
+    Args:
+        low: The smallest reading.
+        high: The largest reading.
+        steps: How many grid steps the range is cut into.
+
+    Example:
+        >>> least_width(1.0, 1.5, steps=4096) < 1.2e-10
+        True
+    """
+    return max(steps * _ULPS_A_STEP * math.ulp(max(abs(low), abs(high))), _NARROWEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from rase import Duchi, ValueRange
 from rase.cli import main
 
 RANGE = ["--range", "0", "100", "--epsilon", "4"]
@@ -168,6 +170,33 @@ def test_out(
             rows = json.loads(path.read_text())["results"]
     for name in ("start", "estimate", "n", "shuffle"):
         assert [row[name] for row in rows] == [row[name] for row in expected]
+
+
+def test_two_runs_have_twice_the_epsilon_and_say_so(
+    readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Noise is drawn again by a second run, so manifest and summary name what two of them cost."""
+    runs = []
+    for name in ("first.json", "second.json"):
+        _, err = ran(readings, *RANGE, "--every", "1h", "--out", tmp_path / name, capsys=capsys)
+        told = json.loads((tmp_path / f"{name}.manifest.json").read_text())
+        spent = told["summary"]["most_epsilon"]
+        assert spent > 0
+        assert f"whoever sees two has epsilon {2 * spent:g} instead of {spent:g}" in err
+        assert told["publish_once"].startswith("Publish one run of these readings only")
+        assert f"publish   {told['publish_once']}" in err
+        runs.append(json.loads((tmp_path / name).read_text())["results"])
+    assert [row["start"] for row in runs[0]] == [row["start"] for row in runs[1]]
+    assert [row["estimate"] for row in runs[0]] != [row["estimate"] for row in runs[1]]
+
+
+def test_a_second_run_doubles_what_an_observer_learns() -> None:
+    """Two readings differ by e^epsilon in one report, and by its square in those of two runs."""
+    rows = list(Duchi(1.0, ValueRange(0, 1, steps=1)).table_rows())
+    ratios = [math.log(rows[1][code] / rows[0][code]) for code in rows[0]]
+    assert max(ratios) == pytest.approx(1.0, abs=1e-9)
+    twice = [one + other for one in ratios for other in ratios]
+    assert max(twice) == pytest.approx(2.0, abs=1e-9)
 
 
 def test_out_and_json(readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

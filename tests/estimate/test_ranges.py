@@ -190,6 +190,15 @@ def test_a_choice_narrows_at_most_eightfold() -> None:
     assert advice.recommended.high - advice.recommended.low >= 1000 / 8
 
 
+def test_readings_that_never_change_do_not_narrow_the_grid_below_floats() -> None:
+    """What is recommended is a range that is accepted, even next to the narrowest there is."""
+    public = ValueRange(1, 1 + 4e-10)
+    probes = probes_of(np.full((8, 200), 1 + 2e-10), public, epsilon=6.0)
+    best = advise_range(probes, limits=public, n=200, noise=0.25, rng=SeededRandom(1)).recommended
+    assert best.high - best.low < public.width
+    ValueRange(best.low, best.high)
+
+
 def test_unusable_arguments_are_refused() -> None:
     """Each argument is named in its refusal."""
     probes = probes_of(np.full((1, 5), 10.0), WIDE)

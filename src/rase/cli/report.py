@@ -143,6 +143,7 @@ class RunReport:
         ]
         tail = {
             "guarantee": str(self._pipeline.randomizer.guarantee),
+            "publish_once": _publish_once(summary),
             "shuffles": shuffles,
             "summary": asdict(summary),
         }
@@ -202,6 +203,7 @@ class RunReport:
             f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
             f"epsilon {summary.most_epsilon:g} over the whole run."
         )
+        yield f"publish   {_publish_once(summary)}"
         for method, rounds in self._shuffles.items():
             manifest = self._manifests[method]
             yield f"shuffle   {method} in {_count(rounds, 'round')}: {manifest.reason}"
@@ -255,6 +257,15 @@ def utc(time_ms: int) -> str:
     moment = np.datetime64(time_ms, "ms")
     unit: Any = "s" if time_ms % 1000 == 0 else "ms"
     return f"{np.datetime_as_string(moment, unit=unit)}Z"
+
+
+def _publish_once(summary: RunSummary) -> str:
+    """Return what a second run of the same table would cost; no ledger counts it."""
+    return (
+        "Publish one run of these readings only: each draws noise of its own, and whoever sees two "
+        f"has epsilon {2 * summary.most_epsilon:g} instead of {summary.most_epsilon:g} about a "
+        "device."
+    )
 
 
 def _count(number: int, what: str) -> str:

@@ -19,7 +19,7 @@ from rase.estimate.decoder import Decoder, Floats, as_reports
 from rase.estimate.estimate import Estimate, rounded_alike
 from rase.estimate.shapes import Shapes, shapes_of
 from rase.kernels.words import Random, Resampling, source_of
-from rase.stream import ValueRange
+from rase.stream import ValueRange, least_width
 
 __all__ = [
     "QUANTILES",
@@ -176,13 +176,11 @@ def advise_range(
 
     Args:
         probes: What rounds told, oldest first; square-wave reports tell most.
-        limits: The widest range that may be recommended, such as the owners allow; its ``steps``
-            do not matter.
+        limits: The widest range that may be recommended; its ``steps`` do not matter.
         n: How many reports a mean has.
         noise: The variance of one decoded report of the mechanism for means, in squared widths.
         present: The range to compare with; that of the last probe unless given.
-        averaged: Over how many rounds means are averaged afterwards, by windows or `auto`: noise
-            averages out and bias does not, so the range is the wider the more.
+        averaged: Over how many rounds means are averaged afterwards; bias does not average out.
         rng: For drawing shapes; None for the secure source.
 
     Raises:
@@ -204,7 +202,9 @@ def advise_range(
     errors = _squared_errors(edges, shapes, motion=motion, n=n) + each * np.square(widths)
     latest = probes[-1].randomizer.value_range
     present = latest if present is None else present
-    allowed = np.where(widths > latest.width / _MOST_NARROWING, errors, np.inf)
+    # Or readings that never change would narrow the grid until floats cannot tell its points apart.
+    finest = min(2 * least_width(edges[0], edges[-1], steps=latest.steps), 0.9 * latest.width)
+    allowed = np.where(widths > max(latest.width / _MOST_NARROWING, finest), errors, np.inf)
     first, last = (int(place) for place in np.unravel_index(allowed.argmin(), errors.shape))
     best = _neat(float(edges[first]), float(edges[last]), limits)
     reports = sum(probe.n for probe in probes)

@@ -65,7 +65,10 @@ def test_a_broken_claim_ends_with_seven(monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--only", "none"), "only must be a kind (report, certificate, device, pair, order, law, channel)"),
+        (
+            ("--only", "none"),
+            "only must be a kind (report, certificate, device, pair, order, law, channel)",
+        ),
         (("--samples", "10"), "10 is not in the range"),
         (("--seed", "-1"), "-1 is not in the range"),
         (("--out", "audit.txt"), "--out must end in"),

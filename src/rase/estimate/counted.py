@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.errors import NotIdentifiable
-from rase.estimate.decoder import Decoder, Floats, as_reports, noise_limits
+from rase.estimate.decoder import Decoder, Floats, as_reports, noise_limits, noise_of_bits
 from rase.estimate.estimate import Estimate
 from rase.stream import ValueRange
 
@@ -95,20 +95,19 @@ def counted_mean(reports: CountedReports, *, randomizer: Decoder) -> Estimate:
         ValueError: If a report cannot come from ``randomizer``.
     """
     n = reports.n
-    least, greatest, degrees = noise_limits(randomizer, n)
     decoded = randomizer.decode(reports.values)
     mean = _mean(reports, decoded)
     try:
         squares = randomizer.decode_square(reports.values)
     except NotIdentifiable:
-        # The spread of the decoded reports stands in, as in `rase.estimate.decoder.noise_of`.
-        spread = _mean(reports, np.square(decoded - mean))
-        noise, degrees = spread * n / (n - 1) if n > 1 else greatest, max(n - 1.0, 1.0)
+        ones = int(reports.counts[decoded > randomizer.value_range.middle].sum())
+        noise, degrees = noise_of_bits(ones, n, randomizer=randomizer), math.inf
     else:
-        noise = _mean(reports, decoded * decoded - squares)
+        least, greatest, degrees = noise_limits(randomizer, n)
+        noise = min(max(_mean(reports, decoded * decoded - squares), least), greatest)
     return Estimate(
         mean,
-        math.sqrt(min(max(noise, least), greatest) / n),
+        math.sqrt(noise / n),
         n=n,
         method="unbiased_mean",
         target="mean of the readings",

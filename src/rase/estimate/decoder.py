@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rase.errors import NotIdentifiable
+from rase.estimate.bits import bit_variance
 from rase.stream import ValueRange
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "as_reports",
     "noise_limits",
     "noise_of",
+    "noise_of_bits",
     "variance_bounds",
 ]
 
@@ -60,7 +62,8 @@ class Decoder(Protocol):
         """Return for each report a value whose expectation is the squared reading.
 
         Raises:
-            NotIdentifiable: If the reports carry no information on it.
+            NotIdentifiable: If the reports carry no information on it, because they are bits: two
+                values as far from the middle of the range, one on each side.
         """
         ...
 
@@ -121,24 +124,52 @@ def noise_of(
     """Estimate the mean over the reports of Var[decoded report | its reading].
 
     A decoded report h and its decoded square s have E[h^2 - s] = E[h^2] - x^2, so h^2 - s is
-    unbiased for the variance at the unknown reading x. Where squares cannot be decoded (Duchi), the
-    spread of the decoded reports stands in: it holds the spread of the readings too and is
-    therefore too large rather than too small. Either is kept between the least and the greatest
-    variance the mechanism has, which also bounds the loss of digits for ranges far from 0.
+    unbiased for the variance at the unknown reading x. It is kept between the least and the
+    greatest variance the mechanism has, which also bounds the loss of digits for ranges far from 0.
+    Where squares cannot be decoded (Duchi), it is `noise_of_bits`.
     """
-    least, greatest = _variance_bounds(randomizer, epsilon)
-    count = decoded.size
     try:
         squares = randomizer.decode_square(reports, epsilon=epsilon)
     except NotIdentifiable:
-        variance = float(decoded.var(ddof=1)) if count > 1 else greatest
-        degrees = max(count - 1.0, 1.0)
-    else:
-        variance = float((decoded * decoded - squares).mean())
-        # Mixed budgets have no common law; their tails are taken as normal.
-        tails = _excess_kurtosis(randomizer) if epsilon is None else 0.0
-        degrees = _degrees(tails, count)
-    return Noise(min(max(variance, least), greatest), degrees)
+        return Noise(_noise_of_classes(decoded, randomizer, epsilon), math.inf)
+    least, greatest = _variance_bounds(randomizer, epsilon)
+    variance = float((decoded * decoded - squares).mean())
+    # Mixed budgets have no common law; their tails are taken as normal.
+    tails = _excess_kurtosis(randomizer) if epsilon is None else 0.0
+    return Noise(min(max(variance, least), greatest), _degrees(tails, decoded.size))
+
+
+def noise_of_bits(
+    ones: int, count: int, *, randomizer: Decoder, epsilon: float | None = None
+) -> float:
+    """Return the variance of one-bit reports by which intervals are set; normal quantiles fit it.
+
+    Bits do not show how far the readings spread, so this is an upper bound: of what the noise may
+    have been, given the number of ones (`rase.estimate.bits`).
+
+    Args:
+        ones: How many of the bits stand above the middle of the range.
+        count: How many there are.
+        randomizer: The mechanism they come from.
+        epsilon: Their budget, where contributors differ.
+    """
+    # A bit varies most where it is as often high as low: by the square of half its two values.
+    _, greatest = _bounds_of(randomizer, epsilon)
+    return 4 * greatest * bit_variance(ones, count)
+
+
+def _noise_of_classes(decoded: Floats, randomizer: Decoder, epsilon: Floats | None) -> float:
+    """Return the mean variance of bits; those of one budget are a class with one law."""
+    is_high = decoded > randomizer.value_range.middle
+    if epsilon is None:
+        return noise_of_bits(int(is_high.sum()), decoded.size, randomizer=randomizer)
+    budgets, members, counts = np.unique(epsilon, return_inverse=True, return_counts=True)
+    ones = np.bincount(members, weights=is_high)
+    each = [
+        noise_of_bits(int(high), int(count), randomizer=randomizer, epsilon=float(budget))
+        for high, count, budget in zip(ones, counts, budgets, strict=True)
+    ]
+    return float(counts @ np.array(each) / decoded.size)
 
 
 def noise_limits(randomizer: Decoder, count: int) -> tuple[float, float, float]:

@@ -92,10 +92,10 @@ class Estimate:
         """Return the interval that covers the target with probability ``level``.
 
         Measured for means and medians and every mechanism, coverage is between 93 and 97 % at level
-        0.95 from n = 50 on; for Duchi's bits, whose errors are bounds, 93 % or more. With fewer
-        reports `unbiased_mean` covers 92 to 100 % from n = 5 and 87 to 100 % at n = 1 and 2, the
-        sample mean of unclamped reports 93 to 97 % from n = 2; a sample mean of clamped reports
-        deceives if all n are equal by chance (n = 2 at epsilon 0.1 covers 54 %).
+        0.95 from n = 50 on; for Duchi's bits, whose errors are bounds, 95 % or more at every n.
+        With fewer reports of other mechanisms `unbiased_mean` covers 92 to 100 % from n = 5 and 87
+        to 100 % at n = 1 and 2, the sample mean of unclamped reports 93 to 97 % from n = 2; that of
+        clamped reports deceives if all n are equal by chance (n = 2 at epsilon 0.1 covers 54 %).
 
         Args:
             level: The wished coverage, between 0 and 1.

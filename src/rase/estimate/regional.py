@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.errors import NotIdentifiable
-from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports
+from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of
 from rase.estimate.estimate import Estimate
 
 __all__ = ["block_mixing", "regional_means"]
@@ -71,7 +71,17 @@ def regional_means(
         squares = randomizer.decode_square(noisy, epsilon=budgets)
     except NotIdentifiable:
         squares = decoded * decoded
-        noise = by_block(np.square(decoded - centre))
+        noise = np.array(
+            [
+                noise_of(
+                    noisy[block],
+                    decoded[block],
+                    randomizer=randomizer,
+                    epsilon=None if budgets is None else budgets[block],
+                ).variance
+                for block in np.split(np.arange(noisy.size), starts[1:])
+            ]
+        )
     else:
         noise = np.maximum(by_block(decoded * decoded - squares), 0.0)
     spread = unmixing @ by_block(squares - 2 * centre * decoded + centre * centre)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.errors import NotIdentifiable
 from rase.estimate.bank import FilterBank
-from rase.estimate.decoder import Decoder, Floats, variance_bounds
+from rase.estimate.decoder import Decoder, Floats, noise_of_bits, variance_bounds
 from rase.estimate.estimate import student_quantile
 from rase.stream import ValueRange
 
@@ -84,17 +84,27 @@ def run_means(reports: ArrayLike, sizes: ArrayLike, *, randomizer: Decoder) -> R
 
     decoded = randomizer.decode(table.ravel()).reshape(table.shape)
     means, own = by_round(decoded), by_round(decoded * decoded)
-    least, greatest = variance_bounds(randomizer)
     spreads: Floats | None = None
     try:
         squares = by_round(randomizer.decode_square(table.ravel()).reshape(table.shape))
     except NotIdentifiable:
-        several = np.maximum(counts - 1, 1)
-        noise = np.where(counts > 1, (own - means * means) * counts / several, greatest)
+        is_high = np.where(decoded > randomizer.value_range.middle, 1.0, 0.0)
+        ones = np.rint(by_round(is_high) * counts)
+        noise = _of_bits(ones, np.broadcast_to(counts, ones.shape), randomizer)
     else:
         noise = own - squares
         spreads = squares - means * means + noise / counts
-    return RunMeans(means, np.clip(noise, least, greatest) / counts, spreads, counts)
+        noise = np.clip(noise, *variance_bounds(randomizer))
+    return RunMeans(means, noise / counts, spreads, counts)
+
+
+def _of_bits(ones: Floats, counts: NDArray[np.int64], randomizer: Decoder) -> Floats:
+    """Return `noise_of_bits` of every round of every run; many have the same numbers."""
+    pairs, places = np.unique(
+        np.stack([ones.ravel().astype(np.int64), counts.ravel()]), axis=1, return_inverse=True
+    )
+    each = [noise_of_bits(int(one), int(n), randomizer=randomizer) for one, n in pairs.T]
+    return np.array(each)[places].reshape(ones.shape)
 
 
 def runs_of(

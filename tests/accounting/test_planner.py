@@ -9,7 +9,7 @@ import pytest
 
 from rase.accounting.amplification import amplify
 from rase.accounting.composition import compose_shuffled
-from rase.accounting.error_model import ErrorModel
+from rase.accounting.error_model import PREDICTED, ErrorModel
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.estimate.named import ESTIMATORS
@@ -70,7 +70,7 @@ def test_keys_of_the_document_are_pinned() -> None:
         "attacker_limits": ["theta", "alpha", "group_count"],
         "sample": ["count", "clipped_share", "clip_bias"],
         "wish": ["error", "readings", "expected", "devices", "epsilon", "window", "is_met"],
-        "curve": ["epsilon", "mechanism", "estimator", *split],
+        "curve": ["epsilon", "mechanism", "law", "estimator", *split],
         "recommendation": [
             *("mechanism", "estimator", "shuffle", "reasons", "warnings", "remedies"),
         ],
@@ -97,7 +97,7 @@ def test_every_estimator_has_its_rows() -> None:
     made = quick(window=25, readings=SKEWED)
     rows = {(row.estimator, row.readings) for row in made.errors}
     assert rows == {
-        (name, readings) for name in ESTIMATORS for readings in ("worst", "uniform", "yours")
+        (name, readings) for name in PREDICTED for readings in ("worst", "uniform", "yours")
     }
     row = made.error("unbiased_mean")
     assert row.round.bias == 0
@@ -326,7 +326,9 @@ def test_curves_hold_every_estimator_at_every_candidate() -> None:
     assert made.curve_readings == "worst"
     here = [point for point in made.curve if point.epsilon == 1.0]
     assert [point.error for point in here] == [made.error(point.estimator).window for point in here]
-    assert [point.mechanism for point in made.curve[::4]] == ["duchi", "optimal", "optimal"]
+    # One mechanism all along, that of the plan; what it draws from is told for each candidate.
+    assert {point.mechanism for point in made.curve} == {made.mechanism} == {"optimal"}
+    assert {point.law for point in made.curve} == {"optimal"}
     yours = quick(curve=[1.0], readings=SKEWED, mechanism="laplace")
     assert yours.curve_readings == "yours"
     assert yours.curve[0].error == yours.error("unbiased_mean", "yours").window

@@ -24,6 +24,8 @@ WORTHLESS_POSTERIOR = 0.99
 _NOTABLE_CLIP_SHARE = 0.01
 _NOTABLE_GAIN = 0.05
 _NOTABLE_EMPTY_SHARE = 0.01
+# Without bias as well, so that it is never the "biased answer" of a warning.
+_WINSORIZED = "winsorized_mean"
 
 
 def recommend(
@@ -126,7 +128,10 @@ def _warnings(
         yield f"{percent(empty)} of the rounds have no report, and no estimate."
     if wish is not None and not wish.is_met:
         yield f"The wished error of {wish.error:g} is missed: expect {wish.expected:.3g}."
-    least = min((one for one in rows if one.readings == setting.basis), key=_window_error)
+    least = min(
+        (one for one in rows if one.readings == setting.basis and one.estimator != _WINSORIZED),
+        key=_window_error,
+    )
     if least.window.total < (1 - _NOTABLE_GAIN) * row.window.total:
         yield (
             f"{least.estimator} errs less here, {least.window.total:.3g}: where noise is large a "
@@ -179,6 +184,12 @@ def _remedies(
             f"A range {narrow:.3g} wide suffices for an error of {goal:g}, if readings outside it "
             "may be moved to its ends."
         )
+    robust = _row(rows, setting, _WINSORIZED)
+    if robust.window.total < (1 - _NOTABLE_GAIN) * row.window.total:
+        yield (
+            f"{_WINSORIZED} errs by {robust.window.total:.3g} instead of {row.window.total:.3g}, "
+            "without bias too: it counts reports beyond the range at its ends."
+        )
     for period in periods if request.schedule.name == "every" else ():
         if period.reports > 1 and period.local.posterior() >= WORTHLESS_POSTERIOR:
             yield (
@@ -199,10 +210,8 @@ def _better_schedule(request: Request, by_schedule: dict[str, float]) -> Iterato
             )
 
 
-def _row(rows: list[ErrorRow], setting: Setting) -> ErrorRow:
-    return next(
-        row for row in rows if (row.estimator, row.readings) == ("unbiased_mean", setting.basis)
-    )
+def _row(rows: list[ErrorRow], setting: Setting, estimator: str = "unbiased_mean") -> ErrorRow:
+    return next(row for row in rows if (row.estimator, row.readings) == (estimator, setting.basis))
 
 
 def _window_error(row: ErrorRow) -> float:

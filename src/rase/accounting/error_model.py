@@ -22,8 +22,11 @@ from rase.randomize.grid import as_readings
 from rase.randomize.optimal import Optimal
 from rase.stream import ValueRange
 
-__all__ = ["BOOTSTRAP_RESAMPLES", "Error", "ErrorModel", "FleetReadings"]
+__all__ = ["BOOTSTRAP_RESAMPLES", "PREDICTED", "Error", "ErrorModel", "FleetReadings"]
 
+# The estimators of one round, whose errors follow from the mechanism and the readings.
+PREDICTED = (*ESTIMATORS, "winsorized_mean")
+_DECODED = ("unbiased_mean", "winsorized_mean")
 # What `bootstrap_mean` draws unless told otherwise.
 BOOTSTRAP_RESAMPLES = 1000
 # Readings that stand for all in the median's law; its error falls with their square.
@@ -152,7 +155,7 @@ class ErrorModel:
         """Return the error of one round for readings of a known spread.
 
         Args:
-            estimator: ``unbiased_mean``, ``sample_mean``, ``median`` or ``bootstrap_mean``.
+            estimator: One of `PREDICTED`.
             n: How many reports.
             readings: How the readings are spread; clipping counts as bias.
             sampling: The share of the fleet that does not report, where those who do are drawn by
@@ -163,8 +166,8 @@ class ErrorModel:
         """
         _check_estimator(estimator)
         grid, weights = readings.grid, readings.weights
-        if estimator == "unbiased_mean":
-            variance = float(weights @ self.decoded_variance(grid))
+        if estimator in _DECODED:
+            variance = float(weights @ self._decoder_of(estimator).decoded_variance(grid))
             variance += sampling * float(weights @ np.square(grid - readings.mean))
             return Error(readings.clip_bias, math.sqrt(variance / n))
         if estimator == "median":
@@ -207,8 +210,8 @@ class ErrorModel:
             )
             return Error(bias, noise)
         readings = np.linspace(public.low, public.high, 257)
-        if estimator == "unbiased_mean":
-            variance = float(self.decoded_variance(readings).max())
+        if estimator in _DECODED:
+            variance = float(self._decoder_of(estimator).decoded_variance(readings).max())
             # Nothing within the range spreads more than half of it at either end.
             return Error(0.0, math.sqrt((variance + sampling * public.width**2 / 4) / n))
         means, variances = self.report_moments(readings)
@@ -219,6 +222,12 @@ class ErrorModel:
             spread = float(variances.max()) + among
             variance += spread * (n - 1) / (n * n * BOOTSTRAP_RESAMPLES)
         return Error(float(np.abs(means - readings).max()), math.sqrt(variance))
+
+    def _decoder_of(self, estimator: str) -> "ErrorModel":
+        """Return the model of what is decoded: winsorizing reads unclamped reports as clamped."""
+        if estimator == "unbiased_mean" or not isinstance(self.mechanism, BudgetAware | Laplace):
+            return self
+        return ErrorModel(self.mechanism.clamped())
 
     def decoded_variance(self, reading: Floats) -> Floats:
         """Return the variance of the decoded report of each reading."""
@@ -319,8 +328,8 @@ class ErrorModel:
 
 
 def _check_estimator(name: str) -> None:
-    if name not in ESTIMATORS:
-        raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {name!r}.")
+    if name not in PREDICTED:
+        raise ValueError(f"estimator must be one of {', '.join(PREDICTED)}, got {name!r}.")
 
 
 @lru_cache(maxsize=256)

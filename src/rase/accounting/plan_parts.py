@@ -81,13 +81,16 @@ class CurvePoint:
 
     Args:
         epsilon: The candidate.
-        mechanism: The mechanism used at it.
+        mechanism: The mechanism used at it: that of the plan, at every candidate.
+        law: What it draws from there, `rase.randomize.pure.DeviceRandomizer.law_name`: where that
+            changes, errors jump, and no line joins the two sides.
         estimator: Its name.
         error: The error.
     """
 
     epsilon: float
     mechanism: str
+    law: str
     estimator: str
     error: Error
 

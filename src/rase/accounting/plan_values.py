@@ -4,6 +4,7 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -85,6 +86,11 @@ class Plan:
                 return row
         raise KeyError(f"there is no error of {estimator!r} for readings {readings!r}.")
 
+    def curve_of(self, estimator: str) -> list[list[CurvePoint]]:
+        """Return the curve of an estimator in pieces of one law each, which a line may join."""
+        points = [point for point in self.curve if point.estimator == estimator]
+        return [list(piece) for _, piece in groupby(points, key=lambda point: point.law)]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values; a number that is infinite becomes None."""
         request = asdict(self.request)
@@ -129,6 +135,7 @@ class Plan:
                 {
                     "epsilon": point.epsilon,
                     "mechanism": point.mechanism,
+                    "law": point.law,
                     "estimator": point.estimator,
                     **_split(point.error),
                 }
@@ -178,10 +185,13 @@ class Plan:
         if not self.curve:
             raise ValueError("plan must have a curve; give candidate epsilons: plan(…, curve=…).")
         axes = axes_for(ax)
-        for name in dict.fromkeys(point.estimator for point in self.curve):
-            points = [point for point in self.curve if point.estimator == name]
-            totals = [point.error.total for point in points]
-            axes.loglog([point.epsilon for point in points], totals, label=name)
+        for place, name in enumerate(dict.fromkeys(point.estimator for point in self.curve)):
+            for number, points in enumerate(self.curve_of(name)):
+                totals = [point.error.total for point in points]
+                label = name if number == 0 else None
+                axes.loglog(
+                    [point.epsilon for point in points], totals, color=f"C{place}", label=label
+                )
         axes.axvline(self.request.epsilon, color="black", linewidth=1, label="epsilon chosen")
         if self.request.error is not None:
             axes.axhline(self.request.error, linestyle=":", color="black", label="error wished for")

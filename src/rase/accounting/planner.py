@@ -14,7 +14,7 @@ from rase.accounting.advice import recommend
 from rase.accounting.binomial import Floats
 from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
-from rase.accounting.error_model import ErrorModel, FleetReadings
+from rase.accounting.error_model import PREDICTED, ErrorModel, FleetReadings
 from rase.accounting.inverse import (
     Setting,
     attacker_limits,
@@ -30,6 +30,7 @@ from rase.accounting.plan_values import Plan
 from rase.estimate.named import ESTIMATORS
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.choice import best_mechanism
+from rase.randomize.pure import DeviceRandomizer
 from rase.shuffle.release import Manifest, uniform_manifest
 from rase.shuffle.robust import Robust
 from rase.stream import Precision, ValueRange
@@ -83,7 +84,7 @@ def plan(
         error: A root mean square error wished for, of the window's mean.
         attacker_cap: How many times better than chance an observer of order may be in the most
             exposed slot, the first or last; 2 unless given.
-        curve: Candidate epsilons for which errors are wanted too.
+        curve: Candidate epsilons for which errors are wanted too, with the mechanism of the plan.
         detail: ``quick`` leaves out the central guarantees of more than one round, and takes that
             of one round from the clone pair, which holds for any mechanism. ``live`` has all of
             them, within tens of milliseconds: see `compose_live` for what it gives up.
@@ -162,7 +163,7 @@ def _planned(
     best = best_mechanism(request.epsilon)
     return Plan(
         request=request,
-        mechanism=best if request.mechanism == "auto" else request.mechanism,
+        mechanism=_mechanism(request),
         certificate=drawn.certificate(),
         standard_errors=MappingProxyType(standard_errors),
         errors=tuple(rows),
@@ -211,7 +212,7 @@ def _error_rows(
     n, turns = request.devices, request.schedule.turns
     # Of rounds without reports nothing is known; the others are averaged.
     averaged = turns * request.schedule.reports_per_window
-    for estimator in ESTIMATORS:
+    for estimator in PREDICTED:
         worst = turn_error(model, estimator, n, turns=turns, readings=None)
         yield ErrorRow(estimator, "worst", worst, worst.over(averaged))
         for spread in (uniform, sample):
@@ -236,19 +237,23 @@ def _standard_errors(request: Request) -> dict[str, float]:
 def _curve(
     request: Request, candidates: Sequence[float], sample: FleetReadings | None
 ) -> Iterator[CurvePoint]:
+    name, public = _mechanism(request), request.value_range
     for candidate in candidates:
         epsilon = checked_epsilon(candidate)
-        name = best_mechanism(epsilon) if request.mechanism == "auto" else request.mechanism
+        law = DeviceRandomizer(name, epsilon, public, request.precision).law_name
         model = ErrorModel(
-            mechanism_named(
-                name, epsilon, value_range=request.value_range, precision=request.precision
-            )
+            mechanism_named(name, epsilon, value_range=public, precision=request.precision)
         )
         for estimator in ESTIMATORS:
             turns = request.schedule.turns
             error = turn_error(model, estimator, request.devices, turns=turns, readings=sample)
             averaged = turns * request.schedule.reports_per_window
-            yield CurvePoint(epsilon, name, estimator, error.over(averaged))
+            yield CurvePoint(epsilon, name, law, estimator, error.over(averaged))
+
+
+def _mechanism(request: Request) -> str:
+    """Return the name of the mechanism that is planned with."""
+    return best_mechanism(request.epsilon) if request.mechanism == "auto" else request.mechanism
 
 
 def _wish(setting: Setting, error: float | None, rows: list[ErrorRow]) -> Wish | None:

@@ -19,12 +19,14 @@ from rase.cli.arguments import usage
 from rase.cli.output import replacing
 from rase.cli.plan_forecast import forecast_lines, outlook_of, outlook_of_motion, table_of
 from rase.cli.plan_range import RangeChange, RecommendedRange, change_lines, read_recommended
-from rase.cli.plan_report import plan_lines
+from rase.cli.plan_report import AUTO_NOT_PREDICTED, plan_lines
 from rase.clock import parse_duration_s
 from rase.collect import Collector
 from rase.errors import DataError
 from rase.randomize.bounded import HYBRID_FROM
+from rase.randomize.choice import best_mechanism
 from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.randomize.ladder import LOWEST_RUNG, rungs
 from rase.stream import Precision, ValueRange
 
 __all__ = ["command"]
@@ -180,11 +182,12 @@ def command(
     if as_json:
         document = made.to_dict()
         document["forecast"] = None if outlook is None else outlook.to_dict()
+        document["not_predicted"] = {"auto": AUTO_NOT_PREDICTED} if outlook is None else {}
         if change is not None:
             document["range_change"] = change.to_dict()
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        told = [*plan_lines(made), *([] if outlook is None else forecast_lines(outlook))]
+        told = [*plan_lines(made, outlook), *([] if outlook is None else forecast_lines(outlook))]
         for line in (*told, *([] if change is None else change_lines(change))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
@@ -293,19 +296,28 @@ def _check_plot(plot: Path) -> None:
 
 
 def _candidates(public: ValueRange, asked: dict[str, Any], rounds: int) -> list[float]:
-    """Return epsilons for a smooth curve, among them both sides of where a law changes."""
+    """Return epsilons for a smooth curve: the one asked for, and both sides of a change of law."""
     epsilon = asked["epsilon"]
     if epsilon is None:
         budget = asked["window_budget"]
         planned = report_schedule(asked["schedule"], rounds, epsilon=None, window_budget=budget)
         epsilon = planned.epsilon
-    if not epsilon > 0:
+    if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         return []
     low, high = max(min(0.05, epsilon / 2), MIN_EPSILON), min(max(10.0, 2 * epsilon), MAX_EPSILON)
-    bound = Precision(asked["beta"], asked["rho"]).epsilon_bound(public)
-    jumps = (bound, HYBRID_FROM * (1 + 1e-9))
-    sides = [jump * side for jump in jumps for side in (1 - 1e-8, 1) if low < jump < high]
-    return sorted({*np.geomspace(low, high, _CANDIDATES).tolist(), *sides})
+    name = best_mechanism(epsilon) if asked["mechanism"] == "auto" else asked["mechanism"]
+    spread = {*np.geomspace(low, high, _CANDIDATES).tolist()}
+    if name == "optimal":
+        # Between two rungs the lower one serves, so that the curve has its points at rungs.
+        spread = {one for one in spread if one < LOWEST_RUNG} | {*rungs(), low, high}
+    jumps = {
+        "budget-aware": Precision(asked["beta"], asked["rho"]).epsilon_bound(public),
+        "hybrid": HYBRID_FROM * (1 + 1e-9),
+        "optimal": LOWEST_RUNG,
+    }
+    jump = jumps.get(name, 0.0)
+    spread |= {jump * (1 - 1e-8), jump, epsilon}
+    return sorted(one for one in spread if low <= one <= high)
 
 
 def _drawn(made: Plan, plot: Path) -> bool:

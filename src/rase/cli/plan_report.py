@@ -4,10 +4,16 @@ from collections.abc import Iterable, Iterator
 
 from rase.accounting.plan_parts import ErrorRow, Wish
 from rase.accounting.plan_values import Plan
+from rase.cli.plan_forecast import Outlook
 from rase.cli.report import decimals_for
 
-__all__ = ["plan_lines"]
+__all__ = ["AUTO_NOT_PREDICTED", "plan_lines"]
 
+# Said where nothing is known of how the fleet's mean moves, or devices do not always report.
+AUTO_NOT_PREDICTED = (
+    "a first round as unbiased_mean; what the rounds before add is predicted for a report in every "
+    "round only, from --data of several rounds, or --fleet-sd and --day-sd."
+)
 _LABEL = 10
 _READINGS = {
     "worst": "worst case",
@@ -16,14 +22,19 @@ _READINGS = {
 }
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """Yield the lines of a plan."""
+def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
+    """Yield the lines of a plan.
+
+    Args:
+        plan: The plan.
+        outlook: What is predicted of ``auto``, where something is known of how the mean moves.
+    """
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
     yield from _block("certified", [str(plan.certificate), *_rung(plan)])
     yield from _block("schedule", _schedule(plan))
     yield ""
-    yield from _error_table(plan)
+    yield from _error_table(plan, outlook)
     yield ""
     yield from _block("precision", [_precision(plan)])
     yield from _block("privacy", (str(period) for period in plan.periods))
@@ -95,12 +106,13 @@ def _schedule(plan: Plan) -> Iterator[str]:
         )
 
 
-def _error_table(plan: Plan) -> Iterator[str]:
+def _error_table(plan: Plan, outlook: Outlook | None) -> Iterator[str]:
     window = plan.request.window
     head = ["estimator", "readings", "bias", "noise", "error"]
     if window > 1:
         head.append(f"of {window} rounds")
-    rows = [_cells(row, plan) for row in plan.errors]
+    rows = [*([] if outlook is None else [_auto_cells(plan, outlook)])]
+    rows += [_cells(row, plan) for row in plan.errors]
     widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
     for row in [head, *rows]:
         shown = (
@@ -108,6 +120,16 @@ def _error_table(plan: Plan) -> Iterator[str]:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield "  ".join(shown)
+    if outlook is None:
+        yield f"{'auto':<{widths[0]}}  {AUTO_NOT_PREDICTED}"
+
+
+def _auto_cells(plan: Plan, outlook: Outlook) -> list[str]:
+    """Return the row of the estimator ``auto``, whose error was tried out and not computed."""
+    decimals = decimals_for(plan.request.value_range)
+    whose = _READINGS["yours"] if outlook.basis == _READINGS["yours"] else "motion as stated"
+    cells = ["auto", whose, "-", "-", f"{outlook.forecast.tracked:.{decimals}f}"]
+    return [*cells, "-"] if plan.request.window > 1 else cells
 
 
 def _cells(row: ErrorRow, plan: Plan) -> list[str]:

@@ -1,5 +1,7 @@
 """The picture of a plan: error against epsilon, split into bias and noise, for each estimator."""
 
+import math
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -14,14 +16,15 @@ from rase.accounting.plan_values import Plan
 
 __all__ = ["draw_plan"]
 
-# The palette of Okabe and Ito; the bootstrap mean lies on the sample mean and shares its panel.
+# The palette of Okabe and Ito. The bootstrap mean has the bias of the sample mean, and no panel.
 _PANELS = {
     "unbiased_mean": ("unbiased mean", "#0072B2"),
-    "sample_mean": ("sample mean, bootstrap mean", "#D55E00"),
+    "sample_mean": ("sample mean", "#D55E00"),
     "median": ("median", "#009E73"),
 }
 _BOUND = "#777777"
 _CHOSEN = "#222222"
+_LAWS = {"duchi": "one bit", "unbounded": "unclamped"}
 _READINGS = {"worst": "worst case of the readings", "yours": "on your readings"}
 
 
@@ -29,7 +32,8 @@ def draw_plan(plan: Plan, file: IO[bytes], *, kind: str = "png") -> None:
     """Draw the error of each estimator against epsilon.
 
     Both axes are logarithmic. Broad is the whole error, dashed the bias, dotted the noise; vertical
-    lines show the epsilon chosen and the bound ε*.
+    lines show the epsilon chosen, the bound ε* of budget-aware noise, and where the mechanism
+    begins to draw from another law. The mechanism is that of the plan all along.
 
     Args:
         plan: A plan with a curve.
@@ -44,7 +48,7 @@ def draw_plan(plan: Plan, file: IO[bytes], *, kind: str = "png") -> None:
     figure = Figure(figsize=(11, 4.6), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(_PANELS), sharex=True, sharey=True)
     for axes, name in zip(panels, _PANELS, strict=True):
-        _draw(axes, plan, [point for point in plan.curve if point.estimator == name], name)
+        _draw(axes, plan, name)
     _limits(panels[0], plan)
     for axes in panels:
         _label_lines(axes, plan)
@@ -58,40 +62,34 @@ def draw_plan(plan: Plan, file: IO[bytes], *, kind: str = "png") -> None:
             Line2D([], [], color="#444444", linestyle=":", linewidth=1.8),
         ],
         ["error", "bias", "noise"],
-        loc="lower left",
+        loc="upper right",
+        bbox_to_anchor=(1.0, 0.86),
         fontsize=9,
-        frameon=False,
+        edgecolor="none",
+        framealpha=0.9,
     )
     # Fixed names and no date, so that the same plan gives the same file.
     with rc_context({"svg.hashsalt": "rase"}):
         figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 
-def _draw(axes: Axes, plan: Plan, points: list[CurvePoint], name: str) -> None:
+def _draw(axes: Axes, plan: Plan, name: str) -> None:
     title, colour = _PANELS[name]
-    epsilons = [point.epsilon for point in points]
-    bias = np.array([abs(point.error.bias) for point in points])
-    total = np.array([point.error.total for point in points])
-    # On a logarithmic axis nothing is infinitely far below; rounding is no bias.
-    bias[bias < 1e-6 * plan.request.value_range.width] = np.nan
-    # The whole error is broad and pale: bias or noise often lies on it.
-    axes.loglog(epsilons, total, color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
-    axes.loglog(epsilons, bias, color=colour, linewidth=1.4, linestyle="--")
-    axes.loglog(
-        epsilons,
-        [point.error.noise for point in points],
-        color=colour,
-        linewidth=1.8,
-        linestyle=":",
-    )
-    chosen = plan.request.epsilon
-    at = float(np.interp(np.log(chosen), np.log(epsilons), total))
+    pieces = plan.curve_of(name)
+    for points in pieces:
+        _draw_piece(axes, points, colour, least=1e-6 * plan.request.value_range.width)
+    for before, after in pairwise(pieces):
+        _mark_change(axes, before[-1], after[0])
+    # The number of the table, not one between its neighbours on the curve.
+    chosen, at = plan.request.epsilon, plan.error(name, plan.curve_readings).window.total
     axes.plot([chosen], [at], "o", color=_CHOSEN, markersize=6, zorder=5)
+    is_far_right = _is_far_right(chosen, plan)
     axes.annotate(
-        f"{at:.3g}",
+        f"{at:.3g}" if at < 1000 else f"{at:,.0f}",
         (chosen, at),
-        xytext=(7, 5),
+        xytext=(-8, -12) if is_far_right else (7, 5),
         textcoords="offset points",
+        ha="right" if is_far_right else "left",
         fontsize=9,
         color=_CHOSEN,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1},
@@ -106,6 +104,42 @@ def _draw(axes: Axes, plan: Plan, points: list[CurvePoint], name: str) -> None:
     axes.tick_params(labelsize=9)
 
 
+def _draw_piece(axes: Axes, points: list[CurvePoint], colour: str, *, least: float) -> None:
+    """Draw a piece of the curve in which nothing but epsilon changes."""
+    epsilons = [point.epsilon for point in points]
+    bias = np.array([abs(point.error.bias) for point in points])
+    total = np.array([point.error.total for point in points])
+    # On a logarithmic axis nothing is infinitely far below; rounding is no bias.
+    bias[bias < least] = np.nan
+    # The whole error is broad and pale: bias or noise often lies on it.
+    axes.loglog(epsilons, total, color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
+    axes.loglog(epsilons, bias, color=colour, linewidth=1.4, linestyle="--")
+    axes.loglog(
+        epsilons,
+        [point.error.noise for point in points],
+        color=colour,
+        linewidth=1.8,
+        linestyle=":",
+    )
+
+
+def _mark_change(axes: Axes, before: CurvePoint, after: CurvePoint) -> None:
+    """Say where the mechanism begins to draw from another law, across which no line is drawn."""
+    axes.axvline(after.epsilon, color=_BOUND, linewidth=1, linestyle=":", alpha=0.7)
+    for point, side, align in ((before, -3, "right"), (after, 3, "left")):
+        axes.annotate(
+            _LAWS.get(point.law, point.law),
+            (after.epsilon, 0.015),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(side, 0),
+            textcoords="offset points",
+            color=_BOUND,
+            fontsize=7.5,
+            ha=align,
+            va="bottom",
+        )
+
+
 def _limits(axes: Axes, plan: Plan) -> None:
     totals = [point.error.total for point in plan.curve]
     axes.set_xlim(plan.curve[0].epsilon, plan.curve[-1].epsilon)
@@ -116,11 +150,11 @@ def _label_lines(axes: Axes, plan: Plan) -> None:
     first, last = axes.get_xlim()
     lines = [(plan.request.epsilon, "-", _CHOSEN, f"ε = {plan.request.epsilon:g}")]
     bound = plan.precision.epsilon_bound
-    if first < bound < last:
+    if plan.mechanism == "budget-aware" and first < bound < last:
         lines.append((bound, "--", _BOUND, f"ε* = {bound:.3g}"))
     for row, (place, style, colour, label) in enumerate(lines):
         axes.axvline(place, color=colour, linewidth=1, linestyle=style, alpha=0.7)
-        is_far_right = np.log(place / first) > 0.7 * np.log(last / first)
+        is_far_right = _is_far_right(place, plan)
         axes.annotate(
             label,
             (place, 0.99 - 0.06 * row),
@@ -146,10 +180,18 @@ def _label_lines(axes: Axes, plan: Plan) -> None:
         )
 
 
+def _is_far_right(epsilon: float, plan: Plan) -> bool:
+    """Say whether a label beside an epsilon must stand to its left."""
+    first, last = plan.curve[0].epsilon, plan.curve[-1].epsilon
+    return math.log(epsilon / first) > 0.7 * math.log(last / first)
+
+
 def _title(plan: Plan) -> str:
     request = plan.request
     over = "one round" if request.window == 1 else f"a window of {request.window} rounds"
-    how = "best mechanism at each epsilon" if request.mechanism == "auto" else request.mechanism
+    how = plan.mechanism
+    if request.mechanism == "auto":
+        how += f" (the best at epsilon {request.epsilon:g})"
     return (
         f"Error of the mean of {over}, {request.devices} devices, {how}, "
         f"{_READINGS[plan.curve_readings]}"

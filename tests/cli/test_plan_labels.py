@@ -1,0 +1,124 @@
+"""Pictures and words of ``rase plan`` say what its JSON says, to the last digit shown."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rase.accounting.plan_values import Plan
+from rase.accounting.planner import plan
+from rase.cli import main
+from rase.stream import ValueRange
+
+CASES = [
+    "--epsilon 1 --devices 5000 --every 1h --window 24",
+    "--epsilon 1 --devices 20",
+    "--epsilon 6 --devices 1000 --error 20",
+    "--epsilon 0.2 --devices 1000",
+    "--epsilon 0.68 --devices 1000",
+    "--epsilon 0.985 --devices 5000 --window 3",
+    "--epsilon 1.02 --devices 300 --mechanism optimal",
+    "--epsilon 1 --devices 1000 --mechanism budget-aware",
+    "--epsilon 20 --devices 64 --mechanism laplace",
+    "--window-budget 1 --schedule rotate --window 24 --devices 3000",
+]
+
+
+def planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the JSON of a plan, and the texts of the picture of the same command, in order."""
+    picture = tmp_path / "plan.svg"
+    capsys.readouterr()
+    words = ["plan", "--range", "0", "3000", *asked.split(), "--plot", str(picture), "--json"]
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    return document, re.findall(r"<!-- (.*?) -->", picture.read_text("utf-8"))
+
+
+def shown(number: float) -> str:
+    """Return a number with three digits, or whole from a thousand on."""
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+
+
+@pytest.mark.parametrize("asked", CASES)
+def test_every_number_in_the_picture_is_that_of_the_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    """The three dots bear the errors of the table, and the curve passes through them."""
+    document, texts = planned(tmp_path, capsys, asked)
+    parameters, curve = document["parameters"], document["curve"]
+    expected = []
+    for estimator in ("unbiased_mean", "sample_mean", "median"):
+        (row,) = (
+            one
+            for one in document["errors"]
+            if (one["estimator"], one["readings"]) == (estimator, document["curve_readings"])
+        )
+        expected.append(shown(row["window"]["total"]))
+        (point,) = (
+            one
+            for one in curve
+            if (one["estimator"], one["epsilon"]) == (estimator, parameters["epsilon"])
+        )
+        assert {name: point[name] for name in row["window"]} == row["window"]
+    labels = [text for text in texts if re.fullmatch(r"[\d.,]+(e[+-]\d+)?", text)]
+    # Ticks are numbers, too: the dots' are those that no axis has.
+    assert [text for text in labels if text in expected][: len(expected)] == expected
+    assert texts.count(f"ε = {parameters['epsilon']:g}") == 3
+    title = next(text for text in texts if text.startswith("Error of the mean"))
+    assert f" {parameters['devices']} devices, {document['mechanism']}" in title
+    if parameters["error"] is not None:
+        assert texts.count(f"wished: {parameters['error']:g}") == 3
+
+
+@pytest.mark.parametrize("asked", CASES)
+def test_no_line_joins_two_laws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    """One mechanism is drawn all along; within a law errors of the unbiased mean only fall."""
+    document, _ = planned(tmp_path, capsys, asked)
+    curve = document["curve"]
+    assert {one["mechanism"] for one in curve} == {document["mechanism"]}
+    means = [one for one in curve if one["estimator"] == "unbiased_mean"]
+    for before, after in pairwise(means):
+        if before["law"] == after["law"]:
+            # Neighbours are less than 30 % of epsilon apart: no spike fits between them.
+            assert after["total"] <= before["total"] * (1 + 1e-9)
+            assert after["epsilon"] >= 8 or after["total"] > 0.5 * before["total"]
+
+
+def test_a_curve_is_cut_where_the_law_changes() -> None:
+    """Below the ladder the optimal mechanism is Duchi's bit, whose plain mean is another thing."""
+    made = plan(ValueRange(0, 3000), 1.0, devices=1000, curve=[0.1, 0.2, 0.25, 1.0], detail="quick")
+    assert isinstance(made, Plan)
+    pieces = made.curve_of("sample_mean")
+    assert [[point.law for point in piece] for piece in pieces] == [
+        ["duchi", "duchi"],
+        ["optimal", "optimal"],
+    ]
+    assert pieces[0][-1].error.total > 3 * pieces[1][0].error.total
+
+
+def test_the_table_says_what_is_predicted_of_all_estimators(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """winsorized_mean has its error, and auto an error or the reason why there is none."""
+    asked = ["plan", "--range", "0", "3000", "--epsilon", "1", "--devices", "500"]
+    asked += ["--every", "1h", "--mechanism", "laplace"]
+    assert main(asked) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^winsorized_mean +worst case +0 +158 +158$", told, re.M), told
+    assert "auto             a first round as unbiased_mean; what the rounds before add" in told
+    assert "winsorized_mean errs by 158 instead of 190, without bias too" in told
+    assert main([*asked, "--json"]) == 0
+    assert "predicted for a report" in json.loads(capsys.readouterr().out)["not_predicted"]["auto"]
+    assert main([*asked, "--fleet-sd", "40", "--day-sd", "100", "--window", "2"]) == 0
+    told = capsys.readouterr().out
+    forecast = re.search(r"auto RMSE (\S+) per round", told)
+    assert forecast is not None
+    error = round(float(forecast[1]))
+    assert re.search(rf"^auto +motion as stated +- +- +{error} +-$", told, re.M), told

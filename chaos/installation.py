@@ -102,6 +102,8 @@ class Installation:
         root = folder / "installed"
         options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
         options += ["--grace", "4s", "--k-min", K_MIN, "--window", 100, "--cache", f"{_CACHE_S}s"]
+        # Rounds of seconds: owners must allow them, and the operator accept them.
+        options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
         options += ["--shuffler-url", self.proxies[Role.SHUFFLER].url]
         options += ["--fusion-url", self.proxies[Role.FUSION].url]
         rase("init", root, *options)

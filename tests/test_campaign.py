@@ -19,6 +19,7 @@ FIELDS: dict[str, Any] = {
     "unit": "W",
     "low": 0,
     "high": 3000,
+    "mechanism": "budget-aware",
     "epsilon": [0.5, 1],
     "window": 24,
     "window_budget": 24,
@@ -271,3 +272,12 @@ def test_a_version_may_carry_less_but_not_more() -> None:
         campaign(carry_rounds=3, **later).check_succeeds(first, from_round=495500)
     with pytest.raises(CampaignInvalid, match="carry_rounds must be a whole number from 0"):
         campaign(carry_rounds=-1)
+
+
+def test_there_is_no_law_by_default() -> None:
+    """Devices draw what the campaign names; auto is for files, and nobody can draw it."""
+    without = {name: value for name, value in FIELDS.items() if name != "mechanism"}
+    with pytest.raises(CampaignInvalid, match="mechanism is missing"):
+        Campaign.from_fields(without)
+    with pytest.raises(CampaignInvalid, match="mechanism must be"):
+        campaign(mechanism="auto")

@@ -47,6 +47,7 @@ CAMPAIGN: Final = Campaign(
     unit="W",
     low=0,
     high=3000,
+    mechanism="budget-aware",
     epsilon=(1,),
     window=24,
     window_budget=24,

@@ -103,7 +103,8 @@ class Campaign:
         low: The smallest reading.
         high: The largest reading.
         steps: How many steps the public grid has.
-        mechanism: How devices randomize: one of `MECHANISMS`.
+        mechanism: How devices randomize: one of `MECHANISMS`. There is no default: devices draw
+            what stands here. `rase.fusion.mechanism.campaign_of` chooses one where a file does not.
         beta: Relative half-width of the precision asked for.
         rho: Probability with which a report shall be that close.
         epsilon: One to four budgets of a report, ascending; a device takes the largest its owner
@@ -134,8 +135,8 @@ class Campaign:
     Example:
         >>> campaign = Campaign(
         ...     id="street-power", version=1, quantity="power", unit="W", low=0, high=3000,
-        ...     epsilon=(1,), window=24, window_budget=24, round_s=3600, upload_s=300,
-        ...     grace_s=600, k_min=20, not_before=495000, not_after=499999,
+        ...     mechanism="optimal", epsilon=(1,), window=24, window_budget=24, round_s=3600,
+        ...     upload_s=300, grace_s=600, k_min=20, not_before=495000, not_after=499999,
         ... )
         >>> campaign.value_range.step, campaign.closes_s(495000)
         (0.732421875, 1782004200)
@@ -148,7 +149,7 @@ class Campaign:
     low: float
     high: float
     steps: int = 4096
-    mechanism: str = "budget-aware"
+    mechanism: str
     beta: float = 0.5
     rho: float = 0.9
     epsilon: tuple[float, ...]

@@ -46,6 +46,7 @@ CAMPAIGN = Campaign(
     unit="W",
     low=0,
     high=3000,
+    mechanism="budget-aware",
     epsilon=(1,),
     window=96,
     window_budget=48,

@@ -148,7 +148,7 @@ def test_all_mistakes_are_told(folder: Path, capsys: Shown) -> None:
         "low must be a number, got 'zero'.",
         "high is missing.",
         "epsilon must be a number, got [1, 'two'].",
-        "mechanism must be one of budget-aware, ",
+        "mechanism must be one of auto, budget-aware, ",
         "steps must be a whole number, got 1.5.",
         "shuffle robust needs alpha and groups.",
         "beta must be between 0 and 1, got 2.0.",

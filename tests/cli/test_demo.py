@@ -31,6 +31,7 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "epsilon 2 a report, 48 a day, 144 in all" in shown.err
     assert "uniform in every hour" in shown.err
     assert "one hour of 16 devices says little" in shown.err
+    assert "The reports of optimal can be averaged as they are; the median" in shown.err
     assert "seeded noise: for study only" in shown.err
     assert "rase run readings.csv" in shown.err
     assert [entry.name for entry in folder.iterdir()] == ["rase-demo.png"]
@@ -50,6 +51,16 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert abs(found["error"]) < 6 * found["standard_error"]
     assert "says little" not in shown.err
     assert "seeded" not in shown.err
+
+
+def test_the_bias_of_plain_means_is_that_of_the_mechanism(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Reports of one bit cannot be averaged as they are, and the words say by how much."""
+    assert main(["demo", *SMALL, "--epsilon", "0.5"]) == 0
+    told = capsys.readouterr().err
+    # (1 - tanh(1/4)) / 2 of the range: what a bit's mean lacks at an end.
+    assert "the reports of duchi pull sample_mean and bootstrap_mean by up to 378 W" in told
 
 
 def test_without_matplotlib(

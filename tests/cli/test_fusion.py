@@ -46,6 +46,7 @@ quantity = "power"
 unit = "W"
 low = 0.0
 high = 3000.0
+mechanism = "budget-aware"
 epsilon = [1.0]
 window = 24
 window_budget = 24.0

@@ -64,7 +64,9 @@ def test_a_device_accepts_its_settings(folder: Path) -> None:
         public = read_public_keys(folder / role / "public.json")
         assert settings.pinned.of(role) == public.signing_key
     assert settings.limits.report_epsilon == 1.0
-    assert settings.limits.span_epsilon == 24.0
+    # Of a device that takes turns, and whose owner said nothing.
+    assert settings.schedule == "rotate"
+    assert (settings.limits.span_epsilon, settings.limits.total_epsilon) == (1.0, 30.0)
     assert (settings.rules.low, settings.rules.high, settings.rules.least_k) == (0, 3000, 20)
 
 
@@ -187,7 +189,7 @@ def test_servers_behind_a_proxy_listen_on_loopback(tmp_path: Path) -> None:
     """With https addresses TLS ends in a proxy, and the servers keep their default ports."""
     folder = tmp_path / "installed"
     urls = ["--shuffler-url", "https://s.example/", "--fusion-url", "https://f.example"]
-    classes = ["--epsilon", "0.5", "--kem", "x-wing", "--round", "2s"]
+    classes = ["--epsilon", "0.5", "--kem", "x-wing"]
     assert main(["init", str(folder), *OPTIONS, *urls, *classes]) == 0
     settings = load_settings(
         ShufflerSettings, "shuffler", path=folder / "shuffler/rase.toml", environment={}
@@ -196,5 +198,81 @@ def test_servers_behind_a_proxy_listen_on_loopback(tmp_path: Path) -> None:
     assert settings.fusion_url == "https://f.example"
     device = DeviceFolder(folder / "device").settings({})
     assert device.shuffler == "https://s.example"
-    # Rounds of seconds spend more in a month than a ledger can count; the limit stays usable.
-    assert device.limits.total_epsilon == 900_000
+    assert device.limits.total_epsilon == 30
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options"),
+    [(0.3, []), (1, []), (2, ["--epsilon", "1"]), (4, []), (4.5, ["--round", "15min"])],
+)
+def test_owners_limits_are_small_unasked(
+    tmp_path: Path, epsilon: float, options: list[str]
+) -> None:
+    """Whatever is asked for, an owner who said nothing allows 8 a day at most, and 4.5 a report."""
+    folder = tmp_path / "installed"
+    assert (
+        main(["init", str(folder), "--range", "0", "1", "--epsilon", f"{epsilon}", *options]) == 0
+    )
+    limits = DeviceFolder(folder / "device").settings({}).limits
+    assert limits.report_epsilon <= 4.5
+    assert limits.report_epsilon <= limits.span_epsilon <= 8
+    assert limits.total_epsilon == 30 * limits.span_epsilon
+
+
+def test_a_report_every_hour_of_a_month_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """24 reports of epsilon 1 a day need --accept-weak, and the refusal says what else would do."""
+    asked = [*OPTIONS, "--schedule", "every-round"]
+    assert main(["init", str(tmp_path / "weak"), *asked]) == 5
+    told = capsys.readouterr().err
+    assert "A day of reports may spend epsilon 24, and at most 8 protects" in told
+    assert "--schedule rotate" in told
+    assert "--accept-weak" in told
+    assert list(tmp_path.iterdir()) == []
+    assert main(["init", str(tmp_path / "weak"), *asked, "--accept-weak"]) == 0
+    settings = DeviceFolder(tmp_path / "weak/device").settings({})
+    # The operator's word alone does not raise what the owner allows.
+    assert (settings.schedule, settings.limits.span_epsilon) == ("every-round", 8)
+
+
+def test_short_rounds_take_an_explicit_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds of seconds ask for as much as owners were said to allow, not for hundred thousands."""
+    asked = [*OPTIONS, "--schedule", "every-round", "--round", "10s"]
+    asked += ["--owner-day", "100", "--owner-ever", "100", "--accept-weak"]
+    assert main(["init", str(tmp_path / "try"), *asked]) == 0
+    assert "100 a day and 100 in all, which is one such day; then" in capsys.readouterr().err
+    with (tmp_path / "try/fusion/campaign.toml").open("rb") as file:
+        campaign = Campaign.from_fields(tomllib.load(file)["campaign"])
+    assert (campaign.window, campaign.window_budget) == (8640, 100)
+    limits = DeviceFolder(tmp_path / "try/device").settings({}).limits
+    assert (limits.span_epsilon, limits.total_epsilon) == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "mechanism"),
+    [
+        ([], "optimal"),
+        (["--mechanism", "auto"], "optimal"),
+        (["--mechanism", "duchi"], "duchi"),
+        (["--epsilon", "0.4", "--window-budget", "1"], "optimal"),
+    ],
+)
+def test_the_campaign_names_the_law_that_devices_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], mechanism: str
+) -> None:
+    """What auto stands for is decided here, before anything is signed."""
+    assert main(["init", str(tmp_path / "new"), *OPTIONS, *options]) == 0
+    assert f"drawn by the mechanism {mechanism}." in capsys.readouterr().err
+    with (tmp_path / "new/fusion/campaign.toml").open("rb") as file:
+        assert tomllib.load(file)["campaign"]["mechanism"] == mechanism
+
+
+def test_turns_need_more_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next steps count the devices that a round of turns needs."""
+    assert main(["init", str(tmp_path / "turns"), *OPTIONS]) == 0
+    assert "about 480 devices or more" in capsys.readouterr().out
+    assert main(["init", str(tmp_path / "days"), *OPTIONS, "--round", "1d"]) == 0
+    assert "A round needs 20 devices (k_min)." in capsys.readouterr().out

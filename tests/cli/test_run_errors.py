@@ -39,7 +39,12 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "steps": ((*FLAGS, "--steps", "0"), 2, "steps must be between 1 and"),
     "estimator": ((*FLAGS, "--estimator", "medain"), 2, "did you mean median?"),
     "mechanism": ((*FLAGS, "--mechanism", "magic"), 2, "'magic' is not one of"),
-    "beta": ((*FLAGS, "--beta", "2"), 2, "beta must be between 0 and 1, got 2.0."),
+    "beta": (
+        (*FLAGS, "--mechanism", "budget-aware", "--beta", "2"),
+        2,
+        "beta must be between 0 and 1, got 2.0.",
+    ),
+    "beta unasked": ((*FLAGS, "--beta", "0.5"), 2, "got --mechanism auto."),
     "beta alone": ((*FLAGS, "--mechanism", "duchi", "--beta", "0.5"), 2, "--beta and --rho belong"),
     "alpha": ((*FLAGS, "--alpha", "1"), 2, "--alpha needs --groups"),
     "groups": ((*FLAGS, "--groups", "2"), 2, "--groups needs --alpha"),

@@ -36,6 +36,7 @@ CAMPAIGN = Campaign.from_fields(
         "low": 0.0,
         "high": 1.0,
         "steps": 10,
+        "mechanism": "budget-aware",
         "beta": 0.5,
         "rho": 0.9,
         "epsilon": (1.0,),

@@ -69,3 +69,25 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
     assert shown is not None
     assert len(shown[2].replace(".", "").lstrip("0")) == 2
     database.close()
+
+
+def test_only_budget_aware_noise_promises_a_precision(tmp_path: Path) -> None:
+    """A campaign by another mechanism says that beta and rho are not used, and promises nothing."""
+    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    centre = Centre(database, FakeClock((ROUND - 3) * 3600))
+    centre.publisher.publish_keyset(keyset(7))
+    centre.publisher.publish(replace(CAMPAIGN, mechanism="optimal"))
+    desk = Desk(centre)
+    desk.log_in(desk.operator)
+    page = desk.get("/campaign").text
+    assert "not used, the mechanism optimal does not look at them." in page
+    assert "a new pair changes nothing" in page
+    assert "of its reading with probability" not in page
+
+
+def test_budget_aware_noise_states_its_precision(desk: Desk) -> None:
+    """The paper's mechanism aims at (beta, rho), and the page says from which epsilon on."""
+    desk.log_in(desk.operator)
+    page = desk.get("/campaign").text
+    assert "a report within 50 % of its reading with probability 90 %" in page
+    assert "a new pair changes nothing" not in page

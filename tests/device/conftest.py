@@ -43,6 +43,7 @@ CAMPAIGN = Campaign(
     unit="W",
     low=0,
     high=3000,
+    mechanism="budget-aware",
     epsilon=(1.0,),
     window=24,
     window_budget=24.0,

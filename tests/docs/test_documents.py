@@ -73,31 +73,11 @@ def test_every_departure_has_a_test_and_every_such_test_a_row() -> None:
     assert marked == rows
 
 
-def test_the_readme_states_the_errors_the_code_computes() -> None:
-    """The table of errors by fleet size and epsilon is the worst case of the default mechanism."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for row in error_rows():
-        assert row in text
-
-
 def test_the_noise_page_states_the_variances_the_code_computes() -> None:
     """The tables of mechanisms and of the optimum show what the code computes."""
     text = (ROOT / "docs/explain/noise.md").read_text(encoding="utf-8")
     for row in [*variance_rows(), *optimum_rows()]:
         assert row in text
-
-
-def error_rows() -> list[str]:
-    """Return the README's table of standard errors."""
-    readings = np.linspace(0, 1, 101)
-    rows = []
-    for n in (64, 1000, 10_000, 100_000):
-        shares = []
-        for epsilon in (0.5, 1, 2, 4):
-            br = BudgetAware(epsilon, ValueRange(0, 1), Precision(0.5, 0.9))
-            shares.append(f"{100 * np.sqrt(br.variance(readings).max() / n):.2g} %")
-        rows.append(f"| {n:,} | {' | '.join(shares)} |")
-    return rows
 
 
 def variance_rows() -> list[str]:
@@ -220,13 +200,6 @@ def test_the_readme_states_the_odds_the_code_computes() -> None:
     assert f"| ε | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |" in text
     shown = [f"{value:.4g} %" if value > 99 else f"{value:.0f} %" for value in sure]
     assert f"| at most | {' | '.join(shown)} |" in text
-
-
-def test_the_readme_says_how_much_more_exact_a_trusted_server_is() -> None:
-    """The ratio beside the advice to use something else is that of the page that compares."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    ours = rase.plan(ValueRange(0, 1), 1.0, devices=1000).error("unbiased_mean").round.noise
-    assert f"({ours * 1000 / np.sqrt(2):.0f} times at n = 1,000, ε = 1)" in text
 
 
 def test_the_ten_questions_are_two_clicks_away() -> None:

@@ -122,6 +122,8 @@ class Installed:
         self.shuffler_url, self.fusion_url = (f"http://127.0.0.1:{port}" for port in ports)
         options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
         options += ["--grace", f"{grace_s}s", "--k-min", K_MIN, "--window", 100]
+        # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
+        options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
         options += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
         rase(capsys, "init", folder / "installed", *options)
         self.configs = {

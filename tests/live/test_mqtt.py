@@ -31,6 +31,8 @@ def test_an_estimate_comes_out_of_the_broker(
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "4s", "--upload", "2s"]
     options += ["--grace", "4s", "--k-min", DEVICES, "--window", 100]
+    # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
+    options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
     options += ["--shuffler-url", shuffler_url, "--fusion-url", fusion_url]
     rase(capsys, "init", folder, *options)
     shuffler, fusion = folder / "shuffler/rase.toml", folder / "fusion/rase.toml"

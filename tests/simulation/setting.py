@@ -30,6 +30,7 @@ CAMPAIGN = Campaign(
     low=0,
     high=3000,
     steps=300,
+    mechanism="budget-aware",
     epsilon=(1.0,),
     window=10,
     window_budget=9.0,

@@ -39,9 +39,9 @@ _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "hybrid": Hybrid,
     "optimal": Optimal,
     "square-wave": SquareWave,
-    "auto": auto,
 }
-MECHANISMS = ("budget-aware", *_PLAIN)
+# The default first.
+MECHANISMS = ("auto", "budget-aware", *_PLAIN)
 
 
 @contextmanager
@@ -103,7 +103,10 @@ class RunOptions:
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         if self.mechanism != "budget-aware" and not (self.beta is None and self.rho is None):
-            raise click.UsageError("--beta and --rho belong to --mechanism budget-aware.")
+            raise click.UsageError(
+                "--beta and --rho belong to --mechanism budget-aware, which must be asked for; "
+                f"got --mechanism {self.mechanism}."
+            )
         if self.alpha is not None and self.groups is None:
             raise click.UsageError("--alpha needs --groups: how many groups it shall protect.")
         if self.groups is not None and self.alpha is None:
@@ -114,10 +117,6 @@ class RunOptions:
             raise click.UsageError("--feedback and --graph cannot be used together.")
         if self.feedback and self.epsilons is not None:
             raise click.UsageError("--feedback and --epsilons cannot be used together.")
-        if self.epsilons is not None and self.mechanism == "auto":
-            raise click.UsageError(
-                "--epsilons needs a --mechanism by name: one serves all budgets."
-            )
         if self.every is not None:
             parse_duration_s(self.every)
         if not 0 < self.level < 1:
@@ -223,6 +222,8 @@ class RunOptions:
     def _made(self, epsilon: float | tuple[float, ...], public: ValueRange) -> Randomizer:
         if self.mechanism == "budget-aware":
             return BudgetAware(epsilon, public, self.precision)
+        if self.mechanism == "auto":
+            return auto(epsilon, public)
         return _PLAIN[self.mechanism](epsilon, public)
 
     def _shuffler(self) -> Shuffler:

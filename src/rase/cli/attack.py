@@ -56,7 +56,7 @@ class Configuration:
     Args:
         value_range: The public range.
         epsilon: The budget of a report; of several, the largest, which gives most away.
-        mechanism: How devices randomize.
+        mechanism: How devices randomize; ``auto`` for the best for a mean at this epsilon.
         precision: The (beta, rho) of the budget-aware randomizer.
         shuffle: "uniform", "robust", "mallows", "paper" (Algorithm 2 as printed) or "none".
         alpha: The loss allowed to a Mallows law.
@@ -65,7 +65,7 @@ class Configuration:
 
     value_range: ValueRange
     epsilon: float
-    mechanism: str = "budget-aware"
+    mechanism: str = "auto"
     precision: Precision = Precision(beta=0.5, rho=0.9)  # noqa: RUF009 - frozen
     shuffle: str = "uniform"
     alpha: float = 30.0
@@ -135,7 +135,7 @@ class _Reader:
             self.mistakes.append(f"{name} is no key of [campaign].")
         low, high = self._number("low"), self._number("high")
         epsilon = self._number("epsilon")
-        mechanism = self._choice("mechanism", "budget-aware", MECHANISMS)
+        mechanism = self._choice("mechanism", "auto", ("auto", *MECHANISMS))
         beta, rho = self._number("beta", 0.5), self._number("rho", 0.9)
         steps = self._whole("steps", 4096)
         shuffle = self._choice("shuffle", "uniform", tuple(_LAW_OF))

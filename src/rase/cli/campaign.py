@@ -309,11 +309,13 @@ def _show_range(now: Campaign, then: Campaign, clipping: "RangeAdvice | None") -
 
 
 def _read(file: Path) -> Campaign:
+    from rase.fusion.mechanism import campaign_of
+
     try:
         values = parse_toml(file.read_bytes())
     except ValueError as error:
         raise ConfigurationError([f"{file.name} is not TOML: {error}."]) from None
     try:
-        return Campaign.from_fields(values.get("campaign", values))
+        return campaign_of(values.get("campaign", values))
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None

@@ -23,6 +23,7 @@ from rase.cli.demo_fleet import DemoFleet, Disturbance, enrolled_fleet
 from rase.cli.demo_servers import Servers, running_servers
 from rase.clock import FakeClock, round_start_s
 from rase.lab.fleet import SyntheticFleet
+from rase.randomize.choice import best_mechanism
 from rase.stream import ValueRange
 from rase.subscriber.answers import FusionUnreachable, Mean
 from rase.wire.keys import Role
@@ -145,6 +146,7 @@ class LiveDemo:
             low=value_range.low,
             high=value_range.high,
             steps=value_range.steps,
+            mechanism=best_mechanism(epsilon),
             epsilon=(epsilon,),
             window=HOURS,
             window_budget=HOURS * epsilon,

@@ -227,7 +227,7 @@ def _against(where: str, place: Path, peer: "Role", pinned: "PinnedKeys") -> "li
 
 
 def _campaign_file(where: str, place: Path) -> "list[Finding]":
-    from rase.campaign import Campaign
+    from rase.fusion.mechanism import campaign_of
     from rase.mistakes import CampaignInvalid
     from rase.service import doctor
     from rase.service.installation import CAMPAIGN_FILE
@@ -239,7 +239,7 @@ def _campaign_file(where: str, place: Path) -> "list[Finding]":
     mistakes: tuple[str, ...] = ()
     try:
         values = parse_toml(path.read_bytes())
-        Campaign.from_fields(values.get("campaign", values))
+        campaign_of(values.get("campaign", values))
     except CampaignInvalid as error:
         mistakes = error.mistakes
     except (ValueError, OSError) as error:

@@ -1,21 +1,25 @@
 """``rase init``: make the folders of two servers and of a device, with keys, ready to run."""
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.campaign import MECHANISMS
 from rase.clock import SystemClock, parse_duration_s, round_number
+from rase.device.settings import SCHEDULES
 from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from rase.accounting.ledger_limits import OwnerLimits
     from rase.campaign import Campaign
 
 __all__ = ["command"]
 
 _DAY_S = 86_400
-_OWNER_DAYS = 30
-_MOST_EPSILON = 900_000.0  # rounds of seconds would ask for more than a ledger can count
+_ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 
 @click.command("init", short_help="Make the folders of two servers and a device, with keys.")
@@ -43,8 +47,42 @@ _MOST_EPSILON = 900_000.0  # rounds of seconds would ask for more than a ledger 
 @click.option("--grace", help="Time after a round until it is closed; 1/6 of a round.")
 @click.option("--k-min", type=int, default=20, show_default=True, help="Fewest released together.")
 @click.option("--carry-rounds", type=int, default=0, help="Rounds a too small one waits (0: drop).")
-@click.option("--window", type=int, default=24, show_default=True, help="Rounds of a budget.")
-@click.option("--window-budget", type=float, help="Epsilon in a window; window times epsilon.")
+@click.option(
+    "--mechanism",
+    type=click.Choice(("auto", *MECHANISMS)),
+    default="auto",
+    show_default=True,
+    help="How devices make reports noisy; auto writes down the best for a mean at this epsilon.",
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(SCHEDULES),
+    default="rotate",
+    show_default=True,
+    help="When a device reports: in one round of each window, or in every round.",
+)
+@click.option("--window", type=int, help="Rounds of a budget; those of a day.")
+@click.option(
+    "--window-budget",
+    type=float,
+    help="Epsilon in a window; that of one report if devices rotate, else of one in every round.",
+)
+@click.option(
+    "--owner-report",
+    type=_ABOVE_0,
+    help="Most that owners allow a report; the largest epsilon, at most 4.5.",
+)
+@click.option(
+    "--owner-day",
+    type=_ABOVE_0,
+    help="Most that owners allow in a day; what the campaign asks for, at most 8.",
+)
+@click.option("--owner-ever", type=_ABOVE_0, help="Most that owners allow in all; that of 30 days.")
+@click.option(
+    "--accept-weak",
+    is_flag=True,
+    help="Accept more than 4.5 a report or 8 a day, which is hardly any protection.",
+)
 @click.option("--days", type=click.IntRange(min=1), default=365, help="Days it lasts (365).")
 @click.option("--kem", type=click.Choice(("x25519", "x-wing")), default="x25519", help="Inner KEM.")
 @click.option(
@@ -68,21 +106,26 @@ def command(folder: Path, **options: Any) -> None:
     overwritten. Then says what to run, in order.
     """
     from rase.device.enrolment import settings_text
+    from rase.service.allowance import Allowance
     from rase.service.installation import Plan, install, next_steps
     from rase.service.keyring import fingerprint
 
     now_s = int(SystemClock().now_s())
     campaign = _campaign(now_s, **options)
+    owner = Allowance(
+        report=options["owner_report"],
+        day=options["owner_day"],
+        ever=options["owner_ever"],
+        accepts_weak=options["accept_weak"],
+    ).limits(campaign)
     plan = Plan(
         campaign=campaign,
         shuffler_url=options["shuffler_url"].rstrip("/"),
         fusion_url=options["fusion_url"].rstrip("/"),
         cache_s=_seconds("--cache", options["cache"]),
         keys_valid_s=_seconds("--keys-valid", options["keys_valid"]),
+        takes_turns=options["schedule"] == "rotate",
     )
-    # The owner's limits: what the campaign can spend, for a month; the owner may lower them.
-    windows = -(-_DAY_S // (campaign.window * campaign.round_s))
-    span_epsilon = min(windows * campaign.window_budget, _MOST_EPSILON)
 
     def device_text(fusion_key: str, shuffler_key: str) -> str:
         return settings_text(
@@ -90,20 +133,22 @@ def command(folder: Path, **options: Any) -> None:
             campaign=campaign.id,
             fusion_key=fusion_key,
             shuffler_key=shuffler_key,
-            report_epsilon=max(campaign.epsilon),
-            span_epsilon=span_epsilon,
-            total_epsilon=min(_OWNER_DAYS * span_epsilon, _MOST_EPSILON),
+            report_epsilon=owner.report_epsilon,
+            span_epsilon=owner.span_epsilon,
+            total_epsilon=owner.total_epsilon,
             value_range=(campaign.low, campaign.high),
             least_k=campaign.k_min,
+            schedule=options["schedule"],
         )
 
     made = install(folder, plan, now_s=now_s, device_text=device_text, device_file="device.toml")
     click.echo(f"made {folder}: shuffler, fusion, device; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
+    for line in _asked(campaign, owner, plan.takes_turns):
+        click.echo(line, err=True)
     click.echo(
-        f"A device may spend epsilon {campaign.window_budget:g} in {campaign.window} rounds. Both "
-        "servers' keys are on this machine: good to try it, not for production, where two "
+        "Both servers' keys are on this machine: good to try it, not for production, where two "
         "operators keep one half each (docs/guides/two-servers.md). Next:",
         err=True,
     )
@@ -111,8 +156,28 @@ def command(folder: Path, **options: Any) -> None:
         click.echo(line)
 
 
+def _asked(campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool) -> Iterator[str]:
+    """Yield what devices will draw and spend, and what their owners allow."""
+    from rase.look.words import duration
+
+    window_s = campaign.window * campaign.round_s
+    when = "once" if takes_turns else "in every round while the budget lasts"
+    yield (
+        f"Reports are drawn by the mechanism {campaign.mechanism}. In any {campaign.window} rounds "
+        f"({duration(window_s)}) a device reports {when} and spends at most epsilon "
+        f"{campaign.window_budget:g}."
+    )
+    days = owner.total_epsilon / owner.span_epsilon
+    told = "one such day" if days == 1 else f"{days:.3g} such days"
+    yield (
+        f"Its owner allows epsilon {owner.report_epsilon:g} a report, {owner.span_epsilon:g} a day "
+        f"and {owner.total_epsilon:g} in all, which is {told}; then it falls silent "
+        "until the owner changes [owner] in device.toml."
+    )
+
+
 def _campaign(now_s: int, **options: Any) -> "Campaign":
-    from rase.campaign import Campaign
+    from rase.fusion.mechanism import campaign_of
     from rase.mistakes import CampaignInvalid
 
     round_s = _seconds("--round", options["round_"])
@@ -120,11 +185,11 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
     grace_s = max(1, round_s // 6) if grace is None else _seconds("--grace", grace)
     upload_s = max(1, round_s // 12) if upload is None else _seconds("--upload", upload)
     epsilon = sorted(options["epsilon"])
-    budget = options["window_budget"]
+    window = options["window"] or max(1, _DAY_S // round_s)
     low, high = options["value_range"]
     present = round_number(now_s, round_s)
     try:
-        return Campaign.from_fields(
+        return campaign_of(
             {
                 "id": options["campaign_id"],
                 "version": 1,
@@ -133,8 +198,9 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "low": low,
                 "high": high,
                 "epsilon": epsilon,
-                "window": options["window"],
-                "window_budget": options["window"] * epsilon[-1] if budget is None else budget,
+                "mechanism": options["mechanism"],
+                "window": window,
+                "window_budget": _window_budget(epsilon[-1], window, options),
                 "round_s": round_s,
                 "upload_s": upload_s,
                 "grace_s": grace_s,
@@ -147,6 +213,15 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
         )
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None
+
+
+def _window_budget(epsilon: float, window: int, options: dict[str, Any]) -> float:
+    if options["window_budget"] is not None:
+        return float(options["window_budget"])
+    if options["schedule"] == "rotate":
+        return epsilon
+    # A campaign asks no more of a device than its owner was said to allow.
+    return min(window * epsilon, max(options["owner_day"] or math.inf, epsilon))
 
 
 def _seconds(name: str, text: str) -> int:

@@ -16,6 +16,7 @@ from rase.estimate.estimate import Estimate
 from rase.estimate.skill import SkillTally
 from rase.pipeline import Pipeline, RoundResult
 from rase.privacy import percent
+from rase.randomize.choice import best_mechanism
 from rase.shuffle.shufflers import Manifest
 from rase.stream import ValueRange
 
@@ -60,6 +61,7 @@ class RunReport:
         asked["window"] = self._window
         if self._options.mechanism == "budget-aware":
             asked |= asdict(self._options.precision)
+        asked["drawn_mechanism"] = self._drawn
         return {"schema": "rase.run/1", "parameters": asked}
 
     def rows(
@@ -163,6 +165,13 @@ class RunReport:
             ]
         return tail
 
+    @property
+    def _drawn(self) -> str:
+        """The name of the mechanism that ``auto`` stands for, or the one asked for."""
+        if self._options.mechanism != "auto":
+            return self._options.mechanism
+        return best_mechanism(self._pipeline.randomizer.epsilon)
+
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
         tally = self._skills.get(name)
         if rounds > 1 or tally is None or not tally.count or not tally.rmse:
@@ -197,6 +206,9 @@ class RunReport:
             f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
             f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
         )
+        is_chosen = self._options.mechanism == "auto"
+        why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
+        yield f"noise     {self._drawn}{why}."
         yield f"privacy   {self._pipeline.randomizer.guarantee}"
         yield from self._classes()
         yield (

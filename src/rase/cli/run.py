@@ -44,7 +44,7 @@ __all__ = ["command"]
     type=click.Choice(MECHANISMS),
     default=MECHANISMS[0],
     show_default=True,
-    help="How a device makes its report noisy; auto takes the best for a mean.",
+    help="How a device makes its report noisy; auto takes the best for a mean at this epsilon.",
 )
 @click.option("--steps", type=int, default=4096, show_default=True, help="Grid steps of the range.")
 @click.option("--beta", type=float, help="Half-width of the precision interval.  [default: 0.5]")

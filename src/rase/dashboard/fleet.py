@@ -10,9 +10,10 @@ from starlette.requests import Request
 from rase.campaign import Campaign
 from rase.look.promises import promises
 from rase.look.words import duration
+from rase.service.allowance import epsilon_of_rounds
 from rase.subscriber.operator import AsyncOperator
 
-__all__ = ["Fleet", "epsilon_of_rounds", "fleet_of", "promised"]
+__all__ = ["Fleet", "fleet_of", "promised"]
 
 _DAY_S = 86400
 _NAMES = tuple(item.name for item in fields(Campaign))
@@ -93,9 +94,3 @@ def promised(fleet: Fleet) -> list[str]:
         else f"Noisy reports are kept for {duration(fleet.kept_s)} after their round is final."
     )
     return [*terms, kept, against]
-
-
-def epsilon_of_rounds(campaign: Campaign, rounds: int) -> float:
-    """Return the most a device spends in some rounds: reports add up, its ledger sets a limit."""
-    windows = math.ceil(rounds / campaign.window)
-    return min(rounds * campaign.epsilon[-1], windows * campaign.window_budget)

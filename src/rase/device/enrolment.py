@@ -27,7 +27,7 @@ shuffler_key = {shuffler_key}
 # tls_key_file = "device-tls.key"
 # campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
 # broker = "mqtts://broker.example"      # reports go through it instead of HTTPS
-# schedule = "rotate"          # one report in each window, instead of every round
+{schedule_line}
 # cover = false                # send nothing in rounds without a report; that can be seen
 
 [owner]
@@ -63,6 +63,12 @@ kind = "stdin"
 """
 
 
+_SCHEDULE_LINES = {
+    "every-round": '# schedule = "rotate"         # one report in each window, not in every round',
+    "rotate": 'schedule = "rotate"           # one report in each window, not in every round',
+}
+
+
 class EnrolmentRefused(RaseError):
     """The shuffler did not enrol the device."""
 
@@ -80,6 +86,7 @@ def settings_text(
     total_epsilon: float,
     value_range: tuple[float, float] | None,
     least_k: int,
+    schedule: str = "every-round",
 ) -> str:
     """Return a commented device.toml."""
     low, high = value_range or (0.0, 0.0)
@@ -96,6 +103,7 @@ def settings_text(
         low_line=f"{mark}low = {low!r}",
         high_line=f"{mark}high = {high!r}",
         least_k=least_k,
+        schedule_line=_SCHEDULE_LINES[schedule],
     )
 
 

@@ -18,6 +18,7 @@ from rase.fusion.access import (
 from rase.fusion.campaigns import next_version
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import NotCountersigned
+from rase.fusion.mechanism import campaign_of
 from rase.fusion.probes import range_status
 from rase.fusion.refusals import BAD_QUESTION, NOT_ALLOWED, NOT_SIGNED, Refused
 from rase.fusion.subscribers import (
@@ -227,6 +228,6 @@ def _version(campaign: Campaign, not_before: int, changes: dict[str, Any]) -> Ca
         raise Refused(BAD_QUESTION, "id and version must be left out: they follow by themselves.")
     try:
         fields = next_version(campaign, not_before=not_before).as_fields() | changes
-        return Campaign.from_fields(fields)
+        return campaign_of(fields)
     except CampaignInvalid as error:
         raise Refused(BAD_QUESTION, str(error)) from None

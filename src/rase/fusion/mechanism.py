@@ -1,8 +1,8 @@
 """From a campaign to its mathematics: the randomizer, which places it can draw, and its error."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,26 @@ from numpy.typing import NDArray
 from rase.campaign import Campaign
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.choice import best_mechanism
 from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Floats, Randomizer
 from rase.randomize.square_wave import SquareWave
 from rase.stream import ValueRange
 
-__all__ = ["Classes", "Effect", "Places", "drawable", "effect_of", "randomizer_of", "values_of"]
+__all__ = [
+    "AUTO",
+    "Classes",
+    "Effect",
+    "Places",
+    "campaign_of",
+    "drawable",
+    "effect_of",
+    "randomizer_of",
+    "values_of",
+]
+
+# In a file: the best mechanism for a mean at the budgets of the campaign.
+AUTO: Final = "auto"
 
 _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
     "laplace": Laplace,
@@ -28,6 +42,35 @@ _PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
 
 Places = NDArray[np.int64]
 Classes = NDArray[np.uint8]
+
+
+def campaign_of(values: Any) -> Campaign:
+    """Return a campaign from fields as an operator writes them.
+
+    A campaign names the law that its devices draw, because they never meet to agree on one. So
+    ``auto``, and a mechanism left out, become the best one for a mean at these budgets here, before
+    anything is signed.
+
+    Args:
+        values: As for `Campaign.from_fields`; ``mechanism`` may be absent or ``auto``.
+
+    Raises:
+        CampaignInvalid: With all mistakes.
+
+    Example:
+        >>> fields = dict(
+        ...     id="homes", version=1, quantity="power", unit="W", low=0, high=3000, epsilon=[1.0],
+        ...     window=24, window_budget=1.0, round_s=3600, upload_s=300, grace_s=600, k_min=20,
+        ...     not_before=0, not_after=9,
+        ... )
+        >>> campaign_of(fields | {"mechanism": "auto"}).mechanism, campaign_of(fields).mechanism
+        ('optimal', 'optimal')
+    """
+    if not isinstance(values, Mapping) or values.get("mechanism", AUTO) != AUTO:
+        return Campaign.from_fields(values)
+    # Any mechanism will do to have all other mistakes listed before one is chosen by the budgets.
+    checked = Campaign.from_fields({**values, "mechanism": "duchi"})
+    return replace(checked, mechanism=best_mechanism(checked.epsilon))
 
 
 def randomizer_of(campaign: Campaign) -> Randomizer:

@@ -17,12 +17,12 @@ from rase.kernels.words import Random, source_of
 from rase.pipeline.keyed import DeviceTags, drawn_reports, round_result, rounds_of
 from rase.pipeline.result import RoundResult
 from rase.pipeline.table import contributions_of, is_table
-from rase.randomize.budget_aware import BudgetAware
+from rase.randomize.choice import auto
 from rase.randomize.grid import as_readings
 from rase.randomize.protocol import Floats, Randomizer
 from rase.shuffle.release import RoundShuffler
 from rase.shuffle.shufflers import Manifest, Shuffler, Uniform
-from rase.stream import PAPER_PRECISION, ValueRange
+from rase.stream import ValueRange
 
 __all__ = ["Pipeline", "aggregate"]
 
@@ -303,6 +303,9 @@ def aggregate(
 ) -> Estimate | Rounds[RoundResult]:
     """Estimate the mean of readings privately, in one line.
 
+    Reports are drawn by `rase.randomize.choice.auto`, the best mechanism for a mean at this
+    epsilon, as `plan`, ``rase run`` and ``rase init`` have it; `Pipeline` takes any other.
+
     Args:
         data: Readings of one round, or a table as for `Pipeline.run`.
         value_range: The public range, chosen without looking at the readings.
@@ -318,11 +321,9 @@ def aggregate(
     Example:
         >>> from rase import SeededRandom, aggregate
         >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
-        46.4 ± 5.6 (95 %: 35.4 to 57.3, n = 120)
+        44.7 ± 4.2 (95 %: 36.3 to 53.0, n = 120)
     """
-    public = _public_range(value_range)
-    budget = cast("float | tuple[float, ...]", epsilon)
-    pipeline = Pipeline(BudgetAware(budget, public, PAPER_PRECISION), shuffler, estimator)
+    pipeline = Pipeline(auto(epsilon, _public_range(value_range)), shuffler, estimator)
     if is_table(data):
         return pipeline.run(data, every=every, rng=rng)
     return pipeline.run_round(data, rng=rng).estimate

@@ -110,7 +110,8 @@ _CAMPAIGN = """\
 _WHY = {
     "low": "readings are clipped to this range",
     "steps": "of the public grid",
-    "beta": "the precision asked for: relative half-width ...",
+    "mechanism": "the law that every device draws its reports from",
+    "beta": "the precision that budget-aware noise aims at: relative half-width ...",
     "rho": "... and probability",
     "epsilon": "budget of one report; up to four classes",
     "window": "rounds over which a device's budget is counted",
@@ -134,6 +135,7 @@ class Plan:
         fusion_url: The fusion centre's address likewise.
         cache_s: How long devices may keep a keyset.
         keys_valid_s: How long the first opening keys are used.
+        takes_turns: Whether each device reports once in a window, in a round of its own.
 
     Raises:
         ConfigurationError: With every address that cannot be used.
@@ -144,6 +146,7 @@ class Plan:
     fusion_url: str
     cache_s: int
     keys_valid_s: int
+    takes_turns: bool = False
 
     def __post_init__(self) -> None:
         """Check the addresses once."""
@@ -236,7 +239,7 @@ def next_steps(folder: Path, plan: Plan) -> list[str]:
         "# 3. Enrol a device: one token each. For more devices, copy the folder first (cp -a).",
         f"rase shuffler enrol {at_shuffler} > token.txt",
         f"rase device enrol --folder {device} --token-file token.txt",
-        f"# 4. Set [source] in its settings, and run it; k_min is {plan.campaign.k_min} devices.",
+        f"# 4. Set [source] in its settings, and run it. {_company(plan)}",
         f"rase device run --folder {device}",
         "# 5. Ask.",
         f"rase fusion subscribers add me {at_fusion} > subscriber.txt",
@@ -244,6 +247,17 @@ def next_steps(folder: Path, plan: Plan) -> list[str]:
         "# Whenever something seems wrong:",
         f"rase doctor {folder}",
     ]
+
+
+def _company(plan: Plan) -> str:
+    """Say how many devices a round needs before it is released."""
+    campaign = plan.campaign
+    if not plan.takes_turns or campaign.window == 1:
+        return f"A round needs {campaign.k_min} devices (k_min)."
+    return (
+        f"A round needs {campaign.k_min} reports (k_min), and devices take turns over "
+        f"{campaign.window} rounds: about {campaign.k_min * campaign.window} devices or more."
+    )
 
 
 def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]:

@@ -60,7 +60,6 @@ GRID = (0.0, 1.0, 10)
         ("draw_indices", ((TABLE[0][:3], TABLE[1], 1), WORDS, np.ones(4, np.int64))),
         ("draw_indices", ((TABLE[0], TABLE[1], 2), WORDS, np.ones(4, np.int64))),
         ("draw_indices", ((TABLE[0], TABLE[1], -1), WORDS, np.ones(4, np.int64))),
-        ("add_digits", (TABLE, WORDS, 1, np.ones(5, np.uint64))),
         ("add_settled", (TABLE, WORDS, 1, np.ones(5, np.uint64), False)),
         ("window_or_bit_reports", (PARTS, GRID, np.ones(4), WORDS, np.ones(3))),
         ("window_or_bit_reports", (PARTS, (0.0, 1.0, 0), np.ones(4), WORDS, np.ones(4))),

@@ -8,12 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rase.kernels import geometric
 from rase.kernels.fixed import (
     WORD,
     _worst_pair,
     clamped_table,
-    digit_sums,
     drawn_from,
     geometric_digits,
     log_ratio,
@@ -34,12 +32,6 @@ def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     assert table.effective_epsilon == law.drawn.effective_epsilon <= epsilon
 
 
-@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.3, 2.0, 40.0])
-def test_digit_tables_are_those_of_numpy(rate: float) -> None:
-    """A digit's table has the same integers in both forms."""
-    assert list(digit_sums(rate)) == geometric._digit_table(rate).sums.tolist()
-
-
 def test_drawing_is_that_of_numpy() -> None:
     """A word falls into the same weight, at the edges, too."""
     sums = word_sums([1 << 190, 1 << 191, (1 << 192) - 1])
@@ -49,7 +41,7 @@ def test_drawing_is_that_of_numpy() -> None:
 
 
 def test_a_huge_rate_needs_no_digit() -> None:
-    """Where even a one is too unlikely for a word, nothing is drawn."""
+    """Where even a one is too unlikely for a word, there is no table of a digit."""
     assert geometric_digits(100.0) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rase.kernels.fixed import FIXED_ONE, decay_powers
-from rase.kernels.geometric import geometric
+from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import SeededRandom
 
 
@@ -23,7 +23,7 @@ def test_powers_are_exact_far_beyond_floats(rate: float) -> None:
 @pytest.mark.parametrize("rate", [2.0, 0.3, 1e-3, 2e-5])
 def test_geometric_numbers_follow_their_law(rate: float) -> None:
     """Chi-square at 1e-9 accepts the law and rejects a rate 30 % off, over one and two digits."""
-    drawn = geometric(rate, 40_000, SeededRandom(2026)).astype(np.float64)
+    drawn = exact_geometric(rate, 40_000, SeededRandom(2026)).astype(np.float64)
     edges = np.unique(np.floor(-np.log1p(-np.arange(0, 1, 0.05)) / rate))
     edges = np.append(edges, np.inf)
     seen = np.histogram(drawn, edges)[0]
@@ -39,6 +39,6 @@ def test_geometric_numbers_follow_their_law(rate: float) -> None:
 
 def test_a_tiny_rate_gives_huge_numbers_and_a_huge_rate_zeros() -> None:
     """Both ends of the rates work: the mean is about 1 / rate, or nothing at all."""
-    large = geometric(1e-15, 2000, SeededRandom(2026)).astype(np.float64)
+    large = exact_geometric(1e-15, 2000, SeededRandom(2026)).astype(np.float64)
     assert large.mean() == pytest.approx(1e15, rel=0.15)
-    assert not geometric(100.0, 50, SeededRandom(2026)).any()
+    assert not exact_geometric(100.0, 50, SeededRandom(2026)).any()

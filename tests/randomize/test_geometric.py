@@ -3,15 +3,12 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from rase import BudgetAware, Laplace, Precision, ValueRange
-from rase.kernels.fixed import log_ratio
-from rase.kernels.geometric import geometric
-from rase.kernels.words import Words
+from rase.kernels.fixed import digit_sums, geometric_digits, log_ratio
 from rase.randomize.geometric import ClampedGeometric, UnboundedGeometric
 
 WORD = 1 << 64
@@ -69,8 +66,7 @@ def test_br_needs_a_precision() -> None:
 def test_unclamped_reports_beyond_all_draws_are_refused(epsilon: float, steps: int) -> None:
     """The bound is what the tables give if every digit is the largest, and not a step less."""
     law = UnboundedGeometric(epsilon, steps)
-    largest: Any = LargestWords()
-    reach = int(geometric(law.rate, 1, largest)[0])
+    reach = sum(weight * len(digit_sums(rate)) for weight, rate in geometric_digits(law.rate))
     assert law.reach == reach
     ends = np.array([-reach - 1, -reach, 0, steps + reach, steps + reach + 1])
     assert law.is_code(ends).tolist() == [False, True, True, True, False]
@@ -89,11 +85,3 @@ def test_no_whole_number_of_64_bits_passes_as_an_unclamped_report() -> None:
         for place in (-(2.0**63), 2.0**63, 1e12):
             with pytest.raises(ValueError, match="such as this randomizer can draw"):
                 randomizer.decode([place * step])
-
-
-class LargestWords:
-    """Give the largest word always."""
-
-    def words(self, count: int) -> Words:
-        """Return as many."""
-        return np.full(count, 2**64 - 1, np.uint64)

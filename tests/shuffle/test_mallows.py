@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,3 +142,40 @@ def test_wrong_arguments_are_refused() -> None:
         Mallows(3, -0.1)
     with pytest.raises(ValueError, match="order must hold 3 items, got 2"):
         Mallows(3, 1.0).log_probability([0, 1])
+
+
+class Given:
+    """Give crafted words first, then zeros."""
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """Return the next words."""
+        given, self.left = self.left[:count], self.left[count:]
+        return np.array([*given, *[0] * (count - len(given))], dtype=np.uint64)
+
+
+def test_no_order_is_left_out() -> None:
+    """Where a word ends beyond the last table, the next one goes on from there.
+
+    At theta 5 the table of 64 bits ends after 9 places. An order that no word gives would have an
+    infinite loss towards a neighbour that one gives.
+    """
+    most = 2**64 - 1
+    law, order = Mallows(64, 5.0), np.empty((1, 64), dtype=np.int64)
+    reached = []
+    for further in ([0], [most // 2], [most - 1], [most, most, most, 0]):
+        source: Any = Given(most, *[0] * 63, *further, most // 2)
+        law._draw(order, source)
+        assert sorted(order[0].tolist()) == list(range(64))
+        reached.append(int(order[0, 0]))
+    # The same first word for all: what follows decides how far the first item moves.
+    assert reached == [8, 9, 10, 20]
+
+
+def test_an_infinite_theta_moves_nothing() -> None:
+    """Neither in one order nor in many."""
+    law = Mallows(5, math.inf)
+    assert law.sample(rng=SeededRandom(1)).tolist() == [0, 1, 2, 3, 4]
+    assert law.samples(2, rng=SeededRandom(1)).tolist() == [[0, 1, 2, 3, 4]] * 2

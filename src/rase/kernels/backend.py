@@ -40,9 +40,6 @@ class Compiled(Protocol):
     def draw_indices(self, table: _Table, words: _Array, out: _Array, /) -> bool:
         """Draw from one table."""
 
-    def add_digits(self, table: _Table, words: _Array, weight: int, values: _Array, /) -> bool:
-        """Add weight times a draw to each value."""
-
     def add_settled(
         self, table: _Table, words: _Array, weight: int, values: _Array, is_endless: bool, /
     ) -> bool:

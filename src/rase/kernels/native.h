@@ -64,8 +64,6 @@ enum outcome integers_below(const uint64_t *words, const int64_t *bounds, int64_
 void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_t n);
 enum outcome add_settled(struct table table, const uint64_t *words, uint64_t weight,
                          uint64_t *values, size_t n, int is_endless);
-void add_digits(struct table table, const uint64_t *words, uint64_t weight, uint64_t *values,
-                size_t n);
 
 /* native_reports.c */
 struct grid {

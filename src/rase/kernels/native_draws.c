@@ -40,20 +40,8 @@ void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_
     }
 }
 
-void add_digits(struct table table, const uint64_t *words, uint64_t weight, uint64_t *values,
-                size_t n)
-{
-    for (size_t first = 0; first < n; first += BLOCK) {
-        uint32_t block[BLOCK];
-        size_t count = n - first < BLOCK ? n - first : BLOCK;
-        draw_block(table, words + first, block, count);
-        for (size_t i = 0; i < count; i++)
-            values[first + i] += weight * block[i];
-    }
-}
-
-/* The same where a word that equals a boundary, or lies beyond an endless table, leaves the draw
- * open: NumPy then settles it with further words. */
+/* Add weight times a draw to each value. A word that equals a boundary, or lies beyond an endless
+ * table, leaves the draw open: NumPy then settles it with further words. */
 enum outcome add_settled(struct table table, const uint64_t *words, uint64_t weight,
                          uint64_t *values, size_t n, int is_endless)
 {

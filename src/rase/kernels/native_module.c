@@ -101,21 +101,6 @@ static PyObject *py_draw_indices(PyObject *self, PyObject *args)
     return answer(DONE, v, 4);
 }
 
-static PyObject *py_add_digits(PyObject *self, PyObject *args)
-{
-    Py_buffer v[4];
-    struct table table;
-    Py_ssize_t boundaries;
-    unsigned long long weight;
-    if (!PyArg_ParseTuple(args, "(y*y*n)y*Kw*", &v[0], &v[1], &boundaries, &v[2], &weight, &v[3]))
-        return NULL;
-    Py_ssize_t n = entries(&v[2]);
-    if (!as_table(&v[0], &v[1], boundaries, &table) || n < 0 || entries(&v[3]) != n)
-        return wrong_sizes(v, 4);
-    WITHOUT_LOCK(add_digits(table, v[2].buf, weight, v[3].buf, (size_t)n));
-    return answer(DONE, v, 4);
-}
-
 static PyObject *py_add_settled(PyObject *self, PyObject *args)
 {
     Py_buffer v[4];
@@ -348,7 +333,6 @@ static PyObject *py_instructions(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"integers_below", py_integers_below, METH_VARARGS, "Draw below each bound."},
     {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
-    {"add_digits", py_add_digits, METH_VARARGS, "Add weight times a draw to each value."},
     {"add_settled", py_add_settled, METH_VARARGS, "Add draws unless one is left open."},
     {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
     {"window_or_bit_reports", py_window_or_bit_reports, METH_VARARGS, "Draw near, far, or a bit."},

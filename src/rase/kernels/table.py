@@ -70,13 +70,6 @@ class IntegerTable:
         backend.native.draw_indices(self.arrays, np.ascontiguousarray(words), drawn)
         return drawn
 
-    def add_digits(self, words: Words, *, weight: int, values: Words) -> None:
-        """Add ``weight`` times the drawn index to each of the values, in place."""
-        if backend.native is None:
-            values += self.numpy_indices(words).astype(np.uint64) * np.uint64(weight)
-        else:
-            backend.native.add_digits(self.arrays, words, weight, values)
-
     def numpy_indices(self, words: Words) -> NDArray[np.int64]:
         """Return what `indices` does, by NumPy alone."""
         if not self.sums.size:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rase.kernels.geometric import geometric
 from rase.kernels.permute import (
     Order,
     inversion_count,
@@ -18,6 +17,7 @@ from rase.kernels.permute import (
     uniform_order,
     uniform_orders,
 )
+from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import Keystream, Random, source_of
 from rase.shuffle.checks import number_at_least, whole_number
 from rase.shuffle.permutation import as_permutation
@@ -159,7 +159,10 @@ class Mallows:
         return np.ascontiguousarray(slots.T)
 
     def sample(self, *, rng: Random | None = None) -> Order:
-        """Draw one order: the items by slot.
+        """Draw one order: the items by slot, from the law itself.
+
+        No order is left out: its probability is that of the law to the last digit, because further
+        words decide where one falls on a boundary of a table or beyond its end.
 
         Validation: chi-square over all orders of 5 and 6 items, tests/shuffle/test_laws.py.
         """
@@ -186,8 +189,11 @@ class Mallows:
 
     def _draw(self, orders: Order, source: Random | Keystream) -> None:
         # A geometric number modulo m is the geometric number truncated to 0 .. m - 1.
-        free = geometric(self.theta, orders.size, source).reshape(orders.shape)
-        orders_from_free_codes(free, out=orders)
+        if math.isinf(self.theta):
+            orders[:] = np.arange(self.n)
+            return
+        free = exact_geometric(self.theta, orders.size, source)
+        orders_from_free_codes(free.view(np.uint64).reshape(orders.shape), out=orders)
 
 
 def _brackets(n: int, theta: float) -> NDArray[np.float64]:

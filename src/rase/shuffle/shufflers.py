@@ -120,7 +120,8 @@ class MallowsShuffle:
     Guarantee: slot i receives the report at arrival place π(i), π from a Mallows law around the
     identity. For arrivals that differ by rearranging one group among its places, and as well for
     values so rearranged, the loss is at most theta times the exact sensitivity
-    (tests/paper/test_shuffle_loss.py).
+    (tests/paper/test_shuffle_loss.py). Orders are drawn from the law itself, not from tables that
+    end somewhere (tests/shuffle/test_mallows.py::test_no_order_is_left_out).
 
     Args:
         theta: The spread parameter; or leave it to ``alpha`` and ``partition``.

@@ -213,3 +213,28 @@ def test_a_round_that_never_becomes_final_is_told(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(demo.servers.has_final, "wait", lambda timeout: False)
         with pytest.raises(FusionUnreachable, match="did not become final"):
             next(demo.run())
+
+
+def test_a_day_of_the_demonstration_has_a_mean(folder: Path) -> None:
+    """One hour of every day is withheld; the day answers with the other 23, unless strict."""
+    with TemporaryDirectory(dir=folder) as name:
+        demo = LiveDemo(
+            SyntheticFleet(devices=8, days=1),
+            epsilon=2.0,
+            value_range=POWER,
+            rounds=24,
+            seed=2026,
+            folder=Path(name),
+        )
+        with demo:
+            rounds = list(demo.run())
+            day = demo.servers.subscriber.window("24h")
+            strict = demo.servers.subscriber.window("24h", strict=True)
+    assert [one.answer.status for one in rounds].count("too_few") == 1
+    assert (day.status, day.rounds, day.of_rounds) == ("ok", 23, 24)
+    assert day.mean is not None
+    assert day.ci_low is not None
+    assert day.ci_high is not None
+    assert day.ci_low <= sum(one.truth for one in rounds) / 24 <= day.ci_high
+    assert "23 rounds" in (day.verdict or "")
+    assert (strict.status, strict.mean) == ("too_few", None)

@@ -77,6 +77,26 @@ def test_win_prints_a_window(url: str, capsys: pytest.CaptureFixture[str]) -> No
         assert json.loads(out)["w"] == 2
 
 
+def test_a_window_that_lacks_a_round_answers_unless_strict(
+    centre: Centre, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says how many rounds it rests on, and beside it whether rounds differ; strict refuses."""
+    one = parcel(reports([2000] * 9, round=ROUND + 3), round=ROUND + 3)
+    centre.clock.jump(CAMPAIGN.closes_s(ROUND + 3) - centre.clock.now_s())
+    centre.intake.receive(one.id, one.payload)
+    centre.rounds.tick()
+    out, err = ran("query", "win", "4h", capsys=capsys)
+    assert "n = 20, 3 of 4 rounds)" in out
+    assert "verdict: " in err
+    assert "unknown yet: 3 of 8 rounds needed." in err
+    out, _ = ran("query", "win", "4", "--json", capsys=capsys)
+    document = json.loads(out)
+    assert (document["rounds"], document["of_rounds"], document["status"]) == (3, 4, "ok")
+    out, err = ran("query", "win", "4", "--strict", "--json", capsys=capsys, exit_code=5)
+    assert json.loads(out)["status"] == "too_few"
+    assert "only 3 of them have an estimate" in err
+
+
 def test_too_few_is_exit_code_5(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Withheld and missing rounds refuse; the document is printed all the same."""
     _, err = ran("query", "avg", capsys=capsys, exit_code=5)

@@ -140,6 +140,81 @@ def test_one_report_has_no_known_error(tmp_path: Path, capsys: pytest.CaptureFix
     assert "read as milliseconds since 1970 (UTC)" in err
 
 
+def hours_of(path: Path, means: dict[int, float]) -> Path:
+    """Write a table of 40 devices that all read the mean of an hour, give or take 5."""
+    lines = ["time,device,value"]
+    lines += [
+        f"2024-05-01T{hour:02}:00:00Z,d{device},{mean + device % 11 - 5}"
+        for hour, mean in means.items()
+        for device in range(40)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("swing", "words"),
+    [
+        (0.0, "verdict   not distinguishable from a constant: 24 rounds"),
+        (40.0, "verdict   the rounds differ by more than their noise: by about"),
+    ],
+)
+def test_the_verdict_needs_no_truth(
+    swing: float, words: str, *, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fleet that rests and one that moves are told apart in the summary and the document."""
+    means = {hour: 50 + swing * (-1) ** (hour // 6) for hour in range(24)}
+    table = hours_of(tmp_path / "table.csv", means)
+    out, err = ran(table, *RANGE, "--every", "1h", "--seed", 1, "--json", capsys=capsys)
+    assert words in err
+    assert f"verdict   {json.loads(out)['verdict']}." in err
+    _, err = ran(table, *RANGE, "--every", "6h", "--seed", 1, capsys=capsys)
+    assert "verdict   unknown yet: 4 of 8 rounds needed." in err
+    out, err = ran(table, *RANGE, "--estimator", "median", "--json", capsys=capsys)
+    assert json.loads(out)["verdict"] is None
+    assert "verdict" not in err
+
+
+def test_windows_that_lack_rounds_answer_unless_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An hour without readings: its windows say from how many rounds they are."""
+    table = hours_of(tmp_path / "table.csv", dict.fromkeys((0, 1, 2, 4, 5, 6, 7), 30.0))
+    asked = (table, *RANGE, "--every", "1h", "--window", "4", "--seed", 1, "--truth")
+    out, _ = ran(*asked, "--json", capsys=capsys)
+    rows = [row for row in json.loads(out)["results"] if row["window"] == 4]
+    assert [(row["start"][11:13], row["rounds"], row["of_rounds"]) for row in rows] == [
+        *(("01", 3, 4), ("02", 3, 4), ("03", 3, 4), ("04", 4, 4)),
+    ]
+    assert all(0 <= row["low"] < row["high"] <= 100 for row in rows)
+    # Rounds that rest: what is added for a missing one is less than its noise.
+    assert rows[-1]["standard_error"] < rows[0]["standard_error"] < 3 * rows[-1]["standard_error"]
+    out, _ = ran(*asked, capsys=capsys)
+    assert out.splitlines()[0].split()[:3] == ["start", "window", "rounds"]
+    out, _ = ran(*asked, "--json", "--strict", capsys=capsys)
+    strict = [row for row in json.loads(out)["results"] if row["window"] == 4]
+    assert strict == rows[-1:]
+
+
+def test_neither_estimates_nor_intervals_of_auto_leave_the_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fleet at 6 % of a wide range at epsilon 0.5: no estimate is exactly an end.
+
+    Unbiased means lie outside now and then, and their intervals end at the range all the same.
+    """
+    table = hours_of(tmp_path / "table.csv", dict.fromkeys(range(24), 6.0))
+    out, _ = ran(
+        *(table, "--range", 0, 100, "--epsilon", 0.5, "--every", "1h", "--seed", 1, "--json"),
+        *("--estimator", "auto", "--estimator", "unbiased_mean"),
+        capsys=capsys,
+    )
+    rows = json.loads(out)["results"]
+    assert all(0 <= row["low"] < row["high"] <= 100 for row in rows)
+    assert all(0 < row["estimate"] < 100 for row in rows if row["estimator"] == "auto")
+    assert any(row["estimate"] < 0 for row in rows if row["estimator"] == "unbiased_mean")
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "json"])
 def test_out(
     ending: str, readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -239,14 +239,25 @@ def test_a_typed_window_is_never_left_out(desk: Desk) -> None:
 
 
 def test_ask_answers_windows(desk: Desk) -> None:
-    """A window with a withheld round tells nothing; one before it does."""
+    """A window answers with the rounds it has, if they are enough, and says how many."""
     desk.log_in(desk.reader)
     text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
     assert "Mean over 2 rounds up to the one of 2026-06-21 02:00:00 UTC" in text
     assert "2-LDP for all reports of a device in 2 rounds" in text
-    assert (
-        "Too few devices reported in a round of this window" in desk.get("/ask?kind=win&w=2").text
-    )
+    text = desk.get("/ask?kind=win&w=2").text
+    assert "Only 1 of 2 rounds of this window have an estimate" in text
+    assert "Three quarters are needed." in text
+    text = desk.get("/ask?kind=win&w=4").text
+    assert "in 3 of 4 rounds" in text
+    assert "the error includes what they may have done" in text
+    assert "unknown yet: 3 of 8 rounds needed" in text
+    text = desk.get("/ask?kind=win&w=4&strict=true").text
+    assert "Only 3 of 4 rounds" in text
+    assert "All are needed, as asked." in text
+    assert "only 2 of them" not in text
+    rows = desk.get("/ask.json?kind=win&w=4&strict=true").json()
+    assert rows[-1]["status"] == "too_few"
+    assert desk.get("/ask.json?kind=win&w=4").json()[-1]["rounds"] == 3
     text = desk.get("/ask?kind=avg&at=2026-06-21T09:00").text
     assert "There is no estimate of this time" in text
     rows = desk.get("/ask.json?kind=win&w=2h&at=2026-06-21T02:00").json()

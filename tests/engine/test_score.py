@@ -32,11 +32,25 @@ def test_windows_slide() -> None:
 
 
 def test_windows_and_gaps() -> None:
-    """Over a missing round there is no window, unless rounds are not counted."""
+    """Half of a window is none, unless rounds are not counted."""
     for is_gapless, expected in ((True, [False, False, True]), (False, [False, True, True])):
         windows = Windows(2, is_gapless=is_gapless)
         found = [windows.add(result(number, 1.0)) is not None for number in (1, 3, 4)]
         assert found == expected
+    windows = Windows(4, is_gapless=True)
+    told = [windows.add(result(number, 1.0, 8.0)) for number in (1, 2, 4, 5, 60, 61, 62, 63)]
+    assert [one is not None for one in told] == [False] * 2 + [True, True] + [False] * 2 + [
+        True
+    ] * 2
+    there = [one for one in told if one is not None]
+    # Also where the first round of a window is missing it is known when that began.
+    assert [one.start_ms for one in there] == [1, 2, 59, 60]
+    assert [one.truth for one in there] == [8.0] * 4
+    means = [one.estimates["unbiased_mean"] for one in there]
+    assert [(one.rounds, one.of_rounds) for one in means] == [(3, 4), (3, 4), (3, 4), (4, 4)]
+    windows = Windows(4, is_gapless=True, strict=True)
+    told = [windows.add(result(number, 1.0)) for number in (1, 2, 4, 5, 6, 7)]
+    assert [one is not None for one in told] == [*[False] * 5, True]
     windows = Windows(2, is_gapless=True)
     assert windows.add(result(None, 1.0)) is None
     assert windows.add(result(None, 1.0)) is not None

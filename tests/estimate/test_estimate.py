@@ -33,9 +33,29 @@ def test_the_interval_is_symmetric_and_grows_with_its_level() -> None:
     assert low < 1 - 0.98 < 1 + 0.98 < high
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5.0, (3.04, 6.96)),
+        (1.0, (0.0, 2.96)),
+        (9.5, (7.54, 10.0)),
+        # Far outside, where a plain cut would be empty: as wide as at the end itself.
+        (-50.0, (0.0, 1.96)),
+        (60.0, (8.04, 10.0)),
+    ],
+)
+def test_intervals_end_where_the_target_does(value: float, expected: tuple[float, float]) -> None:
+    """An interval around the value moved into the bounds, cut to them; the value stays."""
+    one = Estimate(value, 1.0, n=9, method="m", target="t", lowest=0.0, highest=10.0)
+    assert one.interval() == pytest.approx(expected, abs=1e-3)
+    assert one.value == value
+
+
 def test_an_unknown_error_gives_the_whole_line() -> None:
     """What cannot be known is not made up."""
     assert estimate(error=math.inf).interval() == (-math.inf, math.inf)
+    bounded = Estimate(4.0, math.inf, n=1, method="m", target="t", lowest=0.0, highest=9.0)
+    assert bounded.interval() == (0.0, 9.0)
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan])
@@ -53,6 +73,9 @@ def test_levels_outside_0_and_1_are_refused(level: float) -> None:
         ({"standard_error": math.nan}, "standard_error must be 0 or more"),
         ({"n": 0}, "n must be at least 1"),
         ({"degrees_of_freedom": 0.5}, "degrees_of_freedom must be at least 1"),
+        ({"lowest": 2.0, "highest": 1.0}, "lowest must be at most highest, got 2.0"),
+        ({"rounds": 0}, "rounds must lie in 1 to of_rounds, got 0"),
+        ({"rounds": 3, "of_rounds": 2}, "rounds must lie in 1 to of_rounds, got 3"),
     ],
 )
 def test_impossible_estimates_are_refused(changes: dict[str, float], message: str) -> None:

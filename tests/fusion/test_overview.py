@@ -151,6 +151,21 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
         trace(centre.database, CAMPAIGN, first=0, last=1, points=0, method="median")
 
 
+def test_intervals_of_a_trace_end_where_the_range_does(asked: Asked) -> None:
+    """As those of single rounds do; sample means speak of reports, which have no such bounds."""
+    points = [one for one in asked("/v1/trace").json()["points"] if one["ci_low"] is not None]
+    rows = [one for one in asked("/v1/estimates").json() if one["ci_low"] is not None]
+    assert points
+    for point, row in zip(points, rows, strict=True):
+        assert CAMPAIGN.low <= point["ci_low"] < point["ci_high"] <= CAMPAIGN.high
+        assert point["ci_low"] == pytest.approx(row["ci_low"], abs=1e-6)
+        assert point["ci_high"] == pytest.approx(row["ci_high"], abs=1e-6)
+    some = asked("/v1/trace?method=sample_mean").json()["points"]
+    rows = asked("/v1/estimates?method=sample_mean").json()
+    lows = [one["ci_low"] for one in some if one["ci_low"] is not None]
+    assert lows == pytest.approx([one["ci_low"] for one in rows if one["ci_low"] is not None])
+
+
 def test_a_trace_has_bounds(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times choose rounds, and too many rounds or points are refused."""
     time_ms = (ROUND + 1) * 3600 * 1000

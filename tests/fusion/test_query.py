@@ -78,6 +78,63 @@ def test_windows_say_why_they_have_no_mean(asked: Centre) -> None:
     assert (one.status, two.status) == ("too_few", "gap")
 
 
+def test_windows_answer_with_the_rounds_they_have(centre: Centre) -> None:
+    """Eight rounds, one withheld and one that never came: six answer, strict refuses.
+
+    All that is said about the withheld round is that it is not among those that answer: its
+    reports never came here.
+    """
+    for place in range(8):
+        if place != 5:
+            happened(centre, ROUND + place, [] if place == 2 else [place] * 10)
+    (window,) = centre.questions.windows(CAMPAIGN, 8, first=ROUND + 7, last=ROUND + 7)
+    assert (window.status, window.rounds, window.of_rounds, window.w) == ("ok", 6, 8, 8)
+    assert (window.n, window.epsilon) == (60, 8.0)
+    told = [one for one in centre.questions.between(CAMPAIGN, ROUND, ROUND + 7) if one.mean]
+    means = [one.mean for one in told if one.mean is not None]
+    errors = [one.standard_error for one in told if one.standard_error is not None]
+    assert window.mean == pytest.approx(sum(means) / 6)
+    assert window.standard_error is not None
+    assert window.standard_error > (sum(error**2 for error in errors)) ** 0.5 / 6
+    assert window.target == "mean of the readings, over 6 of 8 rounds"
+    for w, status in ((8, "too_few"), (3, "gap")):
+        (strict,) = centre.questions.windows(
+            CAMPAIGN, w, first=ROUND + 7, last=ROUND + 7, strict=True
+        )
+        assert (strict.status, strict.mean, strict.verdict) == (status, None, None)
+    (few,) = centre.questions.windows(CAMPAIGN, 4, first=ROUND + 5, last=ROUND + 5)
+    assert (few.status, few.rounds, few.of_rounds) == ("too_few", 2, 4)
+
+
+def test_windows_that_are_not_over_have_no_mean(centre: Centre) -> None:
+    """Neither before the first final round nor after the newest, however few are missing there."""
+    for place in range(8):
+        happened(centre, ROUND + place, [place] * 10)
+    told = centre.questions.windows(CAMPAIGN, 8, first=ROUND + 6, last=ROUND + 8)
+    assert [(one.status, one.rounds) for one in told] == [("gap", 7), ("ok", 8), ("gap", 7)]
+
+
+def test_answers_stay_in_the_range_and_have_a_verdict(centre: Centre) -> None:
+    """Intervals end where the range does; the verdict is that of the rounds up to the answer."""
+    for place in range(10):
+        happened(centre, ROUND + place, [0] * 10)
+    told = centre.questions.between(CAMPAIGN, ROUND, ROUND + 9)
+    for one in told:
+        assert one.mean is not None
+        assert one.ci_low is not None
+        assert one.ci_high is not None
+        assert CAMPAIGN.low <= one.ci_low < one.ci_high <= CAMPAIGN.high
+        assert one.verdict is not None
+    assert any(one.mean is not None and one.mean < CAMPAIGN.low for one in told)
+    assert (told[6].verdict or "").endswith("unknown yet: 7 of 8 rounds needed")
+    assert "not distinguishable from a constant: 8 rounds" in (told[7].verdict or "")
+    # A verdict is of its round, not of the question.
+    assert centre.questions.at(CAMPAIGN, ROUND + 8).verdict == told[8].verdict
+    (window,) = centre.questions.windows(CAMPAIGN, 4, first=ROUND + 9, last=ROUND + 9)
+    assert "10 rounds differ by no more than their noise" in (window.verdict or "")
+    assert centre.questions.at(CAMPAIGN, ROUND + 8, method="median").ci_low is not None
+
+
 def test_a_windows_epsilon_is_bounded_by_the_ledger(asked: Centre) -> None:
     """No device spends more than its window budget, whatever the window asked for."""
     (window,) = asked.questions.windows(CAMPAIGN, 48, first=ROUND, last=ROUND)
@@ -219,8 +276,9 @@ def test_forms(asked: Centre) -> None:
     assert len(lines) == 4
     influx = as_influx(told).decode().splitlines()
     assert influx[0].startswith("rase,campaign=street-power,method=unbiased_mean,w=1 mean=")
-    assert influx[0].endswith(f'n=10i,status="ok" {ROUND * 3600 * 10**9}')
-    assert influx[2].split(" ")[1] == 'epsilon=1.0,n=0i,status="too_few"'
+    end = f'n=10i,rounds=1i,of_rounds=1i,status="ok" {ROUND * 3600 * 10**9}'
+    assert influx[0].endswith(end)
+    assert influx[2].split(" ")[1] == 'epsilon=1.0,n=0i,rounds=0i,of_rounds=1i,status="too_few"'
 
 
 def test_an_unknown_error_is_no_number(centre: Centre) -> None:

@@ -45,6 +45,17 @@ def test_answers_are_values() -> None:
     assert means_of(json.dumps([ROW, ROW])) == [mean, mean]
 
 
+def test_windows_say_what_they_rest_on() -> None:
+    """An answer from some of the rounds says how many; one that refuses says it too."""
+    some = row(w=24, rounds=23, of_rounds=24)
+    assert str(some) == "-12 W ± 26 (95 %: -64 to 38, n = 64, 23 of 24 rounds)"
+    unknown = row(w=24, rounds=23, of_rounds=24, standard_error=None, unit="")
+    assert str(unknown) == "-12.5, error unknown (n = 64, 23 of 24 rounds)"
+    few = row(status="too_few", mean=None, w=24, rounds=15, of_rounds=24)
+    with pytest.raises(TooFew, match="only 15 of them have an estimate"):
+        few.require()
+
+
 def test_an_unknown_error_is_said() -> None:
     """An estimate whose error the reports cannot tell is shown as such."""
     assert str(row(standard_error=None, unit="")) == "-12.5, error unknown (n = 64)"

@@ -94,6 +94,7 @@ class RunOptions:
     estimator: tuple[str, ...]
     every: str | None
     window: str | None
+    strict: bool
     truth: bool
     trials: int
     seed: int | None

@@ -84,13 +84,18 @@ def avg(at: str | None, as_json: bool, **where: Any) -> None:
 @command.command("win")
 @click.argument("w")
 @click.option("--at", help="The last moment: RFC 3339 or milliseconds; the newest round.")
+@click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
 @subscriber_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def win(w: str, at: str | None, as_json: bool, **where: Any) -> None:
-    """Ask for the mean over W, Win(t, w): a number of rounds, or a duration such as 24h."""
+def win(w: str, at: str | None, *, strict: bool, as_json: bool, **where: Any) -> None:
+    """Ask for the mean over W, Win(t, w): a number of rounds, or a duration such as 24h.
+
+    Where rounds of the window were withheld or are missing, the answer comes from the others, says
+    so, and has a larger error. It needs three quarters of the rounds.
+    """
     method = where.pop("method")
     with _client(**where) as client:
-        _show(client.window(w, at, method=method), as_json=as_json)
+        _show(client.window(w, at, method=method, strict=strict), as_json=as_json)
 
 
 def _client(*, url: str, token_file: Path | None, campaign: str | None) -> Any:
@@ -107,3 +112,5 @@ def _show(mean: "Mean", *, as_json: bool) -> None:
     mean.require()
     click.echo(f"{mean.time}  {mean}")
     click.echo(f"{mean.guarantee} {mean.shuffle}.", err=True)
+    if mean.verdict:
+        click.echo(f"verdict: {mean.verdict}.", err=True)

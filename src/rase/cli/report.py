@@ -14,6 +14,7 @@ from rase.engine.score import ErrorTally, WindowResult
 from rase.engine.tally import RunSummary
 from rase.estimate.estimate import Estimate
 from rase.estimate.skill import SkillTally
+from rase.estimate.verdict import VerdictTally, verdict_in_words
 from rase.pipeline import Pipeline, RoundResult
 from rase.privacy import percent
 from rase.randomize.choice import best_mechanism
@@ -38,6 +39,7 @@ class RunReport:
         self._errors: dict[tuple[int, str], ErrorTally] = {}
         self._skills: dict[str, SkillTally] = {}
         self._trial = 0
+        self._compared = VerdictTally()
         self._shuffles: dict[str, int] = {}
         self._manifests: dict[str, Manifest] = {}
 
@@ -47,7 +49,7 @@ class RunReport:
         longest = max(map(len, self._pipeline.estimators))
         columns = {"trial": 5} if self._options.trials > 1 else {}
         columns |= {"start": 20}
-        columns |= {"window": 6} if self._window else {}
+        columns |= {"window": 6, "rounds": 6} if self._window else {}
         columns |= {"estimator": max(longest, 9), "estimate": 10, "standard_error": 14}
         columns |= {"low": 10, "high": 10, "n": 6, "shuffle": 7}
         return columns | ({"truth": 10, "error": 10} if self._options.truth else {})
@@ -68,10 +70,15 @@ class RunReport:
         self, result: RoundResult, window: WindowResult | None, *, trial: int
     ) -> Iterator[Row]:
         """Yield one row for each estimator of a round, and of the window that ends with it."""
+        if trial != self._trial:
+            # Each trial learns its own history; the last one is told.
+            self._trial, self._skills, self._compared = trial, {}, VerdictTally()
+        if result.alone is not None:
+            self._compared.add((result.start_ms or 0) / 1000, result.alone)
         manifest = result.manifest
         self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
         self._manifests.setdefault(manifest.method, manifest)
-        self._score(result, trial)
+        self._score(result)
         for name, estimate in result.estimates.items():
             yield self._row(
                 estimate,
@@ -92,12 +99,9 @@ class RunReport:
                     of=(manifest, window.truth),
                 )
 
-    def _score(self, result: RoundResult, trial: int) -> None:
+    def _score(self, result: RoundResult) -> None:
         if result.truth is None or result.alone is None:
             return
-        if trial != self._trial:
-            # Each trial learns its own history; the last one is told.
-            self._trial, self._skills = trial, {}
         public = self._pipeline.randomizer.value_range
         for name, estimate in result.estimates.items():
             tally = self._skills.setdefault(name, SkillTally(public))
@@ -119,6 +123,8 @@ class RunReport:
             "trial": trial,
             "start": utc(start_ms or 0),
             "window": rounds,
+            "rounds": estimate.rounds,
+            "of_rounds": estimate.of_rounds,
             "estimator": name,
             "estimate": estimate.value,
             "standard_error": estimate.standard_error,
@@ -148,6 +154,7 @@ class RunReport:
             "publish_once": _publish_once(summary),
             "shuffles": shuffles,
             "summary": asdict(summary),
+            "verdict": self._verdict(),
         }
         if self._errors:
             tail["errors"] = [
@@ -171,6 +178,12 @@ class RunReport:
         if self._options.mechanism != "auto":
             return self._options.mechanism
         return best_mechanism(self._pipeline.randomizer.epsilon)
+
+    def _verdict(self) -> str | None:
+        """Return whether the rounds differ by more than noise; None without unbiased means."""
+        if not self._compared.count:
+            return None
+        return verdict_in_words(self._compared.verdict(), known=self._compared.count)
 
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
         tally = self._skills.get(name)
@@ -257,6 +270,9 @@ class RunReport:
                     f"(RMSE {told['history_rmse']:.{decimals}f}), {told['skill_against_last']:.2f} "
                     f"against the round before: {verdict} a constant."
                 )
+        judged = self._verdict()
+        if judged is not None:
+            yield f"verdict   {judged}."
 
 
 def decimals_for(public: ValueRange) -> int:

@@ -73,6 +73,7 @@ __all__ = ["command"]
 )
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")
+@click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
 @click.option("--truth", is_flag=True, help="Also the true means and the error; for study.")
 @click.option(
     "--trials",
@@ -226,7 +227,9 @@ class _Runs:
                     run = self._engine.run(job, rng=rng, on_progress=show)
                 windows = None
                 if job.window:
-                    windows = Windows(job.window, is_gapless=job.every is not None)
+                    windows = Windows(
+                        job.window, is_gapless=job.every is not None, strict=self._options.strict
+                    )
                 for number, result in enumerate(run, start=1):
                     window = None if windows is None else windows.add(result)
                     for row in self._report.rows(result, window, trial=trial):

@@ -83,13 +83,15 @@ async def _answer(request: Request, client: AsyncOperator, fleet: Fleet) -> dict
     question = _question(request, fleet)
     at, method = question.at or None, question.method or None
     if question.w:
-        mean = await client.window(question.w, at, method=method)
+        mean = await client.window(question.w, at, method=method, strict=bool(question.strict))
     else:
         mean = await client.average(at, method=method)
     query = await _series(request, client, fleet, question, end=mean)
     start, end = query["from"], query["to"]
     if question.w:
-        rows = await client.windows(question.w, start, end, method=method)
+        rows = await client.windows(
+            question.w, start, end, method=method, strict=bool(question.strict)
+        )
     else:
         rows = await client.averages(start, end, method=method)
     return {
@@ -139,6 +141,7 @@ def _question(request: Request, fleet: Fleet) -> Question:
         w=w,
         at=_moment(typed["at"]),
         method="" if typed["method"] == campaign.estimators[0] else typed["method"],
+        strict=typed["strict"] if w else "",
     )
 
 
@@ -150,6 +153,7 @@ def _typed(request: Request, fleet: Fleet) -> dict[str, str]:
         "at": asked.get("at", "")[:40].strip(),
         "w": asked.get("w", "")[:40].strip(),
         "method": method if method in estimators else estimators[0],
+        "strict": "true" if asked.get("strict") == "true" else "",
         "now": _now(request),
     }
 

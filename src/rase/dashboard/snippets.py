@@ -19,6 +19,7 @@ class Question:
         w: The window as typed; empty for avg(t).
         at: The moment as RFC 3339; empty for the newest.
         method: The estimator; empty for the campaign's first.
+        strict: "true" for no mean of a window that lacks a round; empty otherwise.
     """
 
     base: str
@@ -29,10 +30,12 @@ class Question:
     w: str = ""
     at: str = ""
     method: str = ""
+    strict: str = ""
 
     def query(self, **more: str) -> dict[str, str]:
         """Return the parameters of the route that answers it."""
         asked = {"campaign": self.campaign, "w": self.w, "at": self.at, "method": self.method}
+        asked["strict"] = self.strict
         return {name: value for name, value in {**asked, **more}.items() if value}
 
     @property
@@ -68,6 +71,8 @@ def _python(question: Question) -> str:
         arguments.append(f"at={question.at!r}")
     if question.method:
         arguments.append(f"method={question.method!r}")
+    if question.strict:
+        arguments.append("strict=True")
     call = f"{'window' if question.w else 'average'}({', '.join(arguments)})"
     return (
         "import os\n\nfrom rase.subscriber.client import Subscriber\n\n"
@@ -79,8 +84,8 @@ def _python(question: Question) -> str:
 
 def _grafana(question: Question) -> str:
     route = "/v1/windows" if question.w else "/v1/estimates"
-    query = {"campaign": question.campaign, "w": question.w, "method": question.method}
-    asked = urlencode({name: value for name, value in query.items() if value})
+    query = question.query()
+    asked = urlencode({name: value for name, value in query.items() if name != "at"})
     return (
         "Type: JSON   Parser: Backend   Method: GET\n"
         f"URL: {question.base}{route}?{asked}&from=${{__from}}&to=${{__to}}\n"
@@ -91,8 +96,8 @@ def _grafana(question: Question) -> str:
 
 def _home_assistant(question: Question) -> str:
     route = "/v1/windows" if question.w else "/v1/estimates/latest"
-    query = {"campaign": question.campaign, "w": question.w, "method": question.method}
-    asked = urlencode({name: value for name, value in query.items() if value})
+    query = question.query()
+    asked = urlencode({name: value for name, value in query.items() if name != "at"})
     first = "[0]" if question.w else ""
     unit = f'\n    unit_of_measurement: "{question.unit}"' if question.unit else ""
     return (

@@ -22,6 +22,7 @@ from rase.estimate.tracker import Tracker, spread_of
 from rase.kernels.words import Random, source_of
 from rase.pipeline import Pipeline, RoundResult
 from rase.randomize.protocol import Floats
+from rase.stream import ValueRange
 
 __all__ = ["FeedbackRun"]
 
@@ -128,7 +129,7 @@ class FeedbackRun:
         outlook = self.feedback.outlook
         self.feedback.learn(reports, rng=self._rng)
         clipping = None if outlook is None else outlook.clipping
-        return result if clipping is None else _clipped(result, clipping)
+        return _as_measured(result, clipping, limits=self.feedback.limits)
 
     def _read(self) -> Contributions:
         parts: list[Contributions] = []
@@ -152,11 +153,20 @@ class FeedbackRun:
         return joined
 
 
-def _clipped(result: RoundResult, clipping: Clipping) -> RoundResult:
-    """Return a round's result with what clipping adds to the mean as a part of its errors."""
+def _as_measured(
+    result: RoundResult, clipping: Clipping | None, *, limits: ValueRange
+) -> RoundResult:
+    """Return a round's result as one about the readings as measured.
+
+    What clipping adds to the mean becomes a part of the errors, and the limits bound the intervals,
+    not the range that the round happened to have.
+    """
 
     def widened(one: Estimate) -> Estimate:
         if one.target != _WIDENED:
+            return one
+        one = replace(one, lowest=limits.low, highest=limits.high)
+        if clipping is None:
             return one
         error = clipping.error_at(one.value, error=one.standard_error)
         return one.with_lasting(error, degrees_of_freedom=DEGREES_OF_CLIPPING)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rase.estimate.estimate import Estimate
-from rase.estimate.window import surer_window
+from rase.estimate.window import LEAST_SHARE, surer_window
 from rase.pipeline import RoundResult
 
 __all__ = ["ErrorTally", "WindowResult", "Windows"]
@@ -19,7 +19,7 @@ class WindowResult:
     Args:
         start_ms: When the window's first round began.
         estimates: By the name of the estimator.
-        truth: The mean of the rounds' true means, where they are known.
+        truth: The mean of the true means of the rounds that are there, where they are known.
     """
 
     start_ms: int | None
@@ -30,43 +30,65 @@ class WindowResult:
 class Windows:
     """Slide a window over rounds as they come, keeping no more rounds than it holds.
 
+    A window that lacks rounds answers with those it has, as `rase.estimate.window` says.
+
     Args:
         size: How many rounds a window holds, w in the paper.
-        is_gapless: Whether a window ends where a round number is missing, because a mean over the
-            others would be a mean of something else. False where each time is a round.
+        is_gapless: Whether round numbers count, so that some may be missing. False where each time
+            is a round.
+        strict: Whether there is no window where a round is missing.
 
     Raises:
         ValueError: If ``size`` is below 1.
     """
 
-    def __init__(self, size: int, *, is_gapless: bool) -> None:
+    def __init__(self, size: int, *, is_gapless: bool, strict: bool = False) -> None:
         if size < 1:
             raise ValueError(f"window must hold at least 1 round, got {size}.")
         self.size = size
         self.is_gapless = is_gapless
-        self._rounds: deque[RoundResult] = deque(maxlen=size)
+        self.strict = strict
+        self._rounds: deque[RoundResult | None] = deque(maxlen=size)
 
     def add(self, result: RoundResult) -> WindowResult | None:
         """Take the next round and return the window that ends with it, once there is one."""
-        if self.is_gapless and self._rounds and self._rounds[-1].round != _before(result.round):
-            self._rounds.clear()
+        self._rounds.extend([None] * self._missing_before(result))
         self._rounds.append(result)
-        if len(self._rounds) < self.size:
+        there = [one for one in self._rounds if one is not None]
+        needed = self.size if self.strict else math.ceil(LEAST_SHARE * self.size)
+        if len(self._rounds) < self.size or len(there) < needed:
             return None
-        truths = [one.truth for one in self._rounds if one.truth is not None]
+        truths = [one.truth for one in there if one.truth is not None]
         means = {
             name: surer_window(
-                [one.estimates[name] for one in self._rounds],
-                [_single(one, name) for one in self._rounds],
+                [None if one is None else one.estimates[name] for one in self._rounds],
+                [None if one is None else _single(one, name) for one in self._rounds],
                 w=self.size,
             )[0]
             for name in result.estimates
         }
         return WindowResult(
-            start_ms=self._rounds[0].start_ms,
+            start_ms=self._start_ms(there),
             estimates={name: mean for name, mean in means.items() if mean is not None},
-            truth=math.fsum(truths) / self.size if len(truths) == self.size else None,
+            truth=math.fsum(truths) / len(there) if len(truths) == len(there) else None,
         )
+
+    def _start_ms(self, there: list[RoundResult]) -> int | None:
+        """Return when a window began, also if its first rounds are missing."""
+        first, last = there[0], there[-1]
+        missing = self._rounds.index(first)
+        if not missing or first.start_ms is None or last.start_ms is None:
+            return first.start_ms
+        # Missing rounds are counted, so rounds have numbers, and two or more are there.
+        apart = (last.round or 0) - (first.round or 0)
+        return first.start_ms - missing * (last.start_ms - first.start_ms) // apart
+
+    def _missing_before(self, result: RoundResult) -> int:
+        """Return how many rounds are missing before a round, as far as that counts."""
+        last = self._rounds[-1] if self._rounds else None
+        if not self.is_gapless or last is None or last.round is None or result.round is None:
+            return 0
+        return min(result.round - last.round - 1, self.size)
 
 
 class ErrorTally:
@@ -114,7 +136,3 @@ def _single(result: RoundResult, name: str) -> Estimate:
     if name == "auto" and result.alone is not None:
         return result.alone
     return result.estimates[name]
-
-
-def _before(number: int | None) -> int | None:
-    return None if number is None else number - 1

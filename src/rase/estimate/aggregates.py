@@ -75,6 +75,9 @@ def total(
         method="total",
         target=target,
         degrees_of_freedom=mean.degrees_of_freedom,
+        # With participation the size of the fleet is a guess, and bounds no sum.
+        lowest=-math.inf if participation is not None else scale * mean.lowest,
+        highest=math.inf if participation is not None else scale * mean.highest,
     )
 
 
@@ -138,6 +141,8 @@ def count(
         n=fit.n,
         method="count",
         target=f"number of readings {' and '.join(bounds)}",
+        lowest=0.0,
+        highest=float(fit.n),
     )
 
 
@@ -147,7 +152,7 @@ def variance(
     """Estimate the variance of these readings, the mean square distance to their mean.
 
     Unbiased: the mean decoded square, less the squared mean, plus what noise adds to the latter. So
-    it may come out negative where noise dominates; its interval then says so. The error is by the
+    it may come out negative where noise dominates; its interval begins at 0. The error is by the
     delta method from the spread of the decoded reports, which holds the spread of the readings too
     and is therefore rather too large.
 
@@ -175,4 +180,7 @@ def variance(
         method="variance",
         target="variance of the readings",
         degrees_of_freedom=max(n - 1, 1),
+        # Popoviciu 1935: no readings within a range spread further than half at either end.
+        lowest=0.0,
+        highest=randomizer.value_range.width**2 / 4,
     )

@@ -71,7 +71,8 @@ class Belief:
     """Hold what the bank believes of a round's mean, for each run.
 
     Args:
-        means: The mean of all models, or the end of the range that is nearest to it.
+        means: The mean of all models; where they reach beyond the range, a value inside it, never
+            exactly an end: see `_within`.
         variances: The mean square distance to it: how sure the models are, how far they disagree,
             and that no mean of readings lies outside the range.
         degrees: How well that distance is known: whole degrees of freedom of Student's t, few where
@@ -193,15 +194,18 @@ class FilterBank:
         left = signal * (variance / total)
         apart = (weights * (left + np.square(means - mean[:, None]))).sum(axis=1)
         degrees = _degrees(apart, noise=variance, still=float(left.min()))
-        belief = self._within(mean, np.sqrt(apart), degrees)
-        inside = np.minimum(belief.means - self._low, self._low + self._width - belief.means)
-        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(belief.variances)
-        return belief
+        return self._within(mean, np.sqrt(apart), degrees)
 
     def _within(self, means: Floats, errors: Floats, degrees: Floats) -> Belief:
-        """Return a normal belief as cut to the range."""
+        """Return a normal belief as cut to the range, and note the way to the nearer end.
+
+        The likeliest value of what is left is often an end of the range itself, which reads like a
+        measured 0; its mean lies far inside, and fleets are mostly near an end of a range that was
+        chosen wide. Halfway between the two errs least over the whole of noisy records
+        (docs/explain/accuracy.md, "Near the ends of the range").
+        """
         high = self._low + self._width
-        told = means.clip(self._low, high)
+        likeliest = means.clip(self._low, high)
         # Further outside than this the reports contradict the range, and the error is not trusted.
         means = means.clip(self._low - _FURTHEST * errors, high + _FURTHEST * errors)
         ends = np.stack([self._low - means, high - means]) / errors
@@ -209,9 +213,16 @@ class FilterBank:
         density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
         first = (density[0] - density[1]) / (above - below)
         second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
-        shift = (told - means) / errors
-        moments = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
-        return Belief(told, moments * errors * errors, degrees)
+
+        def square_about(points: Floats) -> Floats:
+            shift = (points - means) / errors
+            share = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
+            return np.asarray(share * errors * errors)
+
+        inside = np.minimum(likeliest - self._low, high - likeliest)
+        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(square_about(likeliest))
+        told = (likeliest + means + first * errors) / 2
+        return Belief(told, square_about(told), degrees)
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.

@@ -73,6 +73,8 @@ def combined_mean(reports: ArrayLike, *, randomizer: Decoder, epsilon: ArrayLike
         n=noisy.size,
         method="combined_mean",
         target="mean of the readings",
+        lowest=randomizer.value_range.low,
+        highest=randomizer.value_range.high,
     )
 
 

@@ -112,6 +112,8 @@ def counted_mean(reports: CountedReports, *, randomizer: Decoder) -> Estimate:
         method="unbiased_mean",
         target="mean of the readings",
         degrees_of_freedom=degrees,
+        lowest=randomizer.value_range.low,
+        highest=randomizer.value_range.high,
     )
 
 

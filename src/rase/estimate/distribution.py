@@ -152,6 +152,8 @@ def quantiles(
             n=fit.n,
             method="quantile",
             target=f"{share:g} quantile of the readings",
+            lowest=randomizer.value_range.low,
+            highest=randomizer.value_range.high,
         )
         for share, value, error in zip(q, values, errors, strict=True)
     )

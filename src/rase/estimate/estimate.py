@@ -32,10 +32,18 @@ class Estimate:
             Laplace reports it covers 74 % instead of 95 %, at n = 10 92 %, at n = 50 94.5 %.
         lasting_error: The part of ``standard_error`` that neighbouring rounds have in common, such
             as what clipping adds; no window averages it out.
+        lowest: The least that the target can be: for a mean of readings the low end of the public
+            range, to which readings are clipped. Intervals end there; ``value`` may lie outside,
+            because moving it would add a bias that no average takes away.
+        highest: The most that the target can be, likewise.
+        rounds: How many rounds it was computed from.
+        of_rounds: How many rounds the target is over; more than ``rounds`` where some of a window
+            were withheld or are missing, which the error then includes.
 
     Raises:
         ValueError: If ``value`` is not finite, ``standard_error`` negative or NaN, ``n`` below 1,
-            ``degrees_of_freedom`` below 1, or ``lasting_error`` more than ``standard_error``.
+            ``degrees_of_freedom`` below 1, ``lasting_error`` more than ``standard_error``,
+            ``lowest`` above ``highest``, or ``rounds`` not from 1 to ``of_rounds``.
 
     Example:
         >>> mean = Estimate(187.2, 26.0, n=64, method="unbiased_mean", target="mean")
@@ -50,6 +58,10 @@ class Estimate:
     target: str
     degrees_of_freedom: float = math.inf
     lasting_error: float = 0.0
+    lowest: float = -math.inf
+    highest: float = math.inf
+    rounds: int = 1
+    of_rounds: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what no estimator can mean."""
@@ -67,6 +79,10 @@ class Estimate:
             raise ValueError(
                 f"lasting_error must lie in 0 to standard_error, got {self.lasting_error}."
             )
+        if not self.lowest <= self.highest:
+            raise ValueError(f"lowest must be at most highest, got {self.lowest}.")
+        if not 1 <= self.rounds <= self.of_rounds:
+            raise ValueError(f"rounds must lie in 1 to of_rounds, got {self.rounds}.")
 
     def with_lasting(self, error: float, *, degrees_of_freedom: float) -> "Estimate":
         """Return the same estimate with one more cause of error, which lasts from round to round.
@@ -91,6 +107,10 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the interval that covers the target with probability ``level``.
 
+        Where the target has a least and a greatest, the interval is that around the value moved
+        into these bounds, cut to them. It holds the plain interval as far as that lies within, so
+        no target is lost; and a value far outside does not make it look sure, as a plain cut would.
+
         Measured for means and medians and every mechanism, coverage is between 93 and 97 % at level
         0.95 from n = 50 on; for Duchi's bits, whose errors are bounds, 95 % or more at every n.
         With fewer reports of other mechanisms `unbiased_mean` covers 92 to 100 % from n = 5 and 87
@@ -109,7 +129,8 @@ class Estimate:
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level}.")
         reach = student_quantile(level, self.degrees_of_freedom) * self.standard_error
-        return self.value - reach, self.value + reach
+        centre = min(max(self.value, self.lowest), self.highest)
+        return max(centre - reach, self.lowest), min(centre + reach, self.highest)
 
     def __str__(self) -> str:
         """Return the estimate with its error to two digits."""

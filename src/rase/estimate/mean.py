@@ -71,6 +71,8 @@ def unbiased_mean(
         method="unbiased_mean",
         target="mean of the readings",
         degrees_of_freedom=noise.degrees_of_freedom,
+        lowest=randomizer.value_range.low,
+        highest=randomizer.value_range.high,
     )
 
 

@@ -95,6 +95,8 @@ def regional_means(
             n=int(size),
             method="regional_mean",
             target=f"mean of the readings of region {region} of {regions}",
+            lowest=randomizer.value_range.low,
+            highest=randomizer.value_range.high,
         )
         for region, (value, error, size) in enumerate(zip(values, errors, sizes, strict=True), 1)
     )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from rase.estimate.decoder import Decoder, Floats, noise_limits
 from rase.estimate.estimate import Estimate
+from rase.stream import ValueRange
 
 __all__ = ["RoundMeans", "unbiased_means"]
 
@@ -37,12 +38,14 @@ class RoundMeans:
         standard_errors: Its standard error.
         n: How many reports each round has.
         degrees_of_freedom: How well the standard errors are known.
+        value_range: The range of the readings.
     """
 
     values: Floats
     standard_errors: Floats
     n: int
     degrees_of_freedom: float
+    value_range: ValueRange
 
     def __len__(self) -> int:
         """Return how many rounds there are."""
@@ -57,6 +60,8 @@ class RoundMeans:
             method="unbiased_mean",
             target="mean of the readings",
             degrees_of_freedom=self.degrees_of_freedom,
+            lowest=self.value_range.low,
+            highest=self.value_range.high,
         )
 
 
@@ -83,4 +88,6 @@ def unbiased_means(reports: ArrayLike, *, randomizer: Decoder) -> RoundMeans:
         sums = decoded.reshape(table.shape).sum(axis=1), noise.reshape(table.shape).sum(axis=1)
     least, greatest, degrees = noise_limits(randomizer, n)
     variances = np.clip(sums[1] / n, least, greatest)
-    return RoundMeans(sums[0] / n, np.sqrt(variances) / math.sqrt(n), n, degrees)
+    return RoundMeans(
+        sums[0] / n, np.sqrt(variances) / math.sqrt(n), n, degrees, randomizer.value_range
+    )

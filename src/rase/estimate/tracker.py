@@ -110,6 +110,8 @@ class Tracker:
             method="auto",
             target="mean of the readings",
             degrees_of_freedom=float(belief.degrees[0]),
+            lowest=self.value_range.low,
+            highest=self.value_range.high,
         )
 
 

@@ -3,23 +3,43 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from rase.estimate.estimate import Estimate, combined_degrees
 
-__all__ = ["rolling", "surer_window", "window"]
+__all__ = ["LEAST_SHARE", "is_enough", "rolling", "surer_window", "window"]
+
+# Of a day of which only one half is there, nothing says what the other half was like.
+LEAST_SHARE: Final = 0.75
+# Fleets move by jumps more often than normal chance allows; see `rase.estimate.bank`.
+_DEGREES_OF_MOTION = 5.0
 
 
-def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None]:
+def is_enough(rounds: int, w: int) -> bool:
+    """Say whether so many rounds of a window answer for all of them: three quarters or more.
+
+    Example:
+        >>> [is_enough(rounds, 24) for rounds in (24, 23, 18, 17)]
+        [True, True, True, False]
+    """
+    return rounds >= LEAST_SHARE * w
+
+
+def window(
+    estimates: Iterable[Estimate | None], w: int, *, strict: bool = False
+) -> list[Estimate | None]:
     """Return Win(t, w) = (1 / w) * sum of the estimates of rounds t - w + 1 .. t, for each t.
 
     Args:
         estimates: One estimate for each round, in order; None for a round that was withheld.
         w: The number of rounds in a window.
+        strict: Whether a window that lacks a round is None.
 
     Returns:
-        One entry for each round from the w-th on: None where a round of the window was withheld,
-        because a mean of the others would be a mean of something else. Empty if there are fewer
-        than w rounds.
+        One entry for each round from the w-th on. Where rounds of a window were withheld, the mean
+        of the others, with ``rounds`` and ``of_rounds`` to say so and an error that includes what
+        the missing ones may have done; None where fewer than three quarters are there, or with
+        ``strict``. Empty if there are fewer than w rounds.
 
     Raises:
         TypeError: If ``w`` is not a whole number.
@@ -29,11 +49,16 @@ def window(estimates: Iterable[Estimate | None], w: int) -> list[Estimate | None
         >>> rounds = [Estimate(v, 3.0, n=64, method="m", target="mean") for v in (1.0, 2.0, 6.0)]
         >>> [round.value for round in window(rounds, 2)]
         [1.5, 4.0]
+        >>> with_gap = window([*rounds[:2], None, rounds[2]], 4)[0]
+        >>> with_gap.value, with_gap.target
+        (3.0, 'mean, over 3 of 4 rounds')
     """
-    return list(rolling(estimates, w))
+    return list(rolling(estimates, w, strict=strict))
 
 
-def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
+def rolling(
+    estimates: Iterable[Estimate | None], w: int, *, strict: bool = False
+) -> Iterator[Estimate | None]:
     """Yield the entries of `window` one by one, keeping no more than ``w`` rounds.
 
     The rounds' errors are taken as independent, which the noise of different rounds is; what an
@@ -43,9 +68,18 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
     holds the spread of the readings (`sample_mean`, `median`), the same devices report in every
     round and the spread does not average out; it is then a rough guide only.
 
+    What missing rounds did is not known. The mean of all w rounds differs from that of the m which
+    are there by (w - m) / w times the distance between the means of the missing and of the present
+    ones. That distance is taken as if all missing rounds were off to the same side, by as much as
+    single rounds differ among each other: so it is where the same hour of every day is missing, or
+    a whole night. How far rounds differ is read from those that are there, less their noise and
+    plus one standard error of that reading. A round that is always missing and unlike all others
+    leaves no trace, and no interval can hold it (docs/explain/accuracy.md, "Windows with gaps").
+
     Args:
         estimates: As for `window`; any iterable, also an endless one.
         w: The number of rounds in a window.
+        strict: Whether a window that lacks a round is None.
 
     Raises:
         TypeError: If ``w`` is not a whole number.
@@ -55,11 +89,15 @@ def rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate |
         raise TypeError(f"w must be a whole number, got {w!r}.")
     if w < 1:
         raise ValueError(f"w must be at least 1, got {w}.")
-    return _rolling(estimates, w)
+    return _rolling(estimates, w, strict)
 
 
 def surer_window(
-    tracked: Iterable[Estimate | None], alone: Iterable[Estimate | None], *, w: int
+    tracked: Iterable[Estimate | None],
+    alone: Iterable[Estimate | None],
+    *,
+    w: int,
+    strict: bool = False,
 ) -> list[Estimate | None]:
     """Return Win(t, w) by tracked rounds or by the rounds alone, whichever error is the smaller.
 
@@ -71,6 +109,7 @@ def surer_window(
         tracked: What ``auto`` says of each round; None for a round that was withheld.
         alone: The unbiased mean of each of these rounds by itself.
         w: The number of rounds in a window.
+        strict: Whether a window that lacks a round is None.
 
     Raises:
         TypeError: If ``w`` is not a whole number.
@@ -82,46 +121,73 @@ def surer_window(
         >>> [surer_window(tracked, alone, w=w)[0].method for w in (4, 16)]
         ['auto', 'unbiased_mean']
     """
-    pairs = zip(rolling(tracked, w), rolling(alone, w), strict=True)
+    pairs = zip(rolling(tracked, w, strict=strict), rolling(alone, w, strict=strict), strict=True)
     return [
         min(other, one, key=lambda found: found.standard_error) if one and other else other
         for one, other in pairs
     ]
 
 
-def _rolling(estimates: Iterable[Estimate | None], w: int) -> Iterator[Estimate | None]:
+def _rolling(
+    estimates: Iterable[Estimate | None], w: int, strict: bool
+) -> Iterator[Estimate | None]:
     # Sums are taken afresh for each window: a running sum would gather rounding errors for ever.
     kept: deque[Estimate | None] = deque(maxlen=w)
     for estimate in estimates:
         kept.append(estimate)
         if len(kept) == w:
             present = [one for one in kept if one is not None]
-            yield _mean(present) if len(present) == w else None
+            is_told = len(present) == w if strict else is_enough(len(present), w)
+            yield _mean(present, w) if is_told else None
 
 
-def _mean(rounds: list[Estimate]) -> Estimate:
-    w = len(rounds)
+def _mean(rounds: list[Estimate], w: int) -> Estimate:
+    """Return the mean of a window of w rounds from those of them that are there."""
+    m = len(rounds)
     if w == 1:
         return rounds[0]
-    lasting = math.fsum(one.lasting_error for one in rounds) / w
+    lasting = math.fsum(one.lasting_error for one in rounds) / m
     # What is of the round itself averages out; rounding may leave it a little below 0.
     single = [max(one.standard_error**2 - one.lasting_error**2, 0.0) for one in rounds]
     methods = dict.fromkeys(one.method for one in rounds)
     targets = dict.fromkeys(one.target for one in rounds)
-    error = math.hypot(math.sqrt(math.fsum(single)) / w, lasting)
+    error = math.hypot(math.sqrt(math.fsum(single)) / m, lasting)
     degrees = _degrees(rounds, single, lasting=lasting)
     if "auto" in methods:
-        error = math.fsum(one.standard_error for one in rounds) / w
+        error = math.fsum(one.standard_error for one in rounds) / m
         degrees = min(one.degrees_of_freedom for one in rounds)
+    if m < w:
+        missing = (w - m) / w * math.sqrt(_spread(rounds, single, is_tracked="auto" in methods))
+        degrees = combined_degrees(
+            [error**2, missing**2], [degrees, min(_DEGREES_OF_MOTION, m - 1)]
+        )
+        error = math.hypot(error, missing)
     return Estimate(
-        math.fsum(one.value for one in rounds) / w,
+        math.fsum(one.value for one in rounds) / m,
         error,
         n=sum(one.n for one in rounds),
         method=" and ".join(methods),
-        target=f"{' and '.join(targets)}, over {w} rounds",
+        target=f"{' and '.join(targets)}, over {w if m == w else f'{m} of {w}'} rounds",
         degrees_of_freedom=degrees,
         lasting_error=min(lasting, error),
+        # What is missing is of the same kind as what is there, and lies within the same bounds.
+        lowest=min(one.lowest for one in rounds),
+        highest=max(one.highest for one in rounds),
+        rounds=m,
+        of_rounds=w,
     )
+
+
+def _spread(rounds: list[Estimate], single: list[float], *, is_tracked: bool) -> float:
+    """Return the variance between the true means of rounds, rather too large than too small."""
+    m = len(rounds)
+    centre = math.fsum(one.value for one in rounds) / m
+    seen = math.fsum((one.value - centre) ** 2 for one in rounds) / (m - 1)
+    noise = math.fsum(single) / m
+    if is_tracked:
+        # Beliefs differ less than what is believed in: the doubt about each belongs to it.
+        return seen + noise
+    return max(seen - noise, 0.0) + noise * math.sqrt(2 / (m - 1))
 
 
 def _degrees(rounds: list[Estimate], single: list[float], *, lasting: float) -> float:

@@ -61,7 +61,8 @@ def as_influx(answers: Iterable[Answer]) -> bytes:
             ("epsilon", one.epsilon),
         )
         values = [f"{name}={value!r}" for name, value in numbers if value is not None]
-        values += [f"n={one.n}i", f'status="{one.status}"']
+        values += [f"n={one.n}i", f"rounds={one.rounds}i", f"of_rounds={one.of_rounds}i"]
+        values += [f'status="{one.status}"']
         lines.append(f"{tags} {','.join(values)} {_nanoseconds(one.time)}\n")
     return "".join(lines).encode()
 

@@ -1,7 +1,7 @@
 """Many rounds at a glance: put together as means with their errors, or page by page."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,11 +11,13 @@ from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
 from rase.estimate.estimate import student_quantile
 from rase.fusion.answers import known
+from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.query import Questions
 from rase.fusion.refusals import BAD_QUESTION, Refused
+from rase.fusion.telling import OF_READINGS
 from rase.storage.face import Database, Row
 
-__all__ = ["MAX_POINTS", "MAX_TRACED", "Point", "page_of_rounds", "trace"]
+__all__ = ["MAX_POINTS", "MAX_TRACED", "Point", "kept_in_range", "page_of_rounds", "trace"]
 
 MAX_POINTS: Final = 2000
 # 25 days of rounds of 8 seconds are 270,000.
@@ -204,6 +206,33 @@ def _points(
             )
         )
     return found
+
+
+def kept_in_range(
+    database: Database, campaign: Campaign, points: list[Point], *, method: str
+) -> list[Point]:
+    """Return points whose intervals end where the range does, as those of single rounds do.
+
+    Versions may differ in range, and a point may hold rounds of two: the widest bounds all. What
+    speaks of the reports has no bounds (`rase.estimate.estimate.Estimate`).
+    """
+    if method not in OF_READINGS:
+        return points
+    with database.snapshot() as transaction:
+        held = [
+            campaign_of_version(transaction, campaign.id, number)
+            for number in range(1, campaign.version + 1)
+        ]
+    low, high = min(one.low for one in held), max(one.high for one in held)
+    return [_cut(one, low, high) for one in points]
+
+
+def _cut(point: Point, low: float, high: float) -> Point:
+    if point.mean is None or point.ci_low is None or point.ci_high is None:
+        return point
+    reach = (point.ci_high - point.ci_low) / 2
+    centre = min(max(point.mean, low), high)
+    return replace(point, ci_low=max(centre - reach, low), ci_high=min(centre + reach, high))
 
 
 def _bare(campaign: Campaign, round: int, rounds: int, status: str, withheld: int) -> Point:

@@ -38,12 +38,14 @@ class FusionBrokerSettings(BrokerSettings):
 
     Args:
         windows: Over how many rounds means are published, beside the one of each round.
+        strict: Whether a window that lacks a round has no mean.
         discovery: Whether Home Assistant is told of the fleet's entities.
     """
 
     windows: list[Annotated[int, Field(ge=1, le=MAX_ROUNDS)]] = Field(
         default_factory=list, max_length=16
     )
+    strict: bool = False
     discovery: bool = False
 
 
@@ -177,7 +179,11 @@ class _Publisher:
         self._session.publish(topics.estimate, as_json(answer), is_retained=True)
         for w in self._settings.windows:
             (windowed,) = self._centre.questions.windows(
-                campaign, w, first=answer.round, last=answer.round
+                campaign,
+                w,
+                first=answer.round,
+                last=answer.round,
+                strict=self._settings.strict,
             )
             self._session.publish(topics.window(w), as_json(windowed), is_retained=True)
         self._centre.telemetry.count("estimates_published")

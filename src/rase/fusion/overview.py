@@ -16,7 +16,7 @@ from rase.fusion.access import (
 )
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.health import health_of
-from rase.fusion.history import MAX_POINTS, page_of_rounds, trace
+from rase.fusion.history import MAX_POINTS, kept_in_range, page_of_rounds, trace
 from rase.fusion.routes import From, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
 from rase.fusion.telling import check_method
@@ -85,7 +85,9 @@ def traced(
             "method": name,
             "round_s": found.round_s,
             "rounds_per_point": width,
-            "points": [asdict(one) for one in told],
+            "points": [
+                asdict(one) for one in kept_in_range(centre.database, found, told, method=name)
+            ],
         }
 
     document = logging_refusals(request, asker, ask)

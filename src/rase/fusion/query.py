@@ -137,12 +137,24 @@ class Questions:
         first: int,
         last: int,
         method: str | None = None,
+        strict: bool = False,
     ) -> list[Answer]:
         """Return Win(t, w) for each t from first to last.
 
-        A window with a withheld round is "too_few", one with a missing round a "gap": the mean of
-        the other rounds would be the mean of something else. Windows of ``auto`` average tracked or
-        unbiased means, whichever are surer; their method tells which.
+        Where rounds were withheld or are missing, a window answers with those it has, three
+        quarters or more, and its error includes what the others may have done
+        (`rase.estimate.window`). Else it is "too_few" if a round was withheld, "gap" if one is
+        missing. A window that begins before the campaign's first final round, or ends after its
+        newest, is not over: it answers only if all its rounds are there. Windows of ``auto``
+        average tracked or unbiased means, whichever are surer; their method says which.
+
+        Args:
+            campaign: The campaign.
+            w: The number of rounds in a window.
+            first: The first round with which a window ends.
+            last: The last one, included.
+            method: The estimator.
+            strict: Whether windows that lack a round have no mean.
 
         Raises:
             Refused: If w is out of bounds, or there are too many rounds.
@@ -160,11 +172,29 @@ class Questions:
             (None if one is None else one.estimate for one in row),
             (None if one is None else one.alone for one in row),
             w=w,
+            strict=strict,
         )
+        oldest, newest = self._final_span(campaign)
         return [
-            windowed(campaign, first + place, mean, row[place : place + w], method)
+            windowed(
+                campaign,
+                first + place,
+                mean if oldest <= begin + place and first + place <= newest else None,
+                row[place : place + w],
+                method,
+            )
             for place, mean in enumerate(means)
         ]
+
+    def _final_span(self, campaign: Campaign) -> tuple[int, int]:
+        """Return the first and the newest final round; an empty span if there is none."""
+        with self._database.snapshot() as transaction:
+            ((oldest, newest),) = transaction.execute(
+                "SELECT COALESCE(MIN(round), 0), COALESCE(MAX(round), -1) FROM rounds "
+                "WHERE campaign = ? AND state <> 'open'",
+                (campaign.id,),
+            )
+        return int(oldest), int(newest)
 
     def events_after(
         self, campaign: Campaign, sequence: int, *, method: str | None = None

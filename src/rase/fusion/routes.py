@@ -38,6 +38,7 @@ _At = Annotated[str | None, Query(description="One moment instead of from and to
 Named = Annotated[str | None, Query(description="The campaign; may be left out if there is one.")]
 _Method = Annotated[str | None, Query(description="The estimator, or `all`.")]
 _Format = Annotated[str | None, Query(description="`json`, `csv` or `influx`.")]
+_Strict = Annotated[bool, Query(description="No mean for a window that lacks a round.")]
 
 _TABLE: dict[int | str, dict[str, Any]] = {
     **PROBLEMS,
@@ -117,9 +118,13 @@ def windows(
     at: _At = None,
     campaign: Named = None,
     method: _Method = None,
+    strict: _Strict = False,
     format: _Format = None,  # noqa: A002
 ) -> Response:
-    """Return means over w rounds that end at a moment, or at each round of a time."""
+    """Return means over w rounds that end at a moment, or at each round of a time.
+
+    A window that lacks some rounds answers with the others: `rounds` of `of_rounds`.
+    """
     form = _form(request, format)
 
     def ask(centre: FusionCentre) -> list[Answer]:
@@ -132,7 +137,9 @@ def windows(
             if at is None and to is None:
                 # Up to now: no round after the newest has a window yet.
                 last = max(first, centre.questions.last_round(found))
-        return centre.questions.windows(found, rounds, first=first, last=last, method=method)
+        return centre.questions.windows(
+            found, rounds, first=first, last=last, method=method, strict=strict
+        )
 
     return _answered(request, ask, form)
 

@@ -1,20 +1,35 @@
 """From rows of rounds and estimates to answers, each with its error and its guarantee."""
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from rase.campaign import ESTIMATORS, Campaign
 from rase.clock import round_start_s, time_in_words
 from rase.estimate.estimate import Estimate
+from rase.estimate.verdict import Verdict, verdict_in_words, verdicts
 from rase.fusion.answers import Answer, known
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.privacy import LocalDP
 from rase.storage.face import Row, Transaction
 
-__all__ = ["Teller", "Told", "check_method", "gap", "one_of", "window_epsilon", "windowed"]
+__all__ = [
+    "OF_READINGS",
+    "Teller",
+    "Told",
+    "check_method",
+    "gap",
+    "one_of",
+    "window_epsilon",
+    "windowed",
+]
 
 _COLUMNS = "mean, standard_error, n, method, target, degrees_of_freedom"
+# How many rounds a verdict looks back at: a week of hours.
+_LOOKED_AT: Final = 168
+# These estimate the mean of readings, which lies within the range; others speak of the reports.
+OF_READINGS: Final = ("auto", "unbiased_mean", "winsorized_mean", "combined_mean")
 
 
 class Told(NamedTuple):
@@ -23,6 +38,18 @@ class Told(NamedTuple):
     answer: Answer
     estimate: Estimate | None
     alone: Estimate | None
+    judged: "Judged | None"
+
+
+class Judged(NamedTuple):
+    """What rounds up to one say of their differences, and how many of them were looked at."""
+
+    verdict: Verdict | None
+    rounds: int
+
+    def words(self, unit: str, estimate: Estimate) -> str:
+        """Return the verdict beside an estimate."""
+        return verdict_in_words(self.verdict, known=self.rounds, unit=unit, of=[estimate])
 
 
 class Teller:
@@ -43,6 +70,7 @@ class Teller:
             (self._id, rows[0][0], rows[-1][0]),
         )
         estimates = {(row[0], row[4]): _estimate(row[1:]) for row in found}
+        judged = self._judged(rows)
         told = []
         for row in rows:
             campaign = self._version(row[1])
@@ -52,7 +80,9 @@ class Teller:
             elif method == "all":
                 methods = list(campaign.estimators)
             # A round whose version did not have the estimator says nothing about it.
-            told += [self._one(row, campaign, name, estimates) for name in methods]
+            told += [
+                self._one(row, campaign, name, estimates, judged.get(row[0])) for name in methods
+            ]
         return told
 
     def _one(
@@ -61,10 +91,13 @@ class Teller:
         campaign: Campaign,
         method: str,
         estimates: dict[tuple[int, str], Estimate],
+        judged: Judged | None,
     ) -> Told:
         round, _, _, shuffle = row
-        estimate = estimates.get((round, method))
-        alone = estimates.get((round, "unbiased_mean")) if method == "auto" else estimate
+        estimate = _bounded(estimates.get((round, method)), campaign)
+        alone = estimate
+        if method == "auto":
+            alone = _bounded(estimates.get((round, "unbiased_mean")), campaign)
         answer = Answer(
             campaign=campaign.id,
             time=time_in_words(round_start_s(round, campaign.round_s)),
@@ -73,9 +106,36 @@ class Teller:
             unit=campaign.unit,
             guarantee=str(LocalDP(campaign.epsilon[-1])),
             shuffle=shuffle,
+            verdict=judged.words(campaign.unit, estimate) if judged and estimate else None,
             **_numbers(estimate, method),
         )
-        return Told(answer, estimate, alone)
+        return Told(answer, estimate, alone, judged)
+
+    def _judged(self, rows: list[Row]) -> dict[int, Judged]:
+        """Compare each of some rounds with those before it; rounds without a mean are left out."""
+        what = (
+            "SELECT round, mean, standard_error, n FROM estimates WHERE campaign = ? AND "
+            "method = 'unbiased_mean' AND standard_error > 0 AND "
+        )
+        first, last = rows[0][0], rows[-1][0]
+        before = self._transaction.execute(
+            f"{what} round < ? ORDER BY round DESC LIMIT ?", (self._id, first, _LOOKED_AT - 1)
+        )
+        asked = self._transaction.execute(
+            f"{what} round >= ? AND round <= ? ORDER BY round", (self._id, first, last)
+        )
+        known = [*reversed(before), *asked]
+        means = [
+            Estimate(mean, error, n=n, method="unbiased_mean", target="mean of the readings")
+            for _, mean, error, n in known
+        ]
+        round_s = self._version(rows[0][1]).round_s
+        times_s = [float(round_start_s(row[0], round_s)) for row in known]
+        found = verdicts(times_s, means, last=_LOOKED_AT)
+        return {
+            row[0]: Judged(one, min(place + 1, _LOOKED_AT))
+            for place, (row, one) in enumerate(zip(known, found, strict=True))
+        }
 
     def _version(self, number: int) -> Campaign:
         if number not in self._versions:
@@ -90,8 +150,10 @@ def _kept(campaign: Campaign) -> tuple[str, ...]:
 
 def _numbers(estimate: Estimate | None, method: str) -> dict[str, Any]:
     if estimate is None:
-        return {"status": "too_few", "method": method}
-    low, high = estimate.interval()
+        return {"status": "too_few", "method": method, "rounds": 0}
+    # Where the error is not known the bounds of the range are no interval.
+    is_known = math.isfinite(estimate.standard_error)
+    low, high = estimate.interval() if is_known else (math.nan, math.nan)
     return {
         "status": "ok",
         "mean": estimate.value,
@@ -99,6 +161,7 @@ def _numbers(estimate: Estimate | None, method: str) -> dict[str, Any]:
         "ci_low": known(low),
         "ci_high": known(high),
         "n": estimate.n,
+        "rounds": estimate.rounds,
         "method": method,
         "target": estimate.target,
     }
@@ -110,6 +173,7 @@ def gap(campaign: Campaign, round: int, method: str | None) -> Answer:
         campaign=campaign.id,
         time=time_in_words(round_start_s(round, campaign.round_s)),
         round=round,
+        rounds=0,
         status="gap",
         epsilon=campaign.epsilon[-1],
         method=one_of(campaign, method) or campaign.estimators[0],
@@ -128,9 +192,11 @@ def windowed(
 ) -> Answer:
     """Return the answer about a window that ends with round t, from those about its rounds."""
     there = [one.answer for one in rounds if one is not None]
+    judged = [one.judged for one in rounds if one is not None and one.judged is not None]
     if len(rounds) == 1:
         return there[0] if there else gap(campaign, t, method)
     numbers = _numbers(mean, one_of(campaign, method) or campaign.estimators[0])
+    numbers["rounds"] = sum(one.status == "ok" for one in there)
     if mean is not None:
         numbers["method"] = mean.method
     elif len(there) == len(rounds) or any(one.status == "too_few" for one in there):
@@ -144,6 +210,8 @@ def windowed(
         time=time_in_words(round_start_s(t, campaign.round_s)),
         round=t,
         w=len(rounds),
+        of_rounds=len(rounds),
+        verdict=judged[-1].words(campaign.unit, mean) if judged and mean else None,
         epsilon=spent,
         unit=campaign.unit,
         guarantee=(
@@ -180,6 +248,13 @@ def check_method(campaign: Campaign, method: str | None) -> None:
 def one_of(campaign: Campaign, method: str | None) -> str | None:
     """Return the one estimator of answers that cannot hold all."""
     return campaign.estimators[0] if method == "all" else method
+
+
+def _bounded(estimate: Estimate | None, campaign: Campaign) -> Estimate | None:
+    """Return an estimate with the bounds that the range of its round sets."""
+    if estimate is None or estimate.method not in OF_READINGS:
+        return estimate
+    return replace(estimate, lowest=campaign.low, highest=campaign.high)
 
 
 def _estimate(row: Row) -> Estimate:

@@ -91,7 +91,8 @@ def _draw_closer(
     axes.errorbar(
         numbers,
         values,
-        yerr=np.abs(intervals.T - values),
+        # A value may lie outside the range, and then outside its interval.
+        yerr=np.maximum([values - intervals[:, 0], intervals[:, 1] - values], 0.0),
         fmt="o",
         color=_LOOKS[first][0],
         alpha=0.8,

@@ -201,6 +201,7 @@ class Pipeline:
             np.concatenate([part.standard_errors for part in parts]),
             values.shape[1],
             parts[0].degrees_of_freedom,
+            self.randomizer.value_range,
         )
         return means, release.manifest
 

@@ -18,7 +18,7 @@ class Answer:
         time: When the round, or the window's last round, began: RFC 3339, UTC.
         round: Its number.
         w: How many rounds the mean is over.
-        status: "ok"; "too_few" if a round was withheld; "gap" if one is missing.
+        status: "ok"; without a mean "too_few" if a round was withheld, "gap" if one is missing.
         mean: The estimate; None unless the status is "ok".
         standard_error: Its standard error; None if the reports cannot tell.
         ci_low: Lower end of the 95 % interval; None likewise.
@@ -30,6 +30,10 @@ class Answer:
         unit: The unit of the mean.
         guarantee: What each report promises to its device.
         shuffle: What the shuffler says it did.
+        rounds: How many rounds it was computed from; others were withheld or are missing.
+        of_rounds: How many there should be: ``w``.
+        verdict: Whether the rounds up to this one differ by more than noise, in words; None where
+            that cannot be said.
     """
 
     v: int = 1
@@ -49,6 +53,9 @@ class Answer:
     unit: str
     guarantee: str
     shuffle: str
+    rounds: int = 1
+    of_rounds: int = 1
+    verdict: str | None = None
 
     def as_fields(self) -> dict[str, Any]:
         """Return the row as plain values by name."""

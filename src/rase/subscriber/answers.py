@@ -72,10 +72,13 @@ class Mean(Answer):
             TooFew: If a round was withheld, or there is none of that time.
         """
         what = f"round {self.round}" if self.w == 1 else f"the {self.w} rounds up to {self.round}"
+        has = f"only {self.rounds} of them have an estimate" if self.w > 1 else "it is not released"
         if self.status == "too_few":
-            raise TooFew(f"{what}: too few devices reported; nothing is told.")
+            raise TooFew(f"{what}: too few devices reported; {has}.")
         if self.mean is None:
-            raise TooFew(f"{what}: no estimate is there; a round is missing.")
+            raise TooFew(
+                f"{what}: no estimate is there; {has if self.w > 1 else 'a round is missing'}."
+            )
         return self.mean
 
     def __str__(self) -> str:
@@ -83,12 +86,15 @@ class Mean(Answer):
         if self.mean is None:
             return {"too_few": "too few reports", "gap": "missing"}.get(self.status, self.status)
         unit = f" {self.unit}" if self.unit else ""
+        count = f"n = {self.n}"
+        if self.rounds < self.of_rounds:
+            count = f"{count}, {self.rounds} of {self.of_rounds} rounds"
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
-            return f"{self.mean:.6g}{unit}, error unknown (n = {self.n})"
+            return f"{self.mean:.6g}{unit}, error unknown ({count})"
         mean, error, low, high = rounded_alike(
             self.mean, self.standard_error, self.ci_low, self.ci_high, error=self.standard_error
         )
-        return f"{mean}{unit} ± {error} (95 %: {low} to {high}, n = {self.n})"
+        return f"{mean}{unit} ± {error} (95 %: {low} to {high}, {count})"
 
 
 def mean_of(body: bytes | str) -> Mean:

@@ -101,9 +101,20 @@ class Subscriber:
         query = span(campaign=self._campaign, method=method, start=start, end=end)
         return means_of(self._get("/v1/estimates", query))
 
-    def window(self, w: int | str, at: Moment | None = None, *, method: str | None = None) -> Mean:
-        """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment."""
-        query = span(campaign=self._campaign, method=method, w=w, at=at)
+    def window(
+        self,
+        w: int | str,
+        at: Moment | None = None,
+        *,
+        method: str | None = None,
+        strict: bool = False,
+    ) -> Mean:
+        """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment.
+
+        Where some of them were withheld it is computed from the others, as its ``rounds`` and
+        ``of_rounds`` say; with ``strict`` there is no mean then.
+        """
+        query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
         return _only(means_of(self._get("/v1/windows", query)))
 
     def follow(
@@ -222,10 +233,15 @@ class AsyncSubscriber:
         return means_of(await self._get("/v1/estimates", query))
 
     async def window(
-        self, w: int | str, at: Moment | None = None, *, method: str | None = None
+        self,
+        w: int | str,
+        at: Moment | None = None,
+        *,
+        method: str | None = None,
+        strict: bool = False,
     ) -> Mean:
         """Return Win(t, w), as `Subscriber.window`."""
-        query = span(campaign=self._campaign, method=method, w=w, at=at)
+        query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
         return _only(means_of(await self._get("/v1/windows", query)))
 
     async def follow(

@@ -80,9 +80,12 @@ class AsyncOperator(AsyncSubscriber):
         end: Moment | None = None,
         *,
         method: str | None = None,
+        strict: bool = False,
     ) -> list[Mean]:
-        """Return Win(t, w) for each round t that began in a time."""
-        query = span(campaign=self._campaign, method=method, w=w, start=start, end=end)
+        """Return Win(t, w) for each round t that began in a time; see `Subscriber.window`."""
+        query = span(
+            campaign=self._campaign, method=method, w=w, strict=strict, start=start, end=end
+        )
         return means_of((await self._send("GET", "/v1/windows", query)).content)
 
     async def raw(self, path: str, query: Mapping[str, str]) -> Raw:

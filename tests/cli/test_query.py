@@ -257,5 +257,5 @@ def test_a_terminal_is_drawn_on() -> None:
     assert text.rstrip().endswith("c: 1-LDP")
     lines = picture([mean(1), mean(3), mean(4, mean=None, ci_low=None, ci_high=None)])
     assert lines[0].split("|")[1].startswith("-----o-----")
-    assert lines[1].split("|")[1].endswith("-----o-----")
+    assert lines[1].split("|")[1].endswith("----o-----")
     assert not lines[2].split("|")[1].strip()

@@ -529,7 +529,6 @@ def test_a_fleet_that_never_reported_is_not_well(empty_desk: Desk) -> None:
     assert "All well" not in text
     assert "No round of street-power was ever estimated: no batch came" in text
     add_rounds(empty_desk.centre, {ROUND: []})
-    empty_desk.log_in(empty_desk.operator)
     assert "every round so far was withheld" in empty_desk.get("/health").text
 
 

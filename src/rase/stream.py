@@ -70,9 +70,9 @@ class ValueRange:
         least = least_width(low, high, steps=self.steps)
         if self.width < least:
             raise ValueError(
-                f"high - low must be at least {least:.3g} for {self.steps} steps between {low} and "
-                f"{high}, got {self.width:.3g}: floats could not tell the points of a finer grid "
-                "apart. Widen the range, take fewer steps, or count from another zero."
+                f"high - low must be at least {least:.3g} for {self.steps} steps from {low} to "
+                f"{high}, got {self.width:.3g}: floats cannot tell a finer grid apart. Widen the "
+                "range, take fewer steps or another zero."
             )
 
     @property

@@ -142,6 +142,8 @@ def test_the_curves_as_csv_are_those_of_the_page(desk: Desk) -> None:
         ("groups", "0"),
         ("error", "-1"),
         ("attacker_cap", "0.5"),
+        ("attacker_cap", "99999"),
+        ("high", "1e-61"),
     ],
 )
 def test_a_bad_value_is_told_beside_its_field(desk: Desk, name: str, text: str) -> None:

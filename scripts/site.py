@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build/site"
+START = SITE / "docs/index.html"
 # What a browser fetches by itself; a link that a reader may follow is not among them.
 _FETCHED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]*)\""
@@ -33,7 +34,8 @@ def main() -> int:
     add_deploy_files()
     (SITE / "index.html").write_text(
         '<!doctype html><meta charset="utf-8"><title>RASE</title>'
-        '<meta http-equiv="refresh" content="0; url=docs/"><a href="docs/">RASE</a>\n',
+        '<meta http-equiv="refresh" content="0; url=docs/index.html">'
+        '<a href="docs/index.html">RASE</a>\n',
         encoding="utf-8",
     )
     wrong = loose_ends(SITE)
@@ -41,7 +43,7 @@ def main() -> int:
         print(line, file=sys.stderr)
     if wrong:
         return 1
-    print(f"The site is in {SITE.relative_to(ROOT)}; open {SITE.name}/index.html in a browser.")
+    print(f"Open {START.relative_to(ROOT)} in a browser.")
     return 0
 
 

@@ -16,7 +16,16 @@ def test_the_site_builds_strictly_and_every_address_leads_somewhere() -> None:
     """`make docs` succeeds: no broken link within a page, none between pages and deploy files."""
     built = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
-    assert (ROOT / "build/site/docs/index.html").is_file()
+    # What it prints is there, is the first page, and its links lead to pages without a server.
+    (named,) = re.findall(r"Open (\S+) in a browser", built.stdout)
+    start = (ROOT / named).read_text("utf-8")
+    assert "Ten questions people ask first" in start
+    inside = [one for one in re.findall(r'<a [^>]*href="([^"#:]+)"', start) if one != "."]
+    assert len(inside) > 50
+    for one in inside:
+        assert (ROOT / named).parent.joinpath(one).is_file(), one
+    first = (ROOT / "build/site/index.html").read_text("utf-8")
+    assert "url=docs/index.html" in first
 
 
 def test_every_page_is_in_the_navigation() -> None:

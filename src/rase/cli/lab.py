@@ -11,6 +11,7 @@ import click
 from rase.cli.arguments import usage
 from rase.cli.lab_audit import audit_command
 from rase.cli.lab_data import data_command, fleet_command
+from rase.cli.lab_prepare import prepare_command
 from rase.cli.output import TextSink
 from rase.cli.progress import Progress
 from rase.cli.run_engine import EngineOptions
@@ -39,6 +40,7 @@ def command() -> None:
 command.add_command(audit_command)
 command.add_command(data_command)
 command.add_command(fleet_command)
+command.add_command(prepare_command)
 
 
 @command.command("list", short_help="Name the experiments.")

@@ -195,7 +195,10 @@ def _list(*, as_json: bool) -> None:
 def _words(folder: Path | None, states: dict[str, str]) -> list[str]:
     lines = [""]
     if folder is None:
-        lines.append("RASE_DATA names no folder: set it to the one with the data files.")
+        lines.append(
+            "RASE_DATA names no folder: set it to the one with the data files. rase lab prepare "
+            "makes refit-64x25d from a public download."
+        )
     differing = [file for file, state in states.items() if state == "differs"]
     if differing:
         lines.append(f"not as published: {', '.join(differing)}; fetch them again.")

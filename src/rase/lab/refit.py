@@ -20,7 +20,7 @@ from rase.engine.arrow import wrong_row
 from rase.engine.table import Rows
 from rase.errors import DataError
 
-__all__ = ["RefitFiles", "is_refit_header", "refit_houses"]
+__all__ = ["RefitFiles", "house_batches", "is_refit_header", "refit_houses"]
 
 _APPLIANCES = tuple(f"Appliance{number}" for number in range(1, 10))
 _HEADER = ("Time", "Unix", "Aggregate", *_APPLIANCES)
@@ -113,7 +113,7 @@ class RefitFiles:
         marked: list[NDArray[np.bool_]] = []
         watts: dict[str, list[NDArray[np.float32]]] = {column: [] for column in columns}
         rows = 0
-        for batch, share in _batches(path, columns):
+        for batch, share in house_batches(path, columns):
             self.share_read = (number + share) / len(self.houses)
             rows += batch.num_rows
             time_s = batch.column("Unix").to_numpy()
@@ -197,7 +197,7 @@ class _House:
     watts: dict[str, list[NDArray[np.float32]]]
 
 
-def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Any, float]]:
+def house_batches(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Any, float]]:
     """Yield the wanted columns of a house, block by block, and the share of the file read."""
     try:
         with pa.OSFile(str(path)) as file:

@@ -1,6 +1,7 @@
 """What make runs: the tests on Spark where they are asked for, and in CI always."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,30 @@ def test_skipped_tests_are_summed_up_over_all_runs(
     ]
     monkeypatch.setattr("sys.argv", ["skipped.py"])
     assert skipped.main() == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_gated"),
+    [
+        ("Spark was not asked for: make test SPARK=1", True),
+        ("nginx is not installed: apt-get install nginx-light", False),
+    ],
+)
+def test_a_machine_without_programs_is_not_held_to_their_coverage(
+    reason: str, is_gated: bool, tmp_path: Path
+) -> None:
+    """The gate of the whole falls only if a program is absent; then the summary says so."""
+    text = (ROOT / "Makefile").read_text("utf-8")
+    assert "\t$(BIN)/coverage report $(UNGATED)\n" in text
+    (given,) = re.findall(r"^UNGATED := \$\$\((.*)\)$", text, re.MULTILINE)
+    file = tmp_path / "skipped.jsonl"
+    for lines in ({}, {reason: 3}):
+        skipped.add(file, lines)
+        shell = given.replace("$(SKIPPED)", str(file))
+        done = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, text=True, check=False)
+        assert (done.stdout == "") == (is_gated or not lines)
+    assert (skipped.UNGATED in skipped.summary({reason: 3})) == (not is_gated)
+    assert skipped.summary({reason: 3})[1] == f"    3 {reason}"
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])

@@ -150,6 +150,20 @@ def test_the_names_and_thresholds_are_those_of_the_data(data_folder: Path) -> No
     assert sum(shortest[one.device] == one.least_min for one in APPLIANCES) >= 60
 
 
+def test_the_64_are_those_that_ran_in_most_hours(data_folder: Path) -> None:
+    """Of 126 appliances known in each of the 600 hours and running in ten or more, the first 64."""
+    within = [("time", ">=", FIRST_DAY.replace(tzinfo=None)), ("time", "<", datetime(2014, 7, 3))]  # noqa: DTZ001
+    hours = pyarrow.parquet.read_table(data_folder / "refit_hourly.parquet", filters=within)
+    by_device = hours.to_pandas().assign(runs=lambda rows: rows["value"] > 0)
+    grouped = by_device.groupby(by_device["device"].astype(str))
+    is_known = (grouped["quality"].max() == 0) & (grouped.size() == 600)
+    active = grouped["runs"].sum()[is_known]
+    active = active[active >= 10].sort_values(ascending=False)
+    assert len(active) == 126
+    assert set(active.index[:64]) == {one.device for one in APPLIANCES}
+    assert active.iloc[63] > active.iloc[64]
+
+
 def test_genuine_minutes_give_the_published_events(data_folder: Path) -> None:
     """From another project's minutes of two houses, 97 % of the events of three appliances.
 

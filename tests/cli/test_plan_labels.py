@@ -51,23 +51,23 @@ def test_every_number_in_the_picture_is_that_of_the_json(
     """The three dots bear the errors of the table, and the curve passes through them."""
     document, texts = planned(tmp_path, capsys, asked)
     parameters, curve = document["parameters"], document["curve"]
-    expected = []
-    for estimator in ("unbiased_mean", "sample_mean", "median"):
-        (row,) = (
-            one
-            for one in document["errors"]
-            if (one["estimator"], one["readings"]) == (estimator, document["curve_readings"])
-        )
-        expected.append(shown(row["window"]["total"]))
-        (point,) = (
-            one
-            for one in curve
-            if (one["estimator"], one["epsilon"]) == (estimator, parameters["epsilon"])
-        )
-        assert {name: point[name] for name in row["window"]} == row["window"]
+    rows = {
+        row["estimator"]: row["window"]
+        for row in document["errors"]
+        if row["readings"] == document["curve_readings"]
+    }
+    panels = ("unbiased_mean", "sample_mean", "median")
+    expected = [shown(rows[name]["total"]) for name in panels]
     labels = [text for text in texts if re.fullmatch(r"[\d.,]+(e[+-]\d+)?", text)]
     # Ticks are numbers, too: the dots' are those that no axis has.
     assert [text for text in labels if text in expected][: len(expected)] == expected
+    for name in panels:
+        (point,) = (
+            one
+            for one in curve
+            if (one["estimator"], one["epsilon"]) == (name, parameters["epsilon"])
+        )
+        assert {part: point[part] for part in rows[name]} == rows[name]
     assert texts.count(f"ε = {parameters['epsilon']:g}") == 3
     title = next(text for text in texts if text.startswith("Error of the mean"))
     assert f" {parameters['devices']} devices, {document['mechanism']}" in title

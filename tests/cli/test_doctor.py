@@ -19,7 +19,7 @@ from rase.service import doctor
 from rase.service.doctor import Fetched
 from rase.service.key_settings import read_signing_key
 from rase.service.keyring import public_text, read_keyset, with_setting
-from rase.wire.keys import Role
+from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.signed import (
     SignedCampaign,
     SignedKeyset,
@@ -189,6 +189,47 @@ def test_a_campaign_that_went_on_is_no_problem_for_a_device(
     assert examined(place.path, capsys) == (0, [])
     place.state_file.write_text("{}")
     assert any("is damaged" in check["text"] for check in examined(place.path, capsys)[1])
+
+
+def test_a_keyset_that_could_split_a_round_is_named(
+    folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key that is active at once, signed by both servers, is a problem of the device's check."""
+    place = DeviceFolder(folder / "device")
+    place.keep_enrolment("bearer")
+    now_s = SystemClock().now_s()
+    keys = [
+        read_signing_key(folder / role / "keys/signing.key", role=role)
+        for role in (Role.FUSION, Role.SHUFFLER)
+    ]
+
+    def publish(keyset: Keyset) -> bytes:
+        signatures = [signature_of(keyset, key) for key in keys]
+        served["/v1/keyset"] = SignedKeyset(keyset, *signatures).to_bytes()
+        return served["/v1/keyset"]
+
+    first = read_keyset(folder / "fusion/keyset.json")
+    configs = tuple(replace(one, not_before_s=0) for one in first.configs)
+    held = publish(replace(first, configs=configs))
+    StateFile(place.state_file).save(DeviceState(keyset=held, keyset_seen_s=now_s - 60))
+    assert examined(place.path, capsys) == (0, [])
+    added = OpeningKey.generate(Role.FUSION, 9).config(
+        not_before_s=int(now_s) - 5, not_after_s=int(now_s) + 10**6
+    )
+    publish(replace(first, version=2, configs=(*configs, added)))
+    code, (found,) = examined(place.path, capsys)
+    assert (code, found["check"]) == (3, "keyset")
+    assert "this device refuses it: keys-too-soon" in found["text"]
+
+
+def test_a_server_says_itself_what_is_not_well(
+    folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What follows the word in the answer of ``/readyz`` is shown as it is."""
+    served["/readyz"] = b"degraded\nno closer runs.\n"
+    found = [one for one in examined(folder, capsys)[1] if one["check"] == "server"]
+    assert {one["level"] for one in found} == {"warning"}
+    assert all(one["text"].endswith("is ready, but: no closer runs.") for one in found)
 
 
 @pytest.mark.usefixtures("served")

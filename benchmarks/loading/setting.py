@@ -148,7 +148,8 @@ class Shuffler:
         proposal = cbor.encode([body, signature_of(fleet.campaign, signer)])
         countersigner.campaign(proposal, now_s=clock.now_s())
         body = fleet.keyset.to_bytes()
-        countersigner.keyset(cbor.encode([body, signature_of(fleet.keyset, signer)]))
+        proposal = cbor.encode([body, signature_of(fleet.keyset, signer)])
+        countersigner.keyset(proposal, now_s=clock.now_s())
         self.credentials: list[str] = []
 
     def enrol(self, count: int) -> list[str]:

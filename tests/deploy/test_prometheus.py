@@ -14,19 +14,27 @@ PROMETHEUS = ROOT / "deploy/prometheus"
 MINUTES = 60 * 24
 # A day without trouble: each round began when the last one ended, and nothing is counted.
 CALM = {
-    'rase_fusion_last_round_timestamp_seconds{campaign="fleet"}': f"0+60x{MINUTES}",
+    'rase_fusion_rounds_behind{campaign="fleet"}': f"1x{MINUTES}",
+    "rase_fusion_keys_missing": f"0x{MINUTES}",
     "rase_shuffler_batches_stuck": f"0x{MINUTES}",
+    # Rounds of a day: the age alone says nothing.
+    'rase_shuffler_backlog_rounds{campaign="fleet"}': f"0.5x{MINUTES}",
+    "rase_shuffler_closers": f"1x{MINUTES}",
     "rase_shuffler_closer_deaths_total": f"0x{MINUTES}",
     "rase_shuffler_rounds_below_k_total": f"0x{MINUTES}",
     'rase_shuffler_problems_total{problem="unavailable"}': f"0x{MINUTES}",
     'rase_shuffler_problems_total{problem="late"}': f"0+1x{MINUTES}",
+    "rase_shuffler_backlog_seconds": f"43200x{MINUTES}",
 }
 TROUBLE = {
-    "RaseNoFinalRound": (0, f"0x{MINUTES}"),
-    "RaseBatchesStuck": (1, f"1x{MINUTES}"),
-    "RaseCloserDies": (2, f"0+1x{MINUTES}"),
-    "RaseRoundBelowK": (3, f"0x{MINUTES - 60} 1x59"),
-    "RaseUnavailable": (4, f"0+1x{MINUTES}"),
+    "RaseNoFinalRound": (0, f"3x{MINUTES}"),
+    "RaseKeyMissing": (1, f"1x{MINUTES}"),
+    "RaseBatchesStuck": (2, f"1x{MINUTES}"),
+    "RaseBacklog": (3, f"2.5x{MINUTES}"),
+    "RaseNoCloser": (4, f"0x{MINUTES}"),
+    "RaseCloserDies": (5, f"0+1x{MINUTES}"),
+    "RaseRoundBelowK": (6, f"0x{MINUTES - 60} 1x59"),
+    "RaseUnavailable": (7, f"0+1x{MINUTES}"),
 }
 
 
@@ -47,10 +55,14 @@ def test_the_configuration_and_its_alerts_are_valid() -> None:
 
 
 @pytest.mark.needs("promtool")
-@pytest.mark.parametrize("alert", ["none", *TROUBLE])
+@pytest.mark.parametrize("alert", ["none", "short rounds", *TROUBLE])
 def test_alerts_fire_on_their_trouble_alone(alert: str, tmp_path: Path) -> None:
     """A calm day is silent; one thing going wrong fires one alert."""
     series = dict(CALM)
+    if alert == "short rounds":
+        # Rounds of three seconds: ten of them are what a restart leaves.
+        series[list(CALM)[3]] = f"10x{MINUTES}"
+        series["rase_shuffler_backlog_seconds"] = f"30x{MINUTES}"
     if alert in TROUBLE:
         place, values = TROUBLE[alert]
         series[list(CALM)[place]] = values

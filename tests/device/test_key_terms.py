@@ -143,7 +143,7 @@ def attack(shuffler: Any, elapsed_s: float) -> Keyset:
     """Return what a fusion centre publishes that changes its key each second, at once."""
     second = int(elapsed_s) - 3 * HOUR
     if second < 0:
-        return shuffler.keyset
+        return _first(shuffler)
     number = min(second, 200) + 2
     if number not in _ATTACKS:
         begin_s = shuffler.clock.now_s() - 5
@@ -152,6 +152,11 @@ def attack(shuffler: Any, elapsed_s: float) -> Keyset:
 
 
 _ATTACKS: dict[int, Keyset] = {}
+
+
+def _first(shuffler: Any) -> Keyset:
+    keyset: Keyset = shuffler.keyset
+    return keyset
 
 
 def test_a_fleet_stays_together_when_keys_are_active_at_once(
@@ -175,7 +180,7 @@ def test_a_fleet_stays_together_when_keys_are_active_at_once(
 def rotation(shuffler: Any, elapsed_s: float) -> Keyset:
     """Return what a fusion centre publishes that rotates its key as it must."""
     if elapsed_s < 3 * HOUR + 100:
-        return shuffler.keyset
+        return _first(shuffler)
     if not _ATTACKS:
         _ATTACKS[2] = keyset_with(shuffler, 2, shuffler.clock.now_s() + 2 * CACHE_S)
     return _ATTACKS[2]

@@ -550,4 +550,6 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("epsilon", "counts"),
         # Logins of subscribers; whose, is sealed with what only their browsers hold.
         *("session", "sealed", "begun_s", "seen_s"),
+        # Processes of the fusion centre itself, and the public halves of its keys.
+        *("process", "part", "keys"),
     }

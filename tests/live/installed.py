@@ -235,7 +235,8 @@ class Fleet:
         self._stop = threading.Event()
         self._credentials = installed.enrolled(devices)
         ((signed,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM campaign")
-        ((keyset,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM keyset")
+        newest = "SELECT signed FROM keyset ORDER BY version DESC LIMIT 1"
+        ((keyset,),) = installed.rows(Role.SHUFFLER, newest)
         pinned = _pinned(installed)
         self.campaign: Campaign = SignedCampaign.from_bytes(bytes(signed), pinned).campaign
         self._keyset: Keyset = SignedKeyset.from_bytes(bytes(keyset), pinned).keyset
@@ -283,12 +284,12 @@ class Fleet:
             pause.wait(0.01)
 
     def _sealed(self, round: int, *, place: int) -> Report:
-        now_s = SystemClock().now_s()
+        end_s = self.campaign.round_end_s(round)
         wire = seal_report(
             Content(round, place),
             campaign_hash=campaign_hash(self.campaign),
-            shuffler=self._keyset.active(Role.SHUFFLER, now_s=now_s),
-            fusion=self._keyset.active(Role.FUSION, now_s=now_s),
+            shuffler=self._keyset.active(Role.SHUFFLER, now_s=end_s),
+            fusion=self._keyset.active(Role.FUSION, now_s=end_s),
         )
         return Report(round, place, wire)
 

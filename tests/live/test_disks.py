@@ -51,6 +51,12 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
                 lambda: all("storage_failed" in log.read_text() for log in logs), logs=tmp_path
             )
             assert httpx.get(f"{installed.shuffler_url}/healthz").status_code == 200
+            # A balancer sends reports and batches elsewhere meanwhile.
+            urls = (installed.shuffler_url, installed.fusion_url)
+            patience.until(
+                lambda: {httpx.get(f"{url}/readyz").status_code for url in urls} == {503},
+                logs=tmp_path,
+            )
             known = {id(report) for report in _acknowledged(fleet)}
             for server in (intake, fusion):
                 free_disk(server)

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from rase.errors import BudgetSpent, ConfigurationError, StorageUnusable, UnknownKey
-from rase.service.http import HttpProblem, PlainRoute, create_app, read_body, serve
+from rase.service.http import HttpProblem, PlainRoute, Readiness, create_app, read_body, serve
 from rase.service.telemetry import Telemetry
 from rase.wire.problems import PROBLEM_TYPES, Problem
 
@@ -28,7 +28,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
 }
 
 
-def make_app(telemetry: Telemetry) -> FastAPI:
+def make_app(telemetry: Telemetry, readiness: Readiness | None = None) -> FastAPI:
     """Return an app whose routes fail in every way."""
 
     async def plain(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,8 +38,8 @@ def make_app(telemetry: Telemetry) -> FastAPI:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    async def is_ready() -> bool:
-        return True
+    async def is_ready() -> bool | Readiness:
+        return True if readiness is None else readiness
 
     app = create_app(
         "Test",
@@ -175,3 +175,26 @@ def test_pages_load_nothing_from_elsewhere() -> None:
     assert ask("GET", "/docs").status_code == 404
     assert ask("GET", "/healthz").text == "ok\n"
     assert ask("GET", "/readyz").text == "ready\n"
+
+
+@pytest.mark.parametrize(
+    ("readiness", "statuses", "text"),
+    [
+        (Readiness(True), (200, 200), "ready\n"),
+        (Readiness(True, ("One.", "Two.")), (200, 503), "degraded\nOne.\nTwo.\n"),
+        (Readiness(False, ("One.",)), (503, 503), "not ready\nOne.\n"),
+    ],
+)
+def test_readiness_for_balancers_and_for_monitoring(
+    readiness: Readiness, statuses: tuple[int, int], text: str
+) -> None:
+    """Requests go on to a server that is degraded; who watches it sees that it is."""
+
+    async def main() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=make_app(Telemetry("test"), readiness))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return [await client.get(path) for path in ("/readyz", "/readyz/all")]
+
+    answers = asyncio.run(main())
+    assert tuple(answer.status_code for answer in answers) == statuses
+    assert {answer.text for answer in answers} == {text}

@@ -93,6 +93,7 @@ def proposal_of(document: Campaign | Keyset, key: SigningKey | None = None) -> b
 class Ear:
     """A fusion centre that checks and remembers what it is sent; its answers can be planned."""
 
+    problem: str = ""
     answers: list[Answer] = field(default_factory=list)
     bodies: dict[tuple[int, int], bytes] = field(default_factory=dict)
     manifests: dict[tuple[int, int], SignedManifest] = field(default_factory=dict)

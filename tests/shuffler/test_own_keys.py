@@ -96,7 +96,7 @@ def test_rotation_goes_on(world: "World", tmp_path: Path) -> None:
     done = rotate_opening_key(tmp_path, files, now_s=int(now_s), valid_s=10**6)
     configs = read_public_keys(tmp_path / "public.json").configs
     proposal = world.proposal_of(keyset_with(world, *configs))
-    with pytest.raises(ForeignKey, match="restart the shuffler"):
+    with pytest.raises(ForeignKey, match="that it has reloaded its keys"):
         world.countersigner.keyset(proposal, now_s=now_s)
     held = read_opening_keys([*files, done.key_file], role=Role.SHUFFLER)
     keep_own_keys(world.database, held)

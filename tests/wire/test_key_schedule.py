@@ -129,7 +129,7 @@ def test_keysets_of_the_last_cache_time_choose_alike(data: st.DataObject) -> Non
         for (begin, one), end in zip(history, ends, strict=True)
         if begin <= moment_s and end > moment_s - LEAD_S
     ]
-    chosen = set()
+    chosen: set[int | None] = set()
     for one in recent:
         try:
             chosen.add(one.active(Role.FUSION, moment_s).id)

@@ -21,6 +21,7 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "unknown-campaign": 404,
         "bad-report": 400,
         "bad-batch": 400,
+        "key-not-held": 409,
         "not-enrolled": 403,
         "too-many": 429,
         "below-k": 422,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.doctor_backlog import examine_work
 from rase.cli.doctor_broker import (
     examine_device_broker,
     examine_home_broker,
@@ -46,12 +47,12 @@ class Unwell(RaseError):
 
 
 @click.command(
-    "doctor", short_help="Check settings, keys, clocks, peers, databases, brokers and disk."
+    "doctor", short_help="Check settings, keys, clocks, peers, databases, work, brokers and disk."
 )
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(folder: Path, as_json: bool) -> None:
-    """Check settings, keys, clocks, peers, databases, brokers and disk.
+    """Check settings, keys, clocks, peers, databases, work that waits, brokers and disk.
 
     One line for each check; nothing is changed. FOLDER is what rase init made, or the folder of one
     server or device in it.
@@ -162,6 +163,7 @@ def _examine_server(
     found = doctor.check_peer(where, peer, url, clock=clock)
     findings += found
     findings.append(_own_server(where, role, settings))
+    findings += examine_work(where, role, settings, clock)
     findings += examine_server_broker(where, role, settings, pinned)
     if role is Role.FUSION:
         findings += _campaign_file(where, place)
@@ -180,8 +182,12 @@ def _own_server(where: str, role: "Role", settings: Any) -> "Finding":
     if answer is None:
         text = f"does not run at {url}: rase {role} run --config {where}/{_SERVER_FILE}."
         return doctor.Finding(where, "server", doctor.Level.WARNING, text)
+    reasons = " ".join(answer.body.decode("utf-8", "replace").splitlines()[1:])
     if answer.status != 200:
-        text = f"runs at {url}, but is not ready: publish keys, then look at its log."
+        text = f"runs at {url}, but is not ready: {reasons or 'look at its log.'}"
+        return doctor.Finding(where, "server", doctor.Level.WARNING, text)
+    if reasons:
+        text = f"runs at {url} and is ready, but: {reasons}"
         return doctor.Finding(where, "server", doctor.Level.WARNING, text)
     return doctor.Finding(where, "server", doctor.Level.OK, f"runs at {url} and is ready.")
 

@@ -102,14 +102,18 @@ def _beside(
 def publish_keys(file: Path, config: Path) -> None:
     """Publish the public keys of both servers, countersigned by the shuffler.
 
+    A running fusion centre must hold all of its keys in the file; it reads new ones by itself.
+
     FILE is JSON: version, cache_s, and configs, each with role, id, public_key (hex),
     not_before_s, not_after_s, and kem and aead if they are not the default.
     """
     settings = fusion_settings(config)
+    from rase.fusion.held_keys import wait_until_held
     from rase.fusion.settings import open_publisher
 
-    keyset = _keyset(file)
-    with open_publisher(settings, SystemClock()) as (publisher, _):
+    keyset, clock = _keyset(file), SystemClock()
+    with open_publisher(settings, clock) as (publisher, questions):
+        wait_until_held(questions.database, keyset, settings=settings, clock=clock)
         try:
             publisher.publish_keyset(keyset)
         except ValueError as error:

@@ -85,7 +85,7 @@ def rotate(folder: Path, valid: str, publish_within: str | None, replace_pending
         row = _key_row(config)
         click.echo(f"{role} opening {row['id']:<2} {row['fingerprint']}  {_when(row)}")
     settings = folder / SETTINGS_FILE
-    steps = [f"restart the {role}: rase {role} run --config {settings}"]
+    steps = []
     if role is Role.FUSION:
         steps.append(f"rase fusion publish-keys {folder / KEYSET_FILE} --config {settings}")
     else:
@@ -94,7 +94,9 @@ def rotate(folder: Path, valid: str, publish_within: str | None, replace_pending
             "adopt and rase fusion publish-keys"
         )
     steps += [f"erase {path}: no report needs it any longer" for path in done.retired]
-    click.echo("Next, in this order: " + "; ".join(steps) + ".", err=True)
+    click.echo(
+        f"A running {role} reads the key within seconds. Next: " + "; ".join(steps) + ".", err=True
+    )
 
 
 @command.command("adopt")

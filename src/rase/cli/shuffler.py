@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.outbox import command as outbox
 from rase.clock import SystemClock, parse_duration_s
 from rase.errors import ConfigurationError
 
@@ -221,6 +222,9 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
         with replacing(out) as file:
             file.write(signed.to_bytes())
     click.echo(base64.urlsafe_b64encode(signed.shuffler_signature).decode().rstrip("="))
+
+
+command.add_command(outbox)
 
 
 def _settings(config: Path, **flags: object) -> "ShufflerSettings":

@@ -14,17 +14,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from rase import __version__
-from rase.clock import round_start_s
-from rase.errors import Malformed, StorageError
+from rase.errors import Malformed
 from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
-from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
+from rase.fusion.health import gauges_of, readiness_of
 from rase.fusion.limits import limits_of
 from rase.fusion.refusals import Refused
 from rase.fusion.traces import TracedQuestions
-from rase.service.http import BodyTooLarge, create_app, problem_response, read_body
-from rase.service.metrics import Gauge
+from rase.service.http import (
+    BodyTooLarge,
+    Readiness,
+    create_app,
+    problem_response,
+    read_body,
+)
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
 __all__ = ["fusion_app", "openapi_document"]
@@ -58,9 +62,7 @@ def fusion_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        work = asyncio.create_task(
-            _work(centre, app.state.arrived, tick_s, lambda: bool(app.state.is_ending))
-        )
+        work = asyncio.create_task(_work(centre, app, tick_s))
         _tell_when_ending(app)
         try:
             async with beside():
@@ -70,24 +72,25 @@ def fusion_app(
             app.state.arrived.set()
             await work
 
-    async def is_ready() -> bool:
-        return await run_in_threadpool(_answers, centre)
+    async def readiness() -> Readiness:
+        return await run_in_threadpool(readiness_of, centre, is_working=app.state.is_working)
 
     app = create_app(
         "RASE fusion centre",
         __version__,
         telemetry=centre.telemetry,
-        is_ready=is_ready,
+        is_ready=readiness,
         max_body_bytes=_MAX_BODY,
         body_limits={"/v1/batches/": centre.policy.max_batch_bytes},
         lifespan=lifespan,
         description=_DESCRIPTION,
         process="fusion",
-        gauges=lambda: _gauges(centre),
+        gauges=lambda: gauges_of(centre),
     )
     app.state.centre = centre
     app.state.arrived = asyncio.Event()
     app.state.is_ending = False
+    app.state.is_working = True
     app.state.limits = limits_of(centre.policy, centre.clock)
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -160,50 +163,21 @@ def _tell_when_ending(app: FastAPI) -> None:
         signal.signal(number, ending)
 
 
-async def _work(
-    centre: FusionCentre, arrived: asyncio.Event, tick_s: float, is_ending: Callable[[], bool]
-) -> None:
+async def _work(centre: FusionCentre, app: FastAPI, tick_s: float) -> None:
     """Make rounds final when they are due, until the server ends; what fails rests longer."""
     wait_s = tick_s
-    while not is_ending():
+    arrived: asyncio.Event = app.state.arrived
+    while not app.state.is_ending:
         arrived.clear()
         try:
+            await run_in_threadpool(centre.keep_alive)
             await run_in_threadpool(centre.tick)
-            wait_s = tick_s
+            wait_s, app.state.is_working = tick_s, True
         except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-            wait_s = min(2 * wait_s, _LONGEST_TICK_S)
+            wait_s, app.state.is_working = min(2 * wait_s, _LONGEST_TICK_S), False
             centre.telemetry.count("ticks_failed")
             centre.telemetry.event("tick_failed", error=type(error).__name__, retry_s=wait_s)
         try:
             await asyncio.wait_for(arrived.wait(), wait_s)
         except TimeoutError:
             continue
-
-
-def _gauges(centre: FusionCentre) -> list[Gauge]:
-    with centre.database.snapshot() as transaction:
-        names = known_campaigns(transaction)
-    gauges = []
-    for name in names:
-        campaign = centre.questions.campaign(name)
-        try:
-            latest = centre.questions.latest(campaign)
-        except Refused:
-            # No round is final yet.
-            continue
-        labels = {"campaign": name}
-        start_s = round_start_s(latest.round, campaign.round_s)
-        gauges += [
-            Gauge("rase_fusion_last_round_timestamp_seconds", start_s, labels),
-            Gauge("rase_fusion_last_round_reports", latest.n, labels),
-        ]
-    return gauges
-
-
-def _answers(centre: FusionCentre) -> bool:
-    try:
-        with centre.database.snapshot() as transaction:
-            transaction.execute("SELECT 1 FROM rounds LIMIT 1")
-    except StorageError:
-        return False
-    return True

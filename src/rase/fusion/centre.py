@@ -10,6 +10,7 @@ from rase.fusion.intake import FusionPolicy, Intake, Receipt
 from rase.fusion.mechanism import Effect, effect_of
 from rase.fusion.query import Questions
 from rase.fusion.rounds import FinalRound, Rounds
+from rase.service.heartbeat import Heartbeat
 from rase.service.telemetry import Telemetry
 from rase.storage.face import Database
 
@@ -31,6 +32,7 @@ class FusionCentre:
         telemetry: Counts and logs, without values.
         on_final: Called after rounds became final, e.g. to wake streams.
         space: Tells the size of the database and the room on its disk; None if unknown.
+        heart: Says that this process runs and which keys it holds; None if nobody asks.
     """
 
     database: Database
@@ -43,6 +45,17 @@ class FusionCentre:
     telemetry: Telemetry = field(default_factory=lambda: Telemetry("fusion"))
     on_final: list[Callable[[], None]] = field(default_factory=list)
     space: Callable[[], dict[str, int]] | None = None
+    heart: Heartbeat | None = None
+
+    def keep_alive(self) -> None:
+        """Take new keys from their files, and say that this process runs.
+
+        Raises:
+            StorageError: If that could not be written.
+        """
+        self.intake.renew_keys()
+        if self.heart is not None:
+            self.heart.beat()
 
     def receive(self, batch_id: bytes, payload: bytes) -> Receipt:
         """Take a batch in, and count what was in it.

@@ -2,15 +2,24 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
-from rase.fusion.campaigns import current_campaign, known_campaigns
+from rase.errors import StorageError
+from rase.fusion.campaigns import current_campaign, current_keyset, known_campaigns
 from rase.fusion.centre import FusionCentre
+from rase.fusion.key_check import missing_keys
+from rase.fusion.refusals import Refused
+from rase.service.heartbeat import key_rows
+from rase.service.http import Readiness
+from rase.service.metrics import Gauge
 from rase.storage.face import Transaction
 
-__all__ = ["health_of", "space_of"]
+__all__ = ["LATE_ROUNDS", "gauges_of", "health_of", "readiness_of", "rounds_behind", "space_of"]
+
+LATE_ROUNDS: Final = 3
+"""From how many rounds on a campaign is late; a restart of a server leaves fewer for some time."""
 
 
 def health_of(centre: FusionCentre) -> dict[str, Any]:
@@ -30,6 +39,82 @@ def health_of(centre: FusionCentre) -> dict[str, Any]:
         "storage": None if centre.space is None else centre.space(),
         "counters": dict(centre.telemetry.counters()),
     }
+
+
+def readiness_of(centre: FusionCentre, *, is_working: bool) -> Readiness:
+    """Return whether batches may be sent to this process, and what else is not well.
+
+    Args:
+        centre: The fusion centre.
+        is_working: Whether it could do its work, and write, the last time it tried.
+    """
+    now_s = centre.clock.now_s()
+    held = frozenset(key_rows(centre.intake.keys))
+    try:
+        with centre.database.snapshot() as transaction:
+            keyset = current_keyset(transaction)
+            behind = rounds_behind(transaction, now_s=now_s, settle_s=centre.policy.settle_s)
+    except StorageError:
+        return Readiness(is_ready=False, reasons=("the database does not answer.",))
+    reasons = []
+    if not is_working:
+        reasons.append(
+            "its work failed the last time: see its log, and that the database's disk has space."
+        )
+    is_ready = is_working
+    if keyset is not None:
+        missing = missing_keys(keyset.keyset, held, now_s=now_s)
+        # One that waits for its time keeps no batch from being opened today.
+        is_ready = is_ready and not missing_keys(keyset.keyset, held, now_s=now_s, in_use=True)
+        reasons += [
+            f"key {number} is published and not held here: add its file to opening_key_files."
+            for number in missing
+        ]
+    reasons += [
+        f"campaign {name} is {count} rounds behind: look at the shuffler with rase doctor."
+        for name, count in behind.items()
+        if count >= LATE_ROUNDS
+    ]
+    return Readiness(is_ready=is_ready, reasons=tuple(reasons))
+
+
+def gauges_of(centre: FusionCentre) -> list[Gauge]:
+    """Return what metrics tell of the present."""
+    now_s = centre.clock.now_s()
+    with centre.database.snapshot() as transaction:
+        behind = rounds_behind(transaction, now_s=now_s, settle_s=centre.policy.settle_s)
+        keyset = current_keyset(transaction)
+    held = frozenset(key_rows(centre.intake.keys))
+    missing = [] if keyset is None else missing_keys(keyset.keyset, held, now_s=now_s)
+    gauges = [Gauge("rase_fusion_keys_missing", len(missing))]
+    for name, count in behind.items():
+        labels = {"campaign": name}
+        gauges.append(Gauge("rase_fusion_rounds_behind", count, labels))
+        campaign = centre.questions.campaign(name)
+        try:
+            latest = centre.questions.latest(campaign)
+        except Refused:
+            # No round is final yet.
+            continue
+        start_s = round_start_s(latest.round, campaign.round_s)
+        gauges += [
+            Gauge("rase_fusion_last_round_timestamp_seconds", start_s, labels),
+            Gauge("rase_fusion_last_round_reports", latest.n, labels),
+        ]
+    return gauges
+
+
+def rounds_behind(transaction: Transaction, *, now_s: float, settle_s: int) -> dict[str, int]:
+    """Return for each campaign how many rounds should be final by now and are not."""
+    behind = {}
+    for name in known_campaigns(transaction):
+        signed = current_campaign(transaction, name)
+        if signed is not None:
+            ((newest,),) = transaction.execute(
+                "SELECT MAX(round) FROM rounds WHERE campaign = ? AND state <> 'open'", (name,)
+            )
+            behind[name] = _behind(signed.campaign, newest, int(now_s), settle_s)
+    return behind
 
 
 def space_of(path: Path) -> dict[str, int]:

@@ -14,7 +14,7 @@ from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
 from rase.storage.face import Database, Transaction
 from rase.storage.retry import retried
-from rase.wire.keys import Keyset, Role
+from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
 from rase.wire.parcel import unpack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
@@ -143,6 +143,15 @@ class Intake:
         if not hmac.compare_digest(said.batch_id, claimed_id):
             raise Malformed("the manifest is of another batch.", problem=_BAD)
         return min(said.n * _ENVELOPE_BYTES + len(manifest) + _FRAME_BYTES, self.max_bytes)
+
+    @property
+    def keys(self) -> tuple[OpeningKey, ...]:
+        """The private keys that batches are opened with now."""
+        return self._opener.keys
+
+    def renew_keys(self) -> None:
+        """Take the keys that the settings name now."""
+        self._opener.renew()
 
     @property
     def max_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -59,13 +59,19 @@ class BatchOpener:
         keys: The private keys that are held now.
         processes: How many processes a large batch is given to; None for one a core, 0 for none.
         many: The size from which a batch is large.
+        renewed: Returns the keys that are to be held now; None if they never change.
     """
 
     def __init__(
-        self, keys: Sequence[OpeningKey], *, processes: int | None = None, many: int = _MANY
+        self,
+        keys: Sequence[OpeningKey],
+        *,
+        processes: int | None = None,
+        many: int = _MANY,
+        renewed: Callable[[], Sequence[OpeningKey]] | None = None,
     ) -> None:
         self._keys = tuple(keys)
-        self._ids = {key.id for key in keys}
+        self._renewed = renewed
         self._many = many
         self._processes = (os.cpu_count() or 1) if processes is None else processes
         self._lock = threading.Lock()
@@ -81,6 +87,25 @@ class BatchOpener:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def keys(self) -> tuple[OpeningKey, ...]:
+        """The private keys that are held now."""
+        return self._keys
+
+    def renew(self) -> tuple[OpeningKey, ...]:
+        """Take the keys that are to be held now, and return them."""
+        if self._renewed is None:
+            return self._keys
+        keys = tuple(self._renewed())
+        with self._lock:
+            if keys == self._keys:
+                return keys
+            # Its processes have the old ones; they end when what they were given is done.
+            self._keys, pool, self._pool = keys, self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+        return keys
 
     def close(self) -> None:
         """End the pool's processes."""
@@ -100,9 +125,14 @@ class BatchOpener:
         Raises:
             UnknownKey: If the key of the batch is not held here.
         """
-        if batch.key_id not in self._ids:
+        keys = self._keys
+        if batch.key_id not in {key.id for key in keys}:
+            # A rotation may have put it there a moment ago.
+            keys = self.renew()
+        if batch.key_id not in {key.id for key in keys}:
             raise UnknownKey(
-                f"the batch was sealed for key {batch.key_id}, not held here.", problem="bad-batch"
+                f"the batch was sealed for key {batch.key_id}, not held here.",
+                problem="key-not-held",
             )
         size = len(batch.inner[0])
         named = batch.round if block_start is None else block_start
@@ -110,9 +140,9 @@ class BatchOpener:
         starts = range(0, len(batch.inner), _PIECE)
         bodies = [b"".join(batch.inner[start : start + _PIECE]) for start in starts]
         if len(batch.inner) < self._many or self._processes < 2:
-            pieces = [_open_piece(job, self._keys, body) for body in bodies]
+            pieces = [_open_piece(job, keys, body) for body in bodies]
         else:
-            pieces = self._open_in_pool(job, bodies)
+            pieces = self._open_in_pool(job, bodies, keys)
         packed = np.concatenate([np.frombuffer(rows, _ROW) for rows, _ in pieces])
         return Opened(
             places=packed["place"].astype(np.int64),
@@ -122,16 +152,24 @@ class BatchOpener:
             tags=tuple(tag for _, tags in pieces for (tag,) in _TAG.iter_unpack(tags)),
         )
 
-    def _open_in_pool(self, job: "_Job", bodies: list[bytes]) -> "list[_Piece]":
+    def _open_in_pool(
+        self, job: "_Job", bodies: list[bytes], keys: tuple[OpeningKey, ...]
+    ) -> "list[_Piece]":
         try:
             pool = self._workers()
-            waiting = [pool.submit(_open_in_worker, job, body) for body in bodies]
+            try:
+                waiting = [pool.submit(_open_in_worker, job, body) for body in bodies]
+            except BrokenProcessPool:
+                raise
+            except RuntimeError:
+                # New keys came meanwhile, and this pool takes no more work.
+                return [_open_piece(job, keys, body) for body in bodies]
             return [one.result() for one in waiting]
         except BrokenProcessPool:
             # A worker was killed, perhaps for want of memory. The batch is opened here, and the
             # next one gets new workers.
             self.close()
-            return [_open_piece(job, self._keys, body) for body in bodies]
+            return [_open_piece(job, keys, body) for body in bodies]
 
     def _workers(self) -> ProcessPoolExecutor:
         with self._lock:

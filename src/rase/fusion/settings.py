@@ -18,6 +18,7 @@ from rase.fusion.mqtt import FusionBrokerSettings
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import (
     AddressSetting,
     PublicKeySetting,
@@ -25,7 +26,8 @@ from rase.service.key_settings import (
     read_opening_keys,
     read_signing_key,
 )
-from rase.service.settings import DatabaseSetting, PathSetting, Settings
+from rase.service.live_keys import LiveKeys
+from rase.service.settings import DatabaseSetting, PathSetting, Settings, load_settings
 from rase.service.telemetry import Telemetry
 from rase.service.tracing import TraceSettings
 from rase.storage.opening import open_database
@@ -105,14 +107,23 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
         ConfigurationError: With every key that cannot be used.
         StorageError: Named, if the database cannot.
     """
-    signer, keys = _keys(settings)
+    signer, _ = _keys(settings)
     pinned = _pinned(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
     policy = settings.policy()
     database = open_database(settings.database, migrations="fusion")
     publisher = Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner)
+    telemetry = Telemetry("fusion")
     try:
-        with BatchOpener(keys, processes=settings.workers) as opener:
+        keys = LiveKeys(
+            Role.FUSION,
+            lambda: _opening_key_files(settings),
+            settings=settings.source,
+            clock=clock,
+            telemetry=telemetry,
+        )
+        with BatchOpener(keys(), processes=settings.workers, renewed=keys) as opener:
+            heart = Heartbeat(database, clock, part="fusion", keys=lambda: opener.keys)
             yield FusionCentre(
                 database=database,
                 clock=clock,
@@ -121,13 +132,15 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                 questions=Questions(database),
                 publisher=publisher if settings.admin_over_http else None,
                 policy=policy,
-                telemetry=Telemetry("fusion"),
+                telemetry=telemetry,
                 space=(
                     partial(space_of, settings.database)
                     if isinstance(settings.database, Path)
                     else None
                 ),
+                heart=heart,
             )
+            heart.stop()
     finally:
         database.close()
 
@@ -151,6 +164,13 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
         )
     finally:
         database.close()
+
+
+def _opening_key_files(settings: FusionSettings) -> list[Path]:
+    """Return the private opening keys that the settings file names now."""
+    if settings.source is None:
+        return settings.opening_key_files
+    return load_settings(FusionSettings, Role.FUSION, path=settings.source).opening_key_files
 
 
 def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]:

@@ -29,6 +29,7 @@ __all__ = [
     "BodyTooLarge",
     "HttpProblem",
     "PlainRoute",
+    "Readiness",
     "create_app",
     "problem_response",
     "read_body",
@@ -52,6 +53,13 @@ class HttpProblem(RaseError):
         self.headers = dict(headers or {})
 
 
+class Readiness(NamedTuple):
+    """Whether requests may be sent here, and what is not well, in words for operators."""
+
+    is_ready: bool
+    reasons: tuple[str, ...] = ()
+
+
 class BodyTooLarge(RaseError):
     """A request has more bytes than its route takes."""
 
@@ -69,7 +77,7 @@ def create_app(
     version: str,
     *,
     telemetry: Telemetry,
-    is_ready: Callable[[], Awaitable[bool]],
+    is_ready: Callable[[], Awaitable[bool | Readiness]],
     max_body_bytes: int,
     body_limits: Mapping[str, int] | None = None,
     plain_routes: Sequence[PlainRoute] = (),
@@ -85,7 +93,8 @@ def create_app(
         title: The server's name.
         version: Its release.
         telemetry: Counts refusals and unexpected failures.
-        is_ready: Whether ``/readyz`` says so.
+        is_ready: What ``/readyz`` answers: 503 if requests should go elsewhere. ``/readyz/all``
+            answers 503 whenever something is not well.
         max_body_bytes: The most bytes of a request's body.
         body_limits: Other limits, by the beginning of the path.
         plain_routes: Routes that bypass FastAPI; they check their size by `read_body`.
@@ -128,9 +137,13 @@ def create_app(
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
-        if await is_ready():
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("not ready\n", status_code=503)
+        found = _readiness(await is_ready())
+        return _ready_response(found, is_fine=found.is_ready)
+
+    @app.get("/readyz/all", include_in_schema=False)
+    async def readyz_all() -> Response:
+        found = _readiness(await is_ready())
+        return _ready_response(found, is_fine=found.is_ready and not found.reasons)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -138,6 +151,16 @@ def create_app(
         return Response(text, media_type=CONTENT_TYPE)
 
     return app
+
+
+def _readiness(found: bool | Readiness) -> Readiness:
+    return found if isinstance(found, Readiness) else Readiness(found)
+
+
+def _ready_response(found: Readiness, *, is_fine: bool) -> Response:
+    word = "not ready" if not found.is_ready else "degraded" if found.reasons else "ready"
+    text = "".join(f"{line}\n" for line in (word, *found.reasons))
+    return PlainTextResponse(text, status_code=200 if is_fine else 503)
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:

@@ -47,6 +47,8 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "reports_dropped": "Reports of rounds below k_min, or replaced by a newer one of a device.",
         "batches_accepted": "Batches that the fusion centre took.",
         "batches_refused": "Refusals of a batch by the fusion centre.",
+        "batches_no_key": "Refusals of a batch for a key that the fusion centre does not hold.",
+        "key_reloads_failed": "Changes of the key files that could not be read.",
         "batches_final": "Batches that came after their round was final.",
         "batches_later": "Attempts to send a batch that must be repeated.",
         "leases_lost": "Rounds that another closer took over.",
@@ -56,6 +58,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "fusion": {
         "batches_received": "Batches that were taken in.",
         "batches_known": "Batches that were taken in before, sent again.",
+        "key_reloads_failed": "Changes of the key files that could not be read.",
         "envelopes_refused": "Envelopes of a batch that could not be read.",
         "envelopes_replayed": "Envelopes that were in the round already.",
         "rounds_final": "Rounds whose estimate became final.",
@@ -75,9 +78,15 @@ GAUGES: Final[Mapping[str, str]] = {
     "process_resident_memory_bytes": "Memory of this process, in bytes.",
     "rase_shuffler_devices": "Devices that may send.",
     "rase_shuffler_rounds_waiting": "Rounds that are not closed yet.",
+    "rase_shuffler_rounds_due": "Rounds that should be closed by now and are not.",
+    "rase_shuffler_closers": "Closers that run.",
+    "rase_shuffler_backlog_seconds": "Age of the oldest round that the fusion centre lacks.",
+    "rase_shuffler_backlog_rounds": "The same in rounds of its campaign.",
     "rase_shuffler_batches_waiting": "Batches on their way to the fusion centre.",
     "rase_shuffler_batches_stuck": "Batches that the fusion centre refused.",
     "rase_fusion_last_round_timestamp_seconds": "When the newest final round began.",
+    "rase_fusion_rounds_behind": "Rounds that should be final by now and are not.",
+    "rase_fusion_keys_missing": "Published keys that a running process does not hold.",
     "rase_fusion_last_round_reports": "Reports in the newest final round; 0 if it was withheld.",
 }
 

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+)
 
 from rase.errors import ConfigurationError
 from rase.storage.address import DatabaseAddress, parse_address
@@ -19,6 +26,13 @@ class Settings(BaseModel):
     """Hold the settings of one section; a field that is not known is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    _source: Path | None = PrivateAttr(default=None)
+
+    @property
+    def source(self) -> Path | None:
+        """The file they were read from; None if there was none."""
+        return self._source
 
 
 def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
@@ -88,6 +102,8 @@ def load_settings(
         ]
     if mistakes:
         raise ConfigurationError(mistakes)
+    if isinstance(settings, Settings):
+        settings._source = path
     return settings
 
 

@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response
 
 from rase import __version__
 from rase.clock import Clock
-from rase.errors import StorageError, WrongCampaign
+from rase.errors import WrongCampaign
 from rase.service.http import PlainRoute, create_app
 from rase.service.limits import RateLimit
-from rase.service.metrics import Gauge
 from rase.service.telemetry import Telemetry
 from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner
 from rase.shuffler.enrolment import enrol
+from rase.shuffler.health import gauges_of, readiness_of
 from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
@@ -73,14 +73,16 @@ def create_shuffler_app(
         "RASE shuffler",
         __version__,
         telemetry=telemetry,
-        is_ready=lambda: _is_ready(desk, database),
+        is_ready=lambda: asyncio.to_thread(
+            readiness_of, database, clock, obstacles=desk.obstacles()
+        ),
         max_body_bytes=MAX_PROPOSAL_BYTES,
         body_limits={"/v1/enrolments": 4096},
         plain_routes=[PlainRoute("POST", "/v1/reports", desk)],
         lifespan=_lifespan(desk, beside),
         openapi_url=None,
         process="shuffler intake",
-        gauges=lambda: _gauges(database),
+        gauges=lambda: gauges_of(database, clock),
     )
     _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry)
     _add_documents(app, desk, countersigner, clock=clock)
@@ -106,32 +108,6 @@ def _lifespan(
             await desk.aclose()
 
     return lifespan
-
-
-async def _is_ready(desk: IntakeDesk, database: Database) -> bool:
-    def can_read() -> bool:
-        try:
-            with database.snapshot() as transaction:
-                transaction.execute("SELECT count(*) FROM campaign")
-        except StorageError:
-            return False
-        return True
-
-    return desk.documents.keyset is not None and await asyncio.to_thread(can_read)
-
-
-def _gauges(database: Database) -> list[Gauge]:
-    counts = {
-        "devices": "SELECT count(*) FROM device",
-        "rounds_waiting": "SELECT count(*) FROM round WHERE state IN ('open', 'closing')",
-        "batches_waiting": "SELECT count(*) FROM outbox WHERE state = 'waiting'",
-        "batches_stuck": "SELECT count(*) FROM outbox WHERE state = 'refused'",
-    }
-    with database.snapshot() as transaction:
-        return [
-            Gauge(f"rase_shuffler_{name}", int(transaction.execute(sql)[0][0]))
-            for name, sql in counts.items()
-        ]
 
 
 def _add_enrolment(

@@ -5,6 +5,7 @@ from typing import Final
 
 from rase.clock import Clock
 from rase.errors import StorageBusy, StorageError, StorageUnusable, WireError
+from rase.service.heartbeat import Heartbeat
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import prune_tokens
@@ -35,6 +36,7 @@ class Closer:
         pinned: The public signing keys of both servers.
         telemetry: Is told what happens.
         lease_s: How long one closer may take for a round before another tries.
+        heart: Says that this closer runs; None if nobody asks.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Closer:
         pinned: PinnedKeys,
         telemetry: Telemetry,
         lease_s: int = 60,
+        heart: Heartbeat | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -55,6 +58,7 @@ class Closer:
         self._pinned = pinned
         self._telemetry = telemetry
         self._lease_s = lease_s
+        self._heart = heart
         # After a crash nobody knows whether the last scrub was done.
         self._is_scrubbed = False
         self._held: Lease | None = None
@@ -71,6 +75,7 @@ class Closer:
         while not stop.is_set():
             wait_s = _WAIT_S
             try:
+                self._keep_alive()
                 is_busy = self.step()
                 failed_s = _WAIT_S
                 if is_busy:
@@ -85,6 +90,13 @@ class Closer:
                 self._telemetry.event("closer_failed", error=str(error), retry_s=failed_s)
                 wait_s, failed_s = failed_s, min(2 * failed_s, _LONGEST_WAIT_S)
             stop.wait(wait_s)
+        if self._heart is not None:
+            self._heart.stop()
+
+    def _keep_alive(self) -> None:
+        self._releaser.renew_keys()
+        if self._heart is not None:
+            self._heart.beat()
 
     def step(self) -> bool:
         """Do what is due now: at most one round, one batch; return whether anything was done.

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from rase.clock import Clock
-from rase.errors import RaseError, WireError, WrongSize
+from rase.errors import RaseError, StorageError, WireError, WrongSize
+from rase.service.heartbeat import Heartbeat
 from rase.service.http import BodyTooLarge, read_body
 from rase.service.limits import RateLimit, too_many
 from rase.service.telemetry import Telemetry
@@ -77,6 +78,8 @@ class IntakeDesk:
         self._rate = RateLimit(limits.reports_per_minute, clock)
         self._gateway_reports = limits.gateway_reports
         self._looking = asyncio.Lock()
+        self._heart = Heartbeat(database, clock, part="intake")
+        self._cannot_write = False
         self._commits = GroupCommit(
             self._store,
             max_group=limits.max_group,
@@ -100,6 +103,7 @@ class IntakeDesk:
         while True:
             await asyncio.sleep(_REFRESH_S)
             try:
+                await asyncio.to_thread(self._beat)
                 await asyncio.to_thread(self.refresh)
             except RaseError as error:
                 self._telemetry.event("refresh_failed", error=str(error))
@@ -107,6 +111,25 @@ class IntakeDesk:
     async def aclose(self) -> None:
         """Store what waits."""
         await self._commits.aclose()
+        await asyncio.to_thread(self._heart.stop)
+
+    def obstacles(self) -> tuple[str, ...]:
+        """Return why this intake can take no reports, in words for operators."""
+        obstacles = []
+        if self.documents.keyset is None:
+            obstacles.append("there is no keyset yet: rase fusion publish-keys.")
+        if self._cannot_write:
+            obstacles.append("the database could not be written: see that its disk has space.")
+        return tuple(obstacles)
+
+    def _beat(self) -> None:
+        # Also the proof that the disk takes something again after it was full.
+        try:
+            if self._heart.beat():
+                self._cannot_write = False
+        except StorageError:
+            self._cannot_write = True
+            raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer ``POST /v1/reports``."""
@@ -234,8 +257,13 @@ class IntakeDesk:
         return device
 
     def _store(self, reports: Sequence[Pending]) -> list[Outcome]:
-        with self._telemetry.span("intake", count=len(reports)):
-            outcomes = store_reports(self._database, reports)
+        try:
+            with self._telemetry.span("intake", count=len(reports)):
+                outcomes = store_reports(self._database, reports)
+        except StorageError:
+            self._cannot_write = True
+            raise
+        self._cannot_write = False
         for outcome in Outcome:
             count = outcomes.count(outcome)
             if count:

@@ -25,6 +25,9 @@ _LONGEST_S = 300
 _MAX_DOUBLINGS = 8
 # A batch may be damaged on its way and refused for that; the bytes that wait here are sound.
 _REFUSALS = 4
+# A key that is missing there can be provided, so that is waited for: a day of the longest pauses.
+# Not for ever, because k_min devices together could name a key that never was.
+_KEYLESS_REFUSALS = 86400 // _LONGEST_S
 
 
 class Answer(Enum):
@@ -33,6 +36,7 @@ class Answer(Enum):
     ACCEPTED = "accepted"
     FINAL = "final"
     REFUSED = "refused"
+    NO_KEY = "no_key"
     LATER = "later"
 
 
@@ -41,11 +45,19 @@ _ANSWERS: Final = {
     "final-round": Answer.FINAL,
     "bad-batch": Answer.REFUSED,
     "below-k": Answer.REFUSED,
+    "key-not-held": Answer.NO_KEY,
 }
+_MOST: Final = {Answer.REFUSED: _REFUSALS, Answer.NO_KEY: _KEYLESS_REFUSALS}
 
 
 class BatchSender(Protocol):
-    """Put a batch to the fusion centre; HTTP in life, a function in tests."""
+    """Put a batch to the fusion centre; HTTP in life, a function in tests.
+
+    Args:
+        problem: Why the last batch was not taken, in a word for operators; empty if it was.
+    """
+
+    problem: str
 
     def send(self, batch: bytes, body: bytes) -> Answer:
         """Send a batch by its id and return the answer; what fails is LATER, never raised."""
@@ -99,12 +111,13 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
     with database.shared() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
-        elif answer is Answer.REFUSED:
-            # After the last it is kept for the operators, who must look at both servers.
-            state = "refused" if refusals + 1 >= _REFUSALS else "waiting"
+        else:
+            refusals += answer in _MOST
+            # After the last it is kept for the operators: see rase shuffler outbox.
+            state = "refused" if refusals >= _MOST.get(answer, refusals + 1) else "waiting"
             transaction.execute(
-                "UPDATE outbox SET state = ?, refusals = ? WHERE batch = ?",
-                (state, refusals + 1, batch),
+                "UPDATE outbox SET state = ?, refusals = ?, problem = ? WHERE batch = ?",
+                (state, refusals, sender.problem, batch),
             )
     if answer is Answer.ACCEPTED:
         _hurry(database, by_s=now + _FIRST_S)
@@ -138,6 +151,7 @@ class HttpSender:
     """
 
     def __init__(self, url: str, *, client: Any = None) -> None:
+        self.problem = ""
         self._url = url.rstrip("/")
         self._client: httpx.Client = client or proxied_client(self._url, timeout=60.0)
 
@@ -151,15 +165,18 @@ class HttpSender:
                 headers={"Content-Type": BATCH_TYPE, **header_of(manifest)},
             )
         except httpx.HTTPError:
+            self.problem = "unreachable"
             return Answer.LATER
         if answer.status_code in (200, 201):
+            self.problem = ""
             return Answer.ACCEPTED
         try:
-            problem = Problem.from_json(answer.content).type.name
+            self.problem = Problem.from_json(answer.content).type.name
         except Malformed:
-            # A proxy speaks, or a wrong address: an operator may mend either.
+            # A proxy speaks, or a wrong address: an operator may correct either.
+            self.problem = f"http-{answer.status_code}"
             return Answer.LATER
-        return _ANSWERS.get(problem, Answer.LATER)
+        return _ANSWERS.get(self.problem, Answer.LATER)
 
     def close(self) -> None:
         """Close the connection."""

@@ -6,8 +6,9 @@ Countersigning needs no private opening key, so the closer leaves the public hal
 from collections.abc import Iterable
 
 from rase.errors import WireError
+from rase.service.heartbeat import KeyRow, key_row, key_rows, running
 from rase.storage.face import Database, Transaction
-from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
+from rase.wire.keys import Keyset, OpeningKey, Role
 
 __all__ = ["ForeignKey", "check_own_keys", "keep_own_keys"]
 
@@ -25,8 +26,7 @@ def keep_own_keys(database: Database, keys: Iterable[OpeningKey]) -> None:
 
     Nothing is written if they are the same.
     """
-    # The times of use stand in keysets; a key alone has none.
-    rows = sorted(_row(key.config(not_before_s=0, not_after_s=1)) for key in keys)
+    rows = sorted(key_rows(keys))
     with database.snapshot() as transaction:
         if _own_keys(transaction) == rows:
             return
@@ -51,12 +51,15 @@ def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float) ->
         ForeignKey: Naming the keys.
     """
     own = _own_keys(transaction)
+    # Any of several closers may be the one that closes a round.
+    closers = running(transaction, now_s=now_s, part="closer")
+    held = set(own).intersection(*(closer.keys for closer in closers))
     foreign = sorted(
         config.id
         for config in keyset.configs
         if config.role is Role.SHUFFLER
         and now_s < config.not_after_s + 2 * keyset.cache_s
-        and _row(config) not in own
+        and key_row(config) not in held
     )
     if not foreign:
         return
@@ -67,16 +70,12 @@ def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float) ->
             "rase shuffler run and propose the keyset again."
         )
     raise ForeignKey(
-        f"key {numbers} of the keyset is not one that the shuffler holds. Compare rase keys show "
-        "on both sides; after a rotation restart the shuffler, adopt its public.json, and propose "
-        "the keyset again."
+        f"key {numbers} of the keyset is not one that every closer of the shuffler holds. Compare "
+        "rase keys show on both sides; after a rotation see in the shuffler's log that it has "
+        "reloaded its keys, adopt its public.json, and propose the keyset again."
     )
 
 
-def _own_keys(transaction: Transaction) -> list[tuple[int, int, int, int, bytes]]:
+def _own_keys(transaction: Transaction) -> list[KeyRow]:
     found = transaction.execute(f"SELECT {_COLUMNS} FROM opening_key ORDER BY id")  # noqa: S608 - a constant
     return [(number, kem, kdf, aead, bytes(public)) for number, kem, kdf, aead, public in found]
-
-
-def _row(config: KeyConfig) -> tuple[int, int, int, int, bytes]:
-    return config.id, config.kem, config.kdf, config.aead, config.public_key

@@ -1,6 +1,6 @@
 """Open outer envelopes: here if they are few, by a pool of processes if they are many."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
@@ -26,12 +26,19 @@ class Peeler:
         keys: The shuffler's private keys.
         workers: How many processes for large rounds; 1 for none.
         pool_from: The fewest reports for which processes are worth their start.
+        renewed: Returns the keys that are to be held now; None if they never change.
     """
 
     def __init__(
-        self, keys: Sequence[OpeningKey], *, workers: int = 1, pool_from: int = 8 * _CHUNK
+        self,
+        keys: Sequence[OpeningKey],
+        *,
+        workers: int = 1,
+        pool_from: int = 8 * _CHUNK,
+        renewed: Callable[[], Sequence[OpeningKey]] | None = None,
     ) -> None:
         self._keys = tuple(keys)
+        self._renewed = renewed
         self._workers = workers
         self._pool_from = pool_from
         self._pool: ProcessPoolExecutor | None = None
@@ -40,6 +47,16 @@ class Peeler:
     def keys(self) -> tuple[OpeningKey, ...]:
         """The shuffler's private keys."""
         return self._keys
+
+    def renew(self) -> bool:
+        """Take the keys that are to be held now; return whether they are others."""
+        keys = self._keys if self._renewed is None else tuple(self._renewed())
+        if keys == self._keys:
+            return False
+        self._keys = keys
+        # Its processes have the old ones.
+        self.close()
+        return True
 
     def peel(
         self, wires: Sequence[bytes], *, campaign_hash: bytes, kem: int

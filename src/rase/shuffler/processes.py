@@ -12,8 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Final, TextIO
 
 from rase.clock import Clock, SystemClock
+from rase.service.heartbeat import Heartbeat
 from rase.service.http import serve
-from rase.service.key_settings import read_opening_keys, read_signing_key
+from rase.service.key_settings import read_signing_key
+from rase.service.live_keys import LiveKeys
 from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
 from rase.service.tracing import traced
@@ -24,7 +26,7 @@ from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
-from rase.shuffler.settings import ShufflerSettings, pinned_keys
+from rase.shuffler.settings import ShufflerSettings, opening_key_files, pinned_keys
 from rase.storage.opening import open_database
 from rase.wire.keys import Role
 
@@ -100,9 +102,15 @@ def run_closer(
     """
     key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings, key)
-    peeler = Peeler(
-        read_opening_keys(settings.opening_key_files, role=Role.SHUFFLER), workers=settings.workers
+    clock = clock or SystemClock()
+    keys = LiveKeys(
+        Role.SHUFFLER,
+        lambda: opening_key_files(settings),
+        settings=settings.source,
+        clock=clock,
+        telemetry=telemetry,
     )
+    peeler = Peeler(keys(), workers=settings.workers, renewed=keys)
     sender = HttpSender(settings.fusion_url)
     with (
         closing(open_database(settings.database, migrations="shuffler")) as database,
@@ -112,12 +120,13 @@ def run_closer(
     ):
         closer = Closer(
             database,
-            clock or SystemClock(),
+            clock,
             releaser=Releaser(database, peeler=peeler, key=key, name=settings.name),
             sender=sender,
             pinned=pinned,
             telemetry=telemetry,
             lease_s=settings.lease_s,
+            heart=Heartbeat(database, clock, part="closer", keys=lambda: peeler.keys),
         )
         telemetry.event("closing")
         with served_metrics(

@@ -23,7 +23,7 @@ from rase.shuffler.own_keys import keep_own_keys
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.rounds import Lease, check_lease
 from rase.storage.face import Database
-from rase.wire.keys import SigningKey
+from rase.wire.keys import OpeningKey, SigningKey
 from rase.wire.messages import Batch, BatchManifest, batch_id
 from rase.wire.signed import SignedManifest, signature_of
 from rase.wire.suites import KEM_NUMBERS
@@ -107,9 +107,19 @@ class Releaser:
         self._name = name
         self._rng = checked_secure(rng)
 
+    @property
+    def keys(self) -> tuple[OpeningKey, ...]:
+        """The private keys that reports are opened with now."""
+        return self._peeler.keys
+
     def tell_keys(self) -> None:
         """Note in the database which public keys reports may be sealed for."""
         keep_own_keys(self._database, self._peeler.keys)
+
+    def renew_keys(self) -> None:
+        """Take the keys that the settings name now, and note them in the database."""
+        if self._peeler.renew():
+            self.tell_keys()
 
     def close(self, lease: Lease, agreed: Agreed, *, last_round: int, now_s: float) -> Closed:
         """Close a round for good.

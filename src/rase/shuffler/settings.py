@@ -1,18 +1,26 @@
 """What the shuffler's operator decides: the section ``[shuffler]`` of rase.toml."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from rase.errors import ConfigurationError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
-from rase.service.settings import DatabaseSetting, PathSetting, Settings
+from rase.service.settings import DatabaseSetting, PathSetting, Settings, load_settings
 from rase.service.tracing import TraceSettings
 from rase.shuffler.documents import Policy
 from rase.shuffler.enrolment import DEVICES_PER_OWNER
-from rase.wire.keys import SigningKey
+from rase.wire.keys import Role, SigningKey
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["LimitSettings", "PolicySettings", "ShufflerSettings", "pinned_keys"]
+__all__ = [
+    "LimitSettings",
+    "PolicySettings",
+    "ShufflerSettings",
+    "opening_key_files",
+    "pinned_keys",
+]
 
 
 class PolicySettings(Settings):
@@ -96,6 +104,18 @@ class ShufflerSettings(Settings):
     closer_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     mqtt: BrokerSettings | None = None
     traces: TraceSettings | None = None
+
+
+def opening_key_files(settings: ShufflerSettings) -> list[Path]:
+    """Return the private opening keys that the settings file names now.
+
+    Raises:
+        ConfigurationError: If the file cannot be used any more.
+    """
+    if settings.source is None:
+        return settings.opening_key_files
+    now = load_settings(ShufflerSettings, Role.SHUFFLER, path=settings.source)
+    return now.opening_key_files
 
 
 def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:

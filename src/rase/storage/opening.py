@@ -1,14 +1,15 @@
 """Open a server's database, whichever engine it is in."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rase.storage.address import DatabaseAddress
-from rase.storage.face import Database
-from rase.storage.migrate import version_of
+from rase.storage.face import Database, Transaction
+from rase.storage.migrate import migrations_of, version_of
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 
-__all__ = ["look_at", "open_database"]
+__all__ = ["look_at", "looked_into", "open_database"]
 
 
 def open_database(address: DatabaseAddress, *, migrations: str) -> Database:
@@ -54,3 +55,32 @@ def look_at(address: DatabaseAddress, *, role: str) -> int:
     with closing(PostgresDatabase(address, schema=f"rase_{role}")) as server:
         server.check()
         return version_of(server, role)
+
+
+@contextmanager
+def looked_into(address: DatabaseAddress, *, role: str) -> Iterator[Transaction | None]:
+    """Read a server's database beside the server, without changing anything.
+
+    Args:
+        address: A file of SQLite, or a database of PostgreSQL.
+        role: Whose database it is.
+
+    Yields:
+        A snapshot; None if there is no database yet, or it is not of this release.
+
+    Raises:
+        StorageError: Named, if it cannot be read.
+        ModuleNotFoundError: If it is one of PostgreSQL and psycopg is not installed.
+    """
+    if look_at(address, role=role) != migrations_of(role)[-1].number:
+        yield None
+        return
+    database: Database
+    if isinstance(address, Path):
+        database = SqliteDatabase(address)
+    else:
+        from rase.storage.postgres import PostgresDatabase
+
+        database = PostgresDatabase(address, schema=f"rase_{role}")
+    with closing(database), database.snapshot() as transaction:
+        yield transaction

@@ -83,6 +83,13 @@ _TYPES = (
         is_final=True,
     ),
     ProblemType(
+        "key-not-held",
+        409,
+        "The batch was sealed for a key that the fusion centre does not hold.",
+        "Keep the batch and send it again; the fusion centre's operator must provide the key.",
+        is_final=False,
+    ),
+    ProblemType(
         "not-enrolled",
         403,
         "The sender is not enrolled.",

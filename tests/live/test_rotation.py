@@ -1,0 +1,97 @@
+"""Real servers whose keys are rotated while they run: nothing is restarted, and nothing waits."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.live.counted import check_estimates, is_settled
+from tests.live.installed import Fleet, Installed
+from tests.live.running import Patience, rase
+
+from rase.cli import main
+from rase.service.keyring import read_keyset
+from rase.wire.keys import Role
+
+CACHE_S = 3
+
+
+def quicken(installed: Installed) -> None:
+    """Let keysets be kept for seconds, so that a rotation takes seconds."""
+    for name in ("fusion/keyset.json", "fusion/public.json", "shuffler/public.json"):
+        path = installed.folder / "installed" / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"cache_s": CACHE_S}))
+
+
+def test_a_fusion_key_is_rotated_without_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds before and after the change become final with every report; none is parked."""
+    patience = Patience(240.0)
+    installed = Installed(tmp_path, capsys)
+    try:
+        quicken(installed)
+        installed.publish(patience)
+        place = tmp_path / "installed/fusion"
+        at_fusion = ("--config", installed.configs[Role.FUSION])
+        rase(capsys, "keys", "rotate", place, "--publish-within", "15s")
+        rase(capsys, "fusion", "publish-keys", place / "keyset.json", *at_fusion)
+        keyset = read_keyset(place / "keyset.json")
+        new = max(
+            (one for one in keyset.configs if one.role is Role.FUSION),
+            key=lambda one: one.not_before_s,
+        )
+        assert new.id == 2
+        assert "keys_reloaded count=2" in (tmp_path / "fusion.log").read_text()
+        fleet = Fleet(installed, 4)
+        try:
+
+            def rounds_after() -> int:
+                done = installed.rows(Role.FUSION, "SELECT round FROM rounds WHERE state = 'final'")
+                return sum(
+                    fleet.campaign.round_end_s(round) >= new.not_before_s for (round,) in done
+                )
+
+            patience.until(lambda: rounds_after() >= 3, logs=tmp_path)
+        finally:
+            fleet.stop()
+        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        assert any(
+            fleet.campaign.round_end_s(report.round) < new.not_before_s for report in fleet.reports
+        )
+        check_estimates(installed, fleet)
+        assert installed.rows(Role.SHUFFLER, "SELECT round FROM outbox WHERE refusals > 0") == []
+        # Nothing was restarted, and all say that they are well.
+        assert all(server.process.poll() is None for server in installed.servers.values())
+        urls = (installed.shuffler_url, installed.fusion_url)
+        patience.until(
+            lambda: {httpx.get(f"{url}/readyz").text for url in urls} == {"ready\n"},
+            logs=tmp_path,
+        )
+        assert installed.end() == [0, 0, 0]
+    finally:
+        installed.kill()
+
+
+def test_a_key_that_the_server_cannot_read_is_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says which key is missing; a closer that was killed is seen by the doctor."""
+    patience = Patience(240.0)
+    installed = Installed(tmp_path, capsys)
+    try:
+        installed.publish(patience)
+        place = tmp_path / "installed/fusion"
+        patience.until(
+            lambda: bool(installed.rows(Role.FUSION, "SELECT part FROM heartbeat")), logs=tmp_path
+        )
+        rase(capsys, "keys", "rotate", place)
+        (place / "keys/opening-2.key").chmod(0o644)
+        keyset, config = place / "keyset.json", installed.configs[Role.FUSION]
+        assert main(["fusion", "publish-keys", str(keyset), "--config", str(config)]) == 3
+        assert "does not hold key 2 of the keyset" in capsys.readouterr().err
+        assert installed.rows(Role.SHUFFLER, "SELECT MAX(version) FROM keyset") == [(1,)]
+        (place / "keys/opening-2.key").chmod(0o600)
+        assert main(["fusion", "publish-keys", str(keyset), "--config", str(config)]) == 0
+    finally:
+        installed.kill()

@@ -13,6 +13,7 @@ from benchmarks.loading.cost import cpu_s
 from benchmarks.loading.generator import Load, request
 from benchmarks.loading.setting import Fleet, Shuffler
 from rase.clock import FakeClock, SystemClock
+from rase.service.keyring import PublicKeys
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
 from rase.wire.keys import Role
@@ -86,6 +87,13 @@ def prepared(folder: Path, fleet: Fleet, *, devices: int, address: DatabaseAddre
         credentials = shuffler.enrol(devices)
     write_private(folder / "signing.key", fleet.signers[Role.SHUFFLER].to_text())
     write_private(folder / "opening.key", fleet.openers[Role.SHUFFLER].to_text())
+    public = PublicKeys(
+        role=Role.SHUFFLER,
+        signing_key=fleet.pinned.shuffler,
+        cache_s=fleet.keyset.cache_s,
+        configs=tuple(one for one in fleet.keyset.configs if one.role is Role.SHUFFLER),
+    )
+    (folder / "public.json").write_text(public.to_text(), encoding="ascii")
     write_private(folder / "address", str(getattr(address, "url", address)))
     (folder / "rase.toml").write_text(
         '[shuffler]\ndatabase_file = "address"\nsigning_key_file = "signing.key"\n'

@@ -16,11 +16,13 @@ import pytest
 from pydantic import BaseModel
 from tests.programs import program
 
-from rase.cli import COMMANDS
+from rase.cli import COMMANDS, main
+from rase.clock import SystemClock
 from rase.device.setting_keys import KEYS
 from rase.device.settings import SOURCES, settings_of
 from rase.fusion.settings import FusionSettings
 from rase.service.answer import Answer
+from rase.service.keyring import rotate_opening_key
 from rase.service.metrics import COUNTERS, GAUGES
 from rase.service.settings import load_settings
 from rase.shuffler.settings import LimitSettings, ShufflerSettings
@@ -137,13 +139,70 @@ def test_the_intake_has_more_connections_than_reports_may_wait() -> None:
     assert int(limit.group(1)) > 2 * LimitSettings().max_waiting
 
 
-def test_the_intake_cannot_see_opening_keys() -> None:
-    """The unit of the intake hides every key file that rotation will make for years."""
+@pytest.fixture
+def rotated(tmp_path: Path) -> Path:
+    """A shuffler's folder whose opening key was rotated 30 times; its path stands for /etc/rase."""
+    folder = tmp_path / "installed"
+    options = ("--range", "0", "3000", "--epsilon", "1", "--cache", "1h")
+    assert main(["init", str(folder), *options]) == 0
+    shuffler = folder / "shuffler"
+    for step in range(30):
+        settings = load_settings(
+            ShufflerSettings, "shuffler", path=shuffler / "rase.toml", environment={}
+        )
+        files = settings.opening_key_files
+        now_s = int(SystemClock().now_s()) + step * 86400
+        rotate_opening_key(shuffler, files, now_s=now_s, valid_s=40 * 86400)
+    keys = sorted(path.name for path in (shuffler / "keys").iterdir())
+    assert len([name for name in keys if name.startswith("opening-")]) == 31
+    assert "signing.key" in keys
+    return shuffler
+
+
+def hidden_from_intake(path: str) -> bool:
+    """Return whether the unit of the intake keeps a path from it."""
     text = (DEPLOY / "systemd/rase-shuffler-intake.service").read_text()
-    for number in range(1, 10):
-        assert f"InaccessiblePaths=-/etc/rase/shuffler/keys/opening-{number}.key" in text
+    hidden = re.findall(r"^InaccessiblePaths=-?(/\S+)$", text, re.M)
+    return any(Path(path).is_relative_to(one) for one in hidden)
+
+
+def test_the_intake_cannot_see_private_keys(rotated: Path) -> None:
+    """Its unit hides the signing key and every opening key, also those of 30 rotations."""
+    private = []
+    for path in (one for one in rotated.rglob("*") if one.is_file()):
+        deployed = f"/etc/rase/shuffler/{path.relative_to(rotated)}"
+        is_private = "RASE-SECRET-KEY" in path.read_text("utf-8")
+        assert hidden_from_intake(deployed) is is_private, deployed
+        private += [path] if is_private else []
+    assert len(private) == 32
+    full = tomllib.loads((DEPLOY / "config/shuffler-full.toml").read_text())["shuffler"]
+    for name in (full["signing_key_file"], *full["opening_key_files"]):
+        assert hidden_from_intake(f"/etc/rase/shuffler/{name}")
+    # What the intake itself needs must not be hidden with them.
+    for name in (full["public_keys_file"], full["mqtt"]["password_file"]):
+        assert not hidden_from_intake(f"/etc/rase/shuffler/{name}")
     closer = (DEPLOY / "systemd/rase-shuffler-closer.service").read_text()
     assert "InaccessiblePaths" not in closer
+
+
+def test_the_intakes_container_cannot_see_private_keys(rotated: Path) -> None:
+    """An empty folder lies over every place where a mounted folder has a private key."""
+    services = parse_yaml((DEPLOY / "compose/compose.yaml").read_text())["services"]
+
+    def visible(service: dict[str, Any]) -> list[Path]:
+        found = []
+        covered = [Path(one.partition(":")[0]) for one in service["tmpfs"]]
+        for mount in service["volumes"]:
+            source, _, target = mount.partition(":")
+            assert source == "./installed/shuffler"
+            for path in rotated.rglob("*.key"):
+                place = Path(target) / path.relative_to(rotated)
+                if not any(place.is_relative_to(one) for one in covered):
+                    found.append(place)
+        return found
+
+    assert visible(services["intake"]) == []
+    assert len(visible(services["closer"])) == 32
 
 
 @pytest.mark.parametrize("name", ["shuffler-minimal", "shuffler-full"])
@@ -201,10 +260,11 @@ def test_device_settings_name_everything() -> None:
 def test_compose_starts_what_exists() -> None:
     """Both servers and the broker have commands, files and ports that agree."""
     services = parse_yaml((DEPLOY / "compose/compose.yaml").read_text())["services"]
-    for name in ("shuffler", "fusion"):
+    for name, role in (("intake", "shuffler"), ("closer", "shuffler"), ("fusion", "fusion")):
         service = services[name]
         check_command(service["command"])
-        assert service["command"][0] == name
+        assert service["command"][0] == role
+        assert role == "fusion" or service["command"][2:4] == ["--part", name]
         assert service["network_mode"] == "host"
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -260,6 +320,25 @@ def test_proxies_hide_metrics_and_senders() -> None:
     caddy = (DEPLOY / "proxy/Caddyfile").read_text()
     assert "respond /metrics 404" in caddy
     assert not re.search(r"^\s*log\b", caddy, re.MULTILINE)
+
+
+def test_proxies_bound_slow_and_many_requests() -> None:
+    """Behind a proxy the servers see one address, so the proxy bounds each."""
+    nginx = (DEPLOY / "proxy/nginx.conf").read_text()
+    for zone, directive in (("limit_conn_zone", "limit_conn"), ("limit_req_zone", "limit_req")):
+        named = re.search(rf"^{zone} \$binary_remote_addr zone=(\w+):", nginx, re.M)
+        assert named is not None
+        assert re.search(rf"^    {directive} (zone=)?{named[1]}\b", nginx, re.M)
+    limits = LimitSettings()
+    assert f"client_header_timeout {limits.header_s:g}s;" in nginx
+    assert f"client_body_timeout {limits.body_s:g}s;" in nginx
+    count, size = re.findall(r"large_client_header_buffers (\d+) (\d+)k;", nginx)[0]
+    assert int(count) * int(size) * 1024 <= limits.max_header_bytes
+    caddy = (DEPLOY / "proxy/Caddyfile").read_text()
+    assert f"read_header {limits.header_s:g}s" in caddy
+    assert f"read_body {limits.body_s:g}s" in caddy
+    assert f"max_header_size {limits.max_header_bytes // 1024}KB" in caddy
+    assert "max_size 8MB" in caddy
 
 
 def test_the_broker_takes_the_longest_policy() -> None:

@@ -30,6 +30,18 @@ def test_a_sender_is_refused_until_the_minute_is_over() -> None:
     limit.check("a")
 
 
+def test_the_memory_of_a_rate_is_bounded() -> None:
+    """Beyond so many senders the rest share one count; who was counted before keeps its own."""
+    limit = RateLimit(2, FakeClock(0.0), most_senders=3)
+    for sender in "abcabc":
+        limit.check(sender)
+    for sender in "de":
+        limit.check(sender)
+    with pytest.raises(HttpProblem):
+        limit.check("f")
+    assert len(limit._counts) == 4
+
+
 def test_places_are_bounded_and_given_back() -> None:
     """Of one sender, of all, and also when the block fails."""
     places = AtOnce(3, of_one=2, retry_s=7)

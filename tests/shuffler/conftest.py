@@ -12,6 +12,7 @@ import pytest
 from rase.campaign import Campaign
 from rase.clock import FakeClock
 from rase.errors import WireError
+from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Documents, Policy, load_documents
@@ -163,6 +164,16 @@ class World:
             self.enrolled(group=groups[number % len(groups)]) for number in range(devices)
         ]
         self.devices = [int(credential[:16], 16) for credential in self.credentials]
+
+    def public_text(self) -> str:
+        """Return the shuffler's public.json, all that an intake knows of its keys."""
+        config = OPENERS["shuffler"].config(not_before_s=0, not_after_s=10**9)
+        return PublicKeys(
+            role=Role.SHUFFLER,
+            signing_key=SIGNERS[Role.SHUFFLER].public_bytes(),
+            cache_s=3600,
+            configs=(config,),
+        ).to_text()
 
     def opened(self) -> Database:
         """Open the database, as one more process does."""

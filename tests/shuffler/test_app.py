@@ -97,6 +97,25 @@ def test_a_report_is_stored_then_known(world: "World") -> None:
     assert (world.devices[0], wire) in world.rows("SELECT device, wire FROM report")
 
 
+def test_schemes_and_media_types_have_no_case(world: "World") -> None:
+    """Other clients write them in other ways, with parameters."""
+    world.upload_time(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for device, (scheme, media) in enumerate(
+            [
+                ("bearer", "application/rase-report; charset=x"),
+                ("BEARER", "Application/RASE-Report"),
+            ]
+        ):
+            request = report(world, world.seal(100), device=device)
+            request["headers"]["Authorization"] = f"{scheme} {world.credentials[device]}"
+            request["headers"]["Content-Type"] = media
+            assert (await client.post(**request)).status_code == 201
+
+    talk(world, work)
+
+
 def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
     """Malformed, truncated, oversized, wrong key, early, late, unknown campaign, no credential."""
     world.upload_time(100)
@@ -278,16 +297,49 @@ def test_enrolment_over_http(world: "World") -> None:
         assert sent.status_code == 201
         stolen = {"token": first, "device_key": KEY[:-3] + "BA="}
         check_problem(await client.post("/v1/enrolments", json=stolen), 403, "not-enrolled")
+        limited = await client.post("/v1/enrolments", json=asked)
+        check_problem(limited, 429, "too-many")
         malformed = await client.post("/v1/enrolments", json={"token": second})
         assert malformed.status_code == 422
         assert second not in malformed.text
         large = await client.post("/v1/enrolments", json={"token": "x" * 5000})
         assert large.status_code == 413
-        limited = await client.post("/v1/enrolments", json=asked)
-        check_problem(limited, 429, "too-many")
 
     talk(world, work, enrolments_per_minute=2)
     assert world.counters()["enrolments"] == 1
+
+
+@pytest.mark.any_store
+def test_wrong_tries_keep_no_honest_device_out(world: "World") -> None:
+    """After 640 wrong tries, and among as many more, a device with a right token gets in.
+
+    The wrong ones are told to wait, and write nothing; no clock moves, so all are of one second.
+    """
+    tokens = make_tokens(world.database, 3, expires_s=int(world.clock.now_s()) + 1000)
+    wrong = [{"token": f"{number:016x}.{'x' * 43}", "device_key": KEY} for number in range(640)] + [
+        {"token": tokens[0][:-1] + "!", "device_key": KEY}
+    ]
+
+    def right(number: int) -> dict[str, str]:
+        key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
+        return {"token": tokens[number], "device_key": key}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        def post(document: dict[str, str]) -> Awaitable[httpx.Response]:
+            return client.post("/v1/enrolments", json=document)
+
+        answers = [await post(one) for one in wrong[:100]]
+        assert [answer.status_code for answer in answers] == [403] * 60 + [429] * 40
+        assert answers[-1].headers["Retry-After"]
+        assert (await post(right(0))).status_code == 201
+        among = [*wrong[:320], right(1), *wrong[320:], right(2)]
+        answers = await asyncio.gather(*map(post, among))
+        assert [answers[320].status_code, answers[-1].status_code] == [201, 201]
+        others = answers[:320] + answers[321:-1]
+        assert {answer.status_code for answer in others} == {429}
+
+    talk(world, work)
+    assert world.counters()["enrolments"] == 3
 
 
 def handed(world: "World", *pairs: tuple[str, bytes]) -> dict[str, Any]:

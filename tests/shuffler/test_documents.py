@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rase.errors import BadSignature, Malformed, WireError
-from rase.shuffler.documents import Documents, PolicyRefused, is_keyset, load_documents
+from rase.shuffler.documents import Documents, PolicyRefused, load_documents
+from rase.shuffler.proposals import is_keyset
 from rase.wire import cbor
 from rase.wire.keys import Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset

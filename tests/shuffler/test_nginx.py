@@ -2,6 +2,7 @@
 
 import re
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -203,3 +204,16 @@ def test_the_example_for_a_plain_proxy_is_run(world: "World", tmp_path: Path) ->
             transport = transport_of(folder.settings({}), folder.path)
             assert transport.get("/v1/keyset").status == 200
             assert transport.get("/metrics").status == 404
+            context = ssl.create_default_context(cafile=str(servers.file))
+            # Far more at once than one address may ask: nginx answers the rest itself.
+            with (
+                socket.create_connection(("127.0.0.1", port), 20) as plain,
+                context.wrap_socket(plain, server_hostname="127.0.0.1") as flood,
+            ):
+                flood.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
+                heard = b""
+                while b"HTTP/1.1 429" not in heard:
+                    piece = flood.recv(65536)
+                    assert piece, "all were passed on"
+                    heard += piece
+            assert heard.startswith(b"HTTP/1.1 200")

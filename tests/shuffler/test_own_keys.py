@@ -119,7 +119,7 @@ def test_over_http_a_closer_that_is_starting_is_waited_for(
     world: "World", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A keyset for keys that the closer tells soon is signed; one for others is refused."""
-    monkeypatch.setattr("rase.shuffler.app._AGAIN_S", 0.005)
+    monkeypatch.setattr("rase.shuffler.signing._AGAIN_S", 0.005)
     keep_own_keys(world.database, [])
     proposal = world.proposal_of(world.keyset_of(2))
 
@@ -129,7 +129,7 @@ def test_over_http_a_closer_that_is_starting_is_waited_for(
         assert not done
         await asyncio.to_thread(world.closer)
         assert (await asked).status_code == 201
-        monkeypatch.setattr("rase.shuffler.app._PATIENCE_S", 0.0)
+        monkeypatch.setattr("rase.shuffler.signing._PATIENCE_S", 0.0)
         foreign = keyset_with(world, world.openers["unknown"].config(**TIMES), version=3)
         answer = await client.put("/v1/keyset", content=world.proposal_of(foreign))
         check_problem(answer, 409, "foreign-key")

@@ -19,14 +19,16 @@ import pytest
 from tests.storage.engines import NewAddress, setting_of
 
 from rase.campaign import Campaign
+from rase.cli import main
 from rase.clock import SystemClock
+from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.processes import beside
 from rase.wire import cbor
-from rase.wire.keys import Keyset, Role
+from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Batch
 from rase.wire.private_files import write_private
-from rase.wire.signed import SignedManifest
+from rase.wire.signed import SignedKeyset, SignedManifest
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -61,10 +63,13 @@ def fusion_centre() -> Iterator[tuple[str, "queue.Queue[bytes]"]]:
 
 
 @contextmanager
-def shuffler(config: Path) -> Iterator[tuple["subprocess.Popen[str]", str, list[str]]]:
+def shuffler(
+    config: Path, *options: str
+) -> Iterator[tuple["subprocess.Popen[str]", str, list[str]]]:
     """Start the program and wait until it listens; yield it, its address and its log."""
+    command = [sys.executable, "-m", "rase", "shuffler", "run", "--config", str(config)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "rase", "shuffler", "run", "--config", str(config), "--port", "0"],
+        [*command, "--port", "0", *options],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -100,6 +105,7 @@ def test_reports_go_through_real_processes(
     folder.mkdir()
     write_private(folder / "signing.key", world.signers[Role.SHUFFLER].to_text())
     write_private(folder / "opening.key", world.openers["shuffler"].to_text())
+    (folder / "public.json").write_text(world.public_text())
     config = folder / "rase.toml"
     database = setting_of(new_address("real.db"))
     with fusion_centre() as (url, received):
@@ -206,3 +212,124 @@ def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.1)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
+# Python tells of every file that it opens; the recorder writes the process's number and the file.
+RECORDER = """
+import os, sys
+_file = os.open(os.environ["RASE_TEST_OPENED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def _note(event, arguments):
+    if event == "open":
+        os.write(_file, f"{os.getpid()} {arguments[0]}\\n".encode())
+sys.addaudithook(_note)
+"""
+
+
+@contextmanager
+def recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Have every Python process that starts in the block record what it opens, in a file."""
+    (folder / "recorder").mkdir()
+    (folder / "recorder/sitecustomize.py").write_text(RECORDER)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder / "recorder"))
+        patch.setenv("RASE_TEST_OPENED", str(folder / "opened"))
+        yield folder / "opened"
+
+
+def installed_shuffler(world: "World", folder: Path, url: str) -> Path:
+    """Make a shuffler's folder as rase init lays it out; return its settings file."""
+    (folder / "keys").mkdir(parents=True)
+    write_private(folder / "keys/signing.key", world.signers[Role.SHUFFLER].to_text())
+    write_private(folder / "keys/opening-7.key", world.openers["shuffler"].to_text())
+    (folder / "public.json").write_text(world.public_text())
+    config = folder / "rase.toml"
+    config.write_text(
+        '[shuffler]\ndatabase = "shuffler.db"\nsigning_key_file = "keys/signing.key"\n'
+        f'opening_key_files = ["keys/opening-7.key"]\nfusion_url = "{url}"\n'
+        f'fusion_key = "{world.pinned.fusion.hex()}"\n'
+        "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
+    )
+    return config
+
+
+def test_the_intake_opens_no_private_key(
+    world: "World", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the listening process opens is listed: no private key, whatever it is asked to do.
+
+    The closer beside it opens both keys, which shows that the list would have them. Afterwards an
+    intake of its own runs where there is no folder of keys at all.
+    """
+    folder = tmp_path / "shuffler"
+    with fusion_centre() as (url, received):
+        config = installed_shuffler(world, folder, url)
+        made = subprocess.run(
+            [
+                *(sys.executable, "-m", "rase", "shuffler", "enrol"),
+                *("--count", "4", "--config", str(config)),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        campaign = world.campaign_of(round_s=1, upload_s=3, grace_s=3, not_after=2**32 - 1)
+        times = {"not_before_s": 0, "not_after_s": 2**39}
+        configs = tuple(world.openers[name].config(**times) for name in ("shuffler", "fusion"))
+        keyset = Keyset(version=1, cache_s=60, configs=configs)
+        with (
+            recorded(tmp_path, monkeypatch) as opened,
+            shuffler(config) as (process, address, _),
+            httpx.Client(base_url=address, timeout=PATIENCE_S) as client,
+        ):
+            for path, document in (("campaigns/homes/1", campaign), ("keyset", keyset)):
+                signed = client.put(f"/v1/{path}", content=world.proposal_of(document))
+                assert signed.status_code == 201
+            credentials = []
+            for number, token in enumerate(made.stdout.split()):
+                key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
+                answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
+                credentials.append(answer.json()["credential"])
+            report_in_one_round(world, campaign, client, credentials)
+            assert received.get(timeout=PATIENCE_S)
+            held = {str(one.readlink()) for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+    lines = [line.partition(" ") for line in opened.read_text().splitlines()]
+    intake = {path for number, _, path in lines if int(number) == process.pid}
+    others = {path for number, _, path in lines if int(number) != process.pid}
+    keys = {str(path) for path in (folder / "keys").iterdir()}
+    assert len(keys) == 2
+    assert str(config) in intake
+    assert keys <= others
+    assert not keys & intake
+    assert not any(path.endswith(".key") for path in intake | held)
+    for key_file in (folder / "keys").iterdir():
+        key_file.unlink()
+    (folder / "keys").rmdir()
+    with shuffler(config, "--part", "intake") as (process, address, _):
+        assert httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200
+        known = httpx.get(f"{address}/v1/keyset", timeout=PATIENCE_S)
+        assert SignedKeyset.from_bytes(known.content, world.pinned).keyset == keyset
+
+
+def test_public_keys_must_be_those_of_the_signing_key(
+    world: "World", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A closer whose signatures the intake would refuse does not start; nor does an intake."""
+    config = installed_shuffler(world, tmp_path / "shuffler", "http://127.0.0.1:1")
+    public = config.parent / "public.json"
+    own = world.signers[Role.SHUFFLER].public_bytes().hex()
+    public.write_text(world.public_text().replace(own, bytes(range(32)).hex()))
+    run = ["shuffler", "run", "--config", str(config), "--part"]
+    assert main([*run, "closer"]) == 3
+    assert "must hold the public side of" in capsys.readouterr().err
+    config_of_fusion = OpeningKey.generate(Role.FUSION, 1).config(not_before_s=0, not_after_s=10)
+    foreign = PublicKeys(
+        role=Role.FUSION, signing_key=bytes(range(32)), cache_s=60, configs=(config_of_fusion,)
+    )
+    public.write_text(foreign.to_text())
+    assert main([*run, "intake"]) == 3
+    assert "public.json is of the fusion." in capsys.readouterr().err
+    public.unlink()
+    assert main([*run, "intake"]) == 3
+    assert "rase init makes it" in capsys.readouterr().err

@@ -28,6 +28,7 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "final-round": 409,
         "policy-refused": 403,
         "foreign-key": 409,
+        "unsigned": 503,
         "unavailable": 503,
     }
 

@@ -80,6 +80,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
             host=settings.host,
             port=settings.port,
             telemetry=centre.telemetry,
+            limits=settings.limits,
         )
 
 

@@ -14,7 +14,6 @@ import click
 
 from rase.cli.outbox import command as outbox
 from rase.clock import SystemClock, parse_duration_s
-from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rase.shuffler.settings import ShufflerSettings
@@ -36,7 +35,7 @@ def _config(function: Callable[..., None]) -> Callable[..., None]:
 def command() -> None:
     """Run the server that hides senders.
 
-    It knows who sends and cannot read what.
+    It knows who sends; what they send is sealed from it.
     """
 
 
@@ -49,12 +48,13 @@ def command() -> None:
     type=click.Choice(("all", "intake", "closer")),
     default="all",
     show_default=True,
-    help="Both processes, or one of them: only the closer reads the keys that open reports.",
+    help="Both processes, or one of them: only the closer reads private keys.",
 )
 def run(config: Path, host: str | None, port: int | None, part: str) -> None:
     """Take reports in, close rounds and forward them, until told to end."""
     from rase.service.telemetry import Telemetry
     from rase.shuffler.processes import (
+        check_private_keys,
         closer_command,
         run_closer,
         run_intake,
@@ -67,11 +67,8 @@ def run(config: Path, host: str | None, port: int | None, part: str) -> None:
         stop_with_parent(stop, sys.stdin)
         run_closer(settings, stop, telemetry=Telemetry("shuffler"))
         return
-    missing = [path for path in settings.opening_key_files if not path.is_file()]
-    if part == "all" and missing:
-        raise ConfigurationError(
-            f"shuffler.opening_key_files: {path} must be a file." for path in missing
-        )
+    if part == "all":
+        check_private_keys(settings)
     run_intake(
         settings,
         telemetry=Telemetry("shuffler"),
@@ -194,20 +191,19 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
     signature in base64url.
     """
     from rase.cli.output import replacing
-    from rase.service.key_settings import read_signing_key
-    from rase.shuffler.documents import Countersigner, is_keyset
-    from rase.shuffler.settings import pinned_keys
+    from rase.shuffler.documents import Countersigner
+    from rase.shuffler.proposals import is_keyset
+    from rase.shuffler.settings import own_signing_key
     from rase.storage.opening import open_database
-    from rase.wire.keys import Role
 
     settings = _settings(config)
-    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
+    key, pinned = own_signing_key(settings)
     database = open_database(settings.database, migrations="shuffler")
     try:
         countersigner = Countersigner(
             database,
             key=key,
-            pinned=pinned_keys(settings, key),
+            pinned=pinned,
             policy=settings.policy.policy(),
         )
         data, now_s = proposal.read_bytes(), SystemClock().now_s()

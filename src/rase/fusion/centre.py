@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.fusion.campaigns import Publisher
-from rase.fusion.intake import FusionPolicy, Intake, Receipt
+from rase.fusion.intake import FusionPolicy, Intake, LateBatch, Receipt
 from rase.fusion.mechanism import Effect, effect_of
 from rase.fusion.query import Questions
 from rase.fusion.rounds import FinalRound, Rounds
@@ -64,7 +64,13 @@ class FusionCentre:
             WireError: With the problem the shuffler is told.
         """
         with self.telemetry.span("put") as span:
-            receipt = self.intake.receive(batch_id, payload)
+            try:
+                receipt = self.intake.receive(batch_id, payload)
+            except LateBatch as late:
+                # Signed by the shuffler and lost: whoever runs this server must be able to see it.
+                self.telemetry.count("batches_late")
+                self.telemetry.event("batch_late", campaign=late.campaign, round=late.round)
+                raise
             span.tell(
                 campaign=receipt.campaign,
                 round=receipt.round,
@@ -75,6 +81,9 @@ class FusionCentre:
             self.telemetry.count("envelopes_refused", receipt.refused)
             self.telemetry.count("envelopes_replayed", receipt.replayed)
             self.telemetry.event("batch_received", campaign=receipt.campaign, round=receipt.round)
+            if receipt.is_extra:
+                self.telemetry.count("batches_extra")
+                self.telemetry.event("batch_extra", campaign=receipt.campaign, round=receipt.round)
         else:
             self.telemetry.count("batches_known")
         return receipt

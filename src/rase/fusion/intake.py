@@ -20,7 +20,7 @@ from rase.wire.parcel import unpack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "Receipt"]
+__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "LateBatch", "Receipt"]
 
 MAX_BATCH_BYTES: Final = 1 << 26
 _BAD = "bad-batch"
@@ -39,7 +39,8 @@ class FusionPolicy:
         keep_values_s: How long noisy reports are kept after their round is final; 0 deletes them
             in the transaction that writes the estimate.
         settle_s: How long a round waits for a second batch when devices may have sealed for two
-            keys of the fusion centre.
+            keys of the fusion centre, and at most after a batch that came before the round's grace
+            was over.
         max_batch_bytes: The largest batch.
         keep_access_log_s: How long it is kept who asked what; 90 days.
         questions_per_minute: How often one token may ask.
@@ -86,6 +87,8 @@ class Receipt:
         round: The round.
         refused: How many envelopes did not open or held what no device can draw.
         replayed: How many envelopes were in the round already.
+        is_extra: Whether the round had a batch for every key already: an honest shuffler makes one
+            for each, so its signing key was used by somebody else, or it is not honest.
     """
 
     is_new: bool
@@ -93,6 +96,23 @@ class Receipt:
     round: int
     refused: int = 0
     replayed: int = 0
+    is_extra: bool = False
+
+
+class LateBatch(WireError):
+    """A batch came after its round was final; nothing of it is in the estimate.
+
+    Args:
+        campaign: The campaign's id.
+        round: The round.
+    """
+
+    problem = "final-round"
+
+    def __init__(self, campaign: str, round: int) -> None:
+        super().__init__(f"round {round} is final.")
+        self.campaign = campaign
+        self.round = round
 
 
 class _AlreadyKept(Exception):
@@ -166,6 +186,7 @@ class Intake:
             payload: Batch body and signed manifest, as `rase.wire.parcel.pack` packs them.
 
         Raises:
+            LateBatch: If the round is final.
             WireError: With the problem the shuffler is told; then nothing has changed.
         """
         body, manifest_bytes = unpack(payload, max_size=self.max_bytes)
@@ -193,9 +214,8 @@ class Intake:
                 class_count=len(campaign.epsilon),
                 block_start=campaign.block_start(batch.round),
             )
-        settles_s = self._settles_s(
-            campaign, batch.round, None if keyset is None else keyset.keyset
-        )
+        keys = _keys_in_use(campaign, batch.round, None if keyset is None else keyset.keyset)
+        settles_s = self._settles_s(campaign, batch.round, keys)
 
         # Two rounds of a block must not take the same envelope in at the same time.
         database = self._database
@@ -204,7 +224,7 @@ class Intake:
         def keep() -> Receipt:
             with writing() as transaction:
                 # First of all: it locks the round, so that what is seen below stays so.
-                _open_round(transaction, campaign, batch.round, settles_s)
+                batches = _open_round(transaction, campaign, batch.round, settles_s)
                 known = _known(transaction, claimed_id)
                 if known is not None:
                     raise _AlreadyKept(known)
@@ -216,6 +236,7 @@ class Intake:
                     id=claimed_id,
                     manifest=manifest_bytes,
                     opened=opened,
+                    is_extra=batches > max(keys, 1),
                 )
 
         try:
@@ -227,19 +248,29 @@ class Intake:
         if self._clock.now_s() < campaign.round_end_s(round):
             raise WireError(f"round {round} has not ended by this clock.", problem="round-not-open")
 
-    def _settles_s(self, campaign: Campaign, round: int, keyset: Keyset | None) -> int:
-        now = int(self._clock.now_s())
-        if keyset is None:
-            return now
-        begin, end = campaign.round_end_s(campaign.block_start(round)), campaign.closes_s(round)
-        keys = [
-            config
-            for config in keyset.configs
-            if (config.role, config.kem) == (Role.FUSION, KEM_NUMBERS[campaign.kem])
-            and config.not_before_s < end
-            and begin < config.not_after_s + 2 * keyset.cache_s
-        ]
-        return now + (self._policy.settle_s if len(keys) > 1 else 0)
+    def _settles_s(self, campaign: Campaign, round: int, keys: int) -> int:
+        """Return when a round of which this is the first batch may become final.
+
+        Never before its grace is over, when an honest shuffler closes it. A batch that comes
+        earlier may be forged: the round then waits as long after the grace as the batch came
+        before its end, so that the true batch still finds it open.
+        """
+        now, closes_s = int(self._clock.now_s()), campaign.closes_s(round)
+        most = self._policy.settle_s
+        return max(now, closes_s) + (most if keys > 1 else min(max(0, closes_s - now), most))
+
+
+def _keys_in_use(campaign: Campaign, round: int, keyset: Keyset | None) -> int:
+    """Return for how many keys of the fusion centre devices may have sealed in a round."""
+    if keyset is None:
+        return 0
+    begin, end = campaign.round_end_s(campaign.block_start(round)), campaign.closes_s(round)
+    return sum(
+        (config.role, config.kem) == (Role.FUSION, KEM_NUMBERS[campaign.kem])
+        and config.not_before_s < end
+        and begin < config.not_after_s + 2 * keyset.cache_s
+        for config in keyset.configs
+    )
 
 
 def _check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -> None:
@@ -291,17 +322,19 @@ def _refuse_final(transaction: Transaction, campaign: Campaign, round: int) -> N
         "SELECT state FROM rounds WHERE campaign = ? AND round = ?", (campaign.id, round)
     )
     if rows and rows[0][0] != "open":
-        raise WireError(f"round {round} is final.", problem="final-round")
+        raise LateBatch(campaign.id, round)
 
 
-def _open_round(transaction: Transaction, campaign: Campaign, round: int, settles_s: int) -> None:
+def _open_round(transaction: Transaction, campaign: Campaign, round: int, settles_s: int) -> int:
     # The update locks the round's row, so two servers cannot both think their batch is the first.
-    transaction.execute(
+    ((batches,),) = transaction.execute(
         "INSERT INTO rounds (campaign, round, version, state, batches, settles_s) "
         "VALUES (?, ?, ?, 'open', 1, ?) "
-        "ON CONFLICT (campaign, round) DO UPDATE SET batches = rounds.batches + 1",
+        "ON CONFLICT (campaign, round) DO UPDATE SET batches = rounds.batches + 1 "
+        "RETURNING batches",
         (campaign.id, round, campaign.version, settles_s),
     )
+    return int(batches)
 
 
 def _keep(
@@ -312,6 +345,7 @@ def _keep(
     id: bytes,  # noqa: A002 - the protocol's word
     manifest: bytes,
     opened: Opened | None,
+    is_extra: bool,
 ) -> Receipt:
     covers = replayed = refused = 0
     if opened is not None:
@@ -351,7 +385,7 @@ def _keep(
             refused,
         ),
     )
-    return Receipt(True, campaign.id, batch.round, refused, replayed)
+    return Receipt(True, campaign.id, batch.round, refused, replayed, is_extra)
 
 
 def _fresh(

@@ -18,7 +18,7 @@ from rase.fusion.probes import write_told
 from rase.fusion.settled import Settled, keep_tags, read_settled, write_settled
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
-from rase.storage.face import Database, Transaction
+from rase.storage.face import Database, Row, Transaction
 
 __all__ = ["FailedRound", "FinalRound", "Rounds", "estimates_of"]
 
@@ -108,7 +108,7 @@ class Rounds:
         return done
 
     def finalise_due(self) -> list[FinalRound]:
-        """Make every settled round final, oldest first.
+        """Make every settled round final, oldest first; none before its grace is over.
 
         Where rounds are followed through time, one waits for the one before it, but not for long. A
         round that cannot be estimated does not keep the others from it: `take_failed` tells it,
@@ -118,20 +118,15 @@ class Rounds:
             StorageError: If the database cannot be used, and no round became final.
         """
         now, now_s = int(self._clock.now_s()), self._clock.monotonic_s()
-        with self._database.snapshot() as transaction:
-            # A time further away than any can be was written by a clock that was wrong.
-            due = transaction.execute(
-                "SELECT campaign, round, version, settles_s FROM rounds WHERE state = 'open' "
-                "AND (settles_s <= ? OR settles_s > ?) ORDER BY round, campaign LIMIT ?",
-                (now, now + self._policy.settle_s, _AT_ONCE + len(self._resting)),
-            )
         found: list[FinalRound] = []
-        for campaign, round, version, settles_s in due:
+        for campaign, round, version, settles_s in self._candidates(now):
             if self._resting.get((campaign, round), now_s) > now_s:
                 continue
             try:
                 with self._database.snapshot() as transaction:
                     held = campaign_of_version(transaction, campaign, version)
+                    if not self._is_settled(held, round, settles_s=settles_s, now_s=now):
+                        continue
                     if is_early(transaction, held, round, settles_s=settles_s, now_s=now):
                         continue
                 one = self._finalise(campaign, round)
@@ -149,6 +144,30 @@ class Rounds:
             self._resting.pop((campaign, round), None)
             found += [] if one is None else [one]
         return found
+
+    def _candidates(self, now: int) -> list[Row]:
+        columns, most = "campaign, round, version, settles_s", _AT_ONCE + len(self._resting)
+        with self._database.snapshot() as transaction:
+            rows = transaction.execute(
+                f"SELECT {columns} FROM rounds WHERE state = 'open' AND settles_s <= ? "  # noqa: S608 - constants
+                "ORDER BY round, campaign LIMIT ?",
+                (now, most),
+            )
+            # Apart, so that rounds whose grace lasts do not fill the list: those that wait longer
+            # than any second batch is waited for. Of them some were written by a wrong clock.
+            rows += transaction.execute(
+                f"SELECT {columns} FROM rounds WHERE state = 'open' AND settles_s > ? "  # noqa: S608 - constants
+                "ORDER BY round, campaign LIMIT ?",
+                (now + self._policy.settle_s, most),
+            )
+        return sorted(rows, key=lambda row: (row[1], row[0]))
+
+    def _is_settled(self, campaign: Campaign, round: int, *, settles_s: int, now_s: int) -> bool:
+        """Return whether a round may become final, whatever the clock was when it was written."""
+        if now_s < campaign.closes_s(round):
+            return False
+        # A time further away than any can be by now was written by a clock that was wrong.
+        return settles_s <= now_s or settles_s > now_s + self._policy.settle_s
 
     def _rest(self, campaign: str, round: int, error: Exception) -> None:
         """Leave a round alone for a while, and tell so."""

@@ -18,6 +18,7 @@ from rase.fusion.mqtt import FusionBrokerSettings
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.service.connections import ConnectionSettings
 from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import (
     AddressSetting,
@@ -50,7 +51,8 @@ class FusionSettings(Settings):
         shuffler_url: Where campaigns and keysets are countersigned.
         workers: How many processes open large batches; 0 for none, None for one a core.
         keep_values_s: How long noisy reports are kept after their round is final.
-        settle_s: How long a round waits for a second batch while two keys are in use.
+        settle_s: How long a round waits for a second batch while two keys are in use, or after a
+            batch that came before the grace was over.
         max_batch_bytes: The largest batch.
         keep_access_log_s: How long it is kept who asked what.
         questions_per_minute: How often one token may ask.
@@ -60,6 +62,7 @@ class FusionSettings(Settings):
         admin_over_http: Whether tokens with the scope admin:campaign may publish new versions,
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
+        limits: What it takes from the network.
         mqtt: The broker to which estimates are published; None for none.
         traces: The collector of spans; None for none.
     """
@@ -82,6 +85,7 @@ class FusionSettings(Settings):
     batches_at_once: int = Field(default=4, ge=1)
     admin_over_http: bool = False
     dashboard: bool = True
+    limits: ConnectionSettings = ConnectionSettings()
     mqtt: FusionBrokerSettings | None = None
     traces: TraceSettings | None = None
 

@@ -47,6 +47,8 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
     )
     agreed = campaign_of_version(transaction, campaign, version)
     words = list(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches))
+    if len(batches) > 1:
+        words.append(f"in {len(batches)} batches")
     if rows and agreed.block_start(round) < round:
         words.append(f"may hold reports of earlier rounds, from {agreed.block_start(round)} on")
     return Settled(

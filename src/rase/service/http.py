@@ -17,10 +17,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rase.errors import ConfigurationError, RaseError, StorageError, WireError
+from rase.service.connections import ConnectionSettings, guarded_protocol
 from rase.service.metrics import CONTENT_TYPE, Gauges, exposition
 from rase.service.telemetry import Telemetry
 from rase.wire.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem, problem_of
@@ -197,7 +199,13 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
 
 
 def serve(
-    app: ASGIApp, *, host: str, port: int, telemetry: Telemetry, shutdown_s: int = 10
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    telemetry: Telemetry,
+    limits: ConnectionSettings | None = None,
+    shutdown_s: int = 10,
 ) -> None:
     """Serve an app until the process is told to end; requests under way are finished.
 
@@ -206,6 +214,7 @@ def serve(
         host: The address to listen on.
         port: The port; 0 for any free one, told in the log.
         telemetry: Tells where the server listens.
+        limits: How many connections, and how large and slow their requests may be.
         shutdown_s: How long open requests may take at the end.
 
     Raises:
@@ -223,6 +232,9 @@ def serve(
     # uvicorn's own log would name the address of every peer.
     config = uvicorn.Config(
         _Discreet(app, telemetry),
+        http=guarded_protocol(limits or ConnectionSettings(), telemetry),
+        # There is no such route, and a connection that becomes one would escape the limits.
+        ws="none",
         log_config=None,
         log_level="error",
         access_log=False,
@@ -373,6 +385,8 @@ def _answer_to(error: Exception, telemetry: Telemetry) -> Response:
 def _status_of(error: Exception, telemetry: Telemetry) -> tuple[int, str]:
     if isinstance(error, BodyTooLarge):
         return 413, str(error)
+    if isinstance(error, ClientDisconnect):
+        return 400, "The body is not whole."
     if isinstance(error, RequestValidationError):
         places = sorted({".".join(str(part) for part in e["loc"]) for e in error.errors()})
         return 422, f"These are not as they must be: {', '.join(places)}."

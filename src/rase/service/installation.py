@@ -45,7 +45,7 @@ STEPS_FILE = "NEXT.txt"
 _PORTS = {Role.SHUFFLER: 8701, Role.FUSION: 8702}
 
 _SHUFFLER = """\
-# The shuffler: knows who sends, cannot read what. Its operator must not be the fusion centre's.
+# The shuffler: knows who sends, not what: sealed. Its operator must not be the fusion centre's.
 # RASE_SHUFFLER__PORT and the like in the environment go before this file.
 
 [shuffler]
@@ -73,7 +73,7 @@ max_carry_rounds = {carry_rounds}
 
 # [shuffler.limits]
 # reports_per_minute = 60      # of one device
-# enrolments_per_minute = 600  # of all devices together
+# enrolments_per_minute = 60   # wrong tries of one address; tries with one token
 """
 
 _FUSION = """\

@@ -13,6 +13,8 @@ from rase.wire.problems import PROBLEM_TYPES, Problem
 __all__ = ["AtOnce", "RateLimit", "too_many"]
 
 _WINDOW_S: Final = 60
+_MOST_SENDERS: Final = 1_000_000
+_OTHERS: Final = object()
 
 
 class RateLimit:
@@ -21,11 +23,14 @@ class RateLimit:
     Args:
         per_minute: How often.
         clock: Tells when a minute is over.
+        most_senders: How many are counted one by one in a minute, so that memory is bounded; those
+            beyond share one count.
     """
 
-    def __init__(self, per_minute: int, clock: Clock) -> None:
+    def __init__(self, per_minute: int, clock: Clock, *, most_senders: int = _MOST_SENDERS) -> None:
         self._most = per_minute
         self._clock = clock
+        self._most_senders = most_senders
         self._counts: Counter[Hashable] = Counter()
         self._end_s = 0.0
         self._lock = threading.Lock()
@@ -41,6 +46,8 @@ class RateLimit:
             if now_s >= self._end_s:
                 self._counts.clear()
                 self._end_s = now_s + _WINDOW_S
+            if len(self._counts) >= self._most_senders and sender not in self._counts:
+                sender = _OTHERS
             count = self._counts[sender] = self._counts.get(sender, 0) + 1
         if count > self._most:
             raise too_many(self._end_s - now_s)

@@ -22,6 +22,8 @@ __all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _TRACES_FAILED: Final = "Groups of spans that the collector did not take."
+_REFUSED: Final = "Connections beyond those that are taken, of all or of one address."
+_SLOW: Final = "Connections that were closed because headers or body took too long."
 # By server and process, each counter without prefix and suffix, and what it counts.
 COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler intake": {
@@ -35,6 +37,8 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "mqtt_messages": "Messages that the broker brought.",
         "broker_connections": "Connections to the broker that were made.",
         "closer_deaths": "Ends of the closer beside this process.",
+        "connections_refused": _REFUSED,
+        "connections_slow": _SLOW,
         "traces_failed": _TRACES_FAILED,
     },
     "shuffler closer": {
@@ -59,6 +63,8 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "batches_received": "Batches that were taken in.",
         "batches_known": "Batches that were taken in before, sent again.",
         "key_reloads_failed": "Changes of the key files that could not be read.",
+        "batches_extra": "Batches of a round beyond those that an honest shuffler sends.",
+        "batches_late": "Batches that came after their round was final, and are in no estimate.",
         "envelopes_refused": "Envelopes of a batch that could not be read.",
         "envelopes_replayed": "Envelopes that were in the round already.",
         "rounds_final": "Rounds whose estimate became final.",
@@ -66,6 +72,8 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "rounds_failed": "Rounds that could not be estimated.",
         "ticks_failed": "Looks for due rounds that failed.",
         "streams_failed": "Streams of events that broke off.",
+        "connections_refused": _REFUSED,
+        "connections_slow": _SLOW,
         "estimates_published": "Estimates that were handed to the broker.",
         "broker_connections": "Connections to the broker that were made.",
         "problems": "Refusals, by problem.",

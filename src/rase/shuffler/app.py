@@ -1,4 +1,4 @@
-"""The shuffler's routes: enrolment, documents, reports. None of them can open a report.
+"""The shuffler's routes: enrolment, documents, reports. None of them can open a report or sign.
 
 The route of reports bypasses FastAPI's machinery; see rase.service.http.
 """
@@ -17,22 +17,23 @@ from starlette.responses import JSONResponse, Response
 from rase import __version__
 from rase.clock import Clock
 from rase.errors import WrongCampaign
+from rase.service.connections import network_of
 from rase.service.http import PlainRoute, create_app
 from rase.service.limits import RateLimit
 from rase.service.telemetry import Telemetry
 from rase.shuffler.desk import IntakeDesk
-from rase.shuffler.documents import MAX_PROPOSAL_BYTES, Countersigner
-from rase.shuffler.enrolment import enrol
+from rase.shuffler.documents import Countersigner
+from rase.shuffler.enrolment import NotEnrolled, check_token, enrol
 from rase.shuffler.health import gauges_of, readiness_of
-from rase.shuffler.own_keys import ForeignKey
+from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
 from rase.shuffler.settings import LimitSettings
+from rase.shuffler.signing import Signature, Signer, SigningDesk
 from rase.storage.face import Database
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["create_shuffler_app"]
 
-_PATIENCE_S: Final = 20.0
-_AGAIN_S: Final = 0.1
+_MOST_ADDRESSES: Final = 100_000
 
 Beside = Callable[[IntakeDesk], AbstractAsyncContextManager[None]]
 
@@ -50,9 +51,9 @@ def create_shuffler_app(
     database: Database,
     clock: Clock,
     *,
-    countersigner: Countersigner,
     pinned: PinnedKeys,
     telemetry: Telemetry,
+    countersigner: Countersigner | None = None,
     limits: LimitSettings | None = None,
     beside: Beside | None = None,
 ) -> FastAPI:
@@ -61,9 +62,10 @@ def create_shuffler_app(
     Args:
         database: The shuffler's.
         clock: Tells the time.
-        countersigner: Signs campaigns and keysets within the operator's policy.
         pinned: The public signing keys of both servers.
         telemetry: Is told what happens.
+        countersigner: Signs campaigns and keysets in this process, where one process is the whole
+            shuffler; None leaves it to the closer's, as an intake that faces a network must.
         limits: How much is taken in.
         beside: What runs while the app does, such as the closer's process; it may take reports in.
     """
@@ -85,7 +87,11 @@ def create_shuffler_app(
         gauges=lambda: gauges_of(database, clock),
     )
     _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry)
-    _add_documents(app, desk, countersigner, clock=clock)
+    signer = None
+    if countersigner is not None:
+        signer = Signer(database, clock, countersigner=countersigner, telemetry=telemetry)
+    _add_documents(app, desk, clock=clock)
+    _add_proposals(app, desk, SigningDesk(database, clock, pinned=pinned, signer=signer))
     return app
 
 
@@ -118,12 +124,19 @@ def _add_enrolment(
     limits: LimitSettings,
     telemetry: Telemetry,
 ) -> None:
-    # One count for all: addresses of senders are not kept, not even in memory.
-    rate = RateLimit(limits.enrolments_per_minute, clock)
+    # Wrong tries count by address, right ones by token: nobody without a token can keep out a
+    # device that has one. Behind a proxy that hides addresses all wrong tries share one count.
+    wrong = RateLimit(limits.enrolments_per_minute, clock, most_senders=_MOST_ADDRESSES)
+    right = RateLimit(limits.enrolments_per_minute, clock)
 
     @app.post("/v1/enrolments", status_code=201)
-    async def enrolments(asked: _Enrolment) -> Response:
-        rate.check("everybody")
+    async def enrolments(asked: _Enrolment, request: Request) -> Response:
+        try:
+            name = await asyncio.to_thread(check_token, database, asked.token, now_s=clock.now_s())
+        except NotEnrolled:
+            wrong.check(network_of(request.client.host if request.client else ""))
+            raise
+        right.check(name)
         enrolled = await asyncio.to_thread(
             enrol,
             database,
@@ -137,9 +150,7 @@ def _add_enrolment(
         return JSONResponse(answer, status_code=201, headers={"Cache-Control": "no-store"})
 
 
-def _add_documents(
-    app: FastAPI, desk: IntakeDesk, countersigner: Countersigner, *, clock: Clock
-) -> None:
+def _add_documents(app: FastAPI, desk: IntakeDesk, *, clock: Clock) -> None:
     @app.get("/v1/campaigns/{campaign_id}")
     async def get_campaign(campaign_id: str, request: Request) -> Response:
         agreed = desk.documents.newest(campaign_id)
@@ -160,39 +171,23 @@ def _add_documents(
             raise HTTPException(404, "There is no keyset yet.")
         return _document(desk.documents.signed_keyset, request, desk)
 
+
+def _add_proposals(app: FastAPI, desk: IntakeDesk, signing: SigningDesk) -> None:
     @app.put("/v1/campaigns/{campaign_id}/{version}", status_code=201)
     async def put_campaign(campaign_id: str, version: int, request: Request) -> Response:
         proposal = await request.body()
-        signed, is_new = await asyncio.to_thread(
-            countersigner.campaign,
-            proposal,
-            now_s=clock.now_s(),
-            expected=(campaign_id, version),
-        )
-        return await _countersigned(signed.shuffler_signature, is_new=is_new)
+        signature = await signing.campaign(proposal, expected=(campaign_id, version))
+        return await _countersigned(signature)
 
     @app.put("/v1/keyset", status_code=201)
     async def put_keyset(request: Request) -> Response:
-        proposal = await request.body()
-        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
-        while True:
-            try:
-                signed, is_new = await asyncio.to_thread(
-                    countersigner.keyset, proposal, now_s=clock.now_s()
-                )
-                break
-            except ForeignKey:
-                # After a start or a rotation the closer may be about to tell its keys.
-                if asyncio.get_running_loop().time() >= until_s:
-                    raise
-            await asyncio.sleep(_AGAIN_S)
-        return await _countersigned(signed.shuffler_signature, is_new=is_new)
+        return await _countersigned(await signing.keyset(await request.body()))
 
-    async def _countersigned(signature: bytes, *, is_new: bool) -> Response:
+    async def _countersigned(signature: Signature) -> Response:
         await asyncio.to_thread(desk.refresh)
         return Response(
-            signature,
-            status_code=201 if is_new else 200,
+            signature.value,
+            status_code=201 if signature.is_new else 200,
             media_type="application/octet-stream",
         )
 

@@ -12,6 +12,7 @@ from rase.shuffler.enrolment import prune_tokens
 from rase.shuffler.forward import Answer, BatchSender, Forwarded, forward_one
 from rase.shuffler.release import Closed, Releaser
 from rase.shuffler.rounds import Lease, LeaseLost, begin_rounds, claim_round, prune_rounds
+from rase.shuffler.signing import prune_proposals
 from rase.storage.face import Database
 from rase.wire.signed import PinnedKeys
 
@@ -162,8 +163,9 @@ class Closer:
         return forwarded
 
     def tidy(self) -> None:
-        """Forget what is old: closed rounds and expired tokens."""
+        """Forget what is old: closed rounds, expired tokens, proposals that were answered."""
         now_s = self._clock.now_s()
+        prune_proposals(self._database, before_s=now_s - _TIDY_S)
         prune_rounds(self._database, before_s=now_s - _KEEP_S)
         prune_tokens(self._database, now_s=now_s)
 

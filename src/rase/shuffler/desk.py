@@ -44,7 +44,9 @@ _REFRESH_S: Final = 5.0
 _LEAST_REFRESH_S: Final = 0.1
 _NEWS: Final = ("unknown-campaign", "outdated-config")
 _CROWDED_S: Final = 1.0
-_BEARER: Final = b"Bearer "
+# Schemes have no case (RFC 9110, 11.1).
+_BEARER: Final = b"bearer "
+_TYPES: Final = (_REPORT_TYPE, _GATEWAY_TYPE)
 _NO_CONTENT: Final = [(b"content-length", b"0")]
 
 
@@ -142,6 +144,9 @@ class IntakeDesk:
         if self._commits.is_full:
             # Before all other work, and not counted against its device.
             raise too_many(_CROWDED_S)
+        if content_type not in _TYPES:
+            # Names of media types have no case, and parameters change nothing here.
+            content_type = content_type.partition(b";")[0].strip().lower()
         if content_type == _GATEWAY_TYPE:
             await self._answer_gateway(receive, send)
             return
@@ -150,7 +155,7 @@ class IntakeDesk:
                 415,
                 f"a report must be sent as {REPORT_TYPE}, an array of them as {GATEWAY_TYPE}.",
             )
-        if not authorization.startswith(_BEARER):
+        if authorization[: len(_BEARER)].lower() != _BEARER:
             raise NotEnrolled("a report must come with the credential of its device.")
         credential = authorization[len(_BEARER) :].decode("latin-1")
         device = await self._device(credential)

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rase.campaign import Campaign
 from rase.clock import round_number
-from rase.errors import BadSignature, Malformed, WireError
+from rase.errors import Malformed, WireError
 from rase.mistakes import CampaignInvalid
 from rase.shuffler.key_lead import lead_mistakes
 from rase.shuffler.own_keys import check_own_keys
+from rase.shuffler.proposals import MAX_PROPOSAL_BYTES, split_proposal
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
-from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.keys import Keyset, SigningKey
 from rase.wire.signed import (
-    MAX_CAMPAIGN_BYTES,
     PinnedKeys,
     SignedCampaign,
     SignedKeyset,
@@ -24,18 +24,14 @@ from rase.wire.signed import (
 )
 
 __all__ = [
-    "MAX_PROPOSAL_BYTES",
     "Agreed",
     "Countersigner",
     "Documents",
     "OpenRound",
     "Policy",
     "PolicyRefused",
-    "is_keyset",
     "load_documents",
 ]
-
-MAX_PROPOSAL_BYTES: Final = MAX_CAMPAIGN_BYTES + 1024
 
 
 class PolicyRefused(WireError):
@@ -205,17 +201,6 @@ class Documents:
         return iter(self._by_tag.values())
 
 
-def is_keyset(proposal: bytes) -> bool:
-    """Return whether a proposal holds a keyset; a campaign otherwise.
-
-    Raises:
-        WireError: Named, if it is no proposal at all.
-    """
-    body, _ = _proposal(proposal)
-    fields = cbor.decode(body, max_size=MAX_PROPOSAL_BYTES)
-    return isinstance(fields, dict) and "configs" in fields
-
-
 def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
     """Return what was agreed so far; the signatures are checked again.
 
@@ -274,7 +259,7 @@ class Countersigner:
             PolicyRefused: If the operator does not agree, or it may not follow what was agreed.
             WireError: Named otherwise, if the bytes are not such as they must be.
         """
-        body, signature = _proposal(proposal)
+        body, signature = split_proposal(proposal)
         campaign = campaign_from_bytes(body)
         if expected not in (None, (campaign.id, campaign.version)):
             raise Malformed("the campaign must be of the id and version in its address.")
@@ -326,7 +311,7 @@ class Countersigner:
             ForeignKey: If it names a key of the shuffler that the closer does not hold.
             WireError: Named otherwise, if the bytes are not such as they must be.
         """
-        body, signature = _proposal(proposal)
+        body, signature = split_proposal(proposal)
         keyset = Keyset.from_bytes(body)
         signed = SignedKeyset(keyset, signature, signature_of(keyset, self._key))
         SignedKeyset.from_bytes(signed.to_bytes(), self._pinned)
@@ -378,15 +363,6 @@ def _check_follows(transaction: Transaction, campaign: Campaign, *, present: int
 def _body(signed: bytes) -> bytes:
     body: bytes = cbor.decode(signed, max_size=MAX_PROPOSAL_BYTES)[1]
     return body
-
-
-def _proposal(data: bytes) -> tuple[bytes, bytes]:
-    parts = cbor.decode(data, max_size=MAX_PROPOSAL_BYTES)
-    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
-        raise Malformed("a proposal must be [document, fusion centre's signature]; this is not.")
-    if len(parts[1]) != 64:
-        raise BadSignature(f"the document is not signed by the pinned key of the {Role.FUSION}.")
-    return parts[0], parts[1]
 
 
 def _refuse(rules: list[tuple[bool, str, float, float]]) -> None:

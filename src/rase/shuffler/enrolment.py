@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rase.errors import WireError
 from rase.shuffler.owners import check_room, keep_owner, owner_id
-from rase.storage.face import Database, Transaction
+from rase.storage.face import Database, Row, Transaction
 from rase.wire.frames import broker_password, credential_key, read_report
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NotEnrolled",
     "Sender",
     "broker_users",
+    "check_token",
     "enrol",
     "enrolled_devices",
     "make_tokens",
@@ -37,6 +38,7 @@ _ENOUGH: Final = "the owner of this token has as many devices as the operator al
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _MAX_CREDENTIAL: Final = 128
+_FIND: Final = "SELECT digest, group_name, expires_s, device, owner FROM enrolment_token"
 _HANDLE: Final = re.compile("[0-9A-Fa-f]{16}")
 _MAX_CACHED: Final = 500_000
 
@@ -96,6 +98,24 @@ def make_tokens(
             [(name, credential_key(secret), group, expires_s, whose) for name, secret in tokens],
         )
     return tuple(f"{name}.{secret}" for name, secret in tokens)
+
+
+def check_token(database: Database, token: str, *, now_s: float) -> str:
+    """Return the public part of a right token, which names it; nothing is written.
+
+    Args:
+        database: The shuffler's.
+        token: As made by `make_tokens`.
+        now_s: The time.
+
+    Raises:
+        NotEnrolled: If the token is wrong or expired.
+    """
+    name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
+    with database.snapshot() as transaction:
+        rows = transaction.execute(f"{_FIND} WHERE id = ?", (name,))
+    _right_token(rows, secret=secret, now_s=now_s)
+    return name
 
 
 def enrol(
@@ -316,11 +336,11 @@ class _Token(NamedTuple):
 
 
 def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) -> _Token:
-    rows = transaction.execute(
-        "SELECT digest, group_name, expires_s, device, owner FROM enrolment_token WHERE id = ? "
-        "FOR UPDATE",
-        (name,),
-    )
+    rows = transaction.execute(f"{_FIND} WHERE id = ? FOR UPDATE", (name,))
+    return _right_token(rows, secret=secret, now_s=now_s)
+
+
+def _right_token(rows: Sequence[Row], *, secret: str, now_s: float) -> _Token:
     # An unknown token is compared too, so that it takes as long as a wrong one.
     digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None)
     found = _Token(*rest)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rase.campaign import Campaign
-from rase.shuffler.documents import MAX_PROPOSAL_BYTES
+from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
 from rase.wire.signed import campaign_from_bytes

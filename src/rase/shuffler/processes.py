@@ -1,4 +1,4 @@
-"""The shuffler's two processes: one takes reports in, the other holds the keys that open them."""
+"""The shuffler's two processes: one faces the network, the other holds all private keys."""
 
 import asyncio
 import os
@@ -7,14 +7,17 @@ import stat
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from multiprocessing import get_context
 from typing import Final, TextIO
 
 from rase.clock import Clock, SystemClock
+from rase.errors import ConfigurationError
 from rase.service.heartbeat import Heartbeat
 from rase.service.http import serve
-from rase.service.key_settings import read_signing_key
+from rase.service.key_settings import read_opening_keys
 from rase.service.live_keys import LiveKeys
 from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
@@ -26,11 +29,24 @@ from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.peeling import Peeler
 from rase.shuffler.release import Releaser
-from rase.shuffler.settings import ShufflerSettings, opening_key_files, pinned_keys
+from rase.shuffler.settings import (
+    ShufflerSettings,
+    opening_key_files,
+    own_signing_key,
+    pinned_keys,
+)
+from rase.shuffler.signing import Signer
 from rase.storage.opening import open_database
 from rase.wire.keys import Role
 
-__all__ = ["beside", "closer_command", "run_closer", "run_intake", "stop_with_parent"]
+__all__ = [
+    "beside",
+    "check_private_keys",
+    "closer_command",
+    "run_closer",
+    "run_intake",
+    "stop_with_parent",
+]
 
 _PATIENCE_S: Final = 15.0
 _LONGEST_PAUSE_S: Final = 30.0
@@ -55,8 +71,7 @@ def run_intake(
         ConfigurationError: If keys or address cannot be used.
         StorageUnusable: If the database cannot.
     """
-    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
-    pinned = pinned_keys(settings, key)
+    pinned = pinned_keys(settings)
     clock = clock or SystemClock()
     if settings.mqtt is not None:
         # A mistake is told before anything is served.
@@ -68,9 +83,6 @@ def run_intake(
         app = create_shuffler_app(
             database,
             clock,
-            countersigner=Countersigner(
-                database, key=key, pinned=pinned, policy=settings.policy.policy()
-            ),
             pinned=pinned,
             telemetry=telemetry,
             limits=settings.limits,
@@ -78,7 +90,40 @@ def run_intake(
                 desk, settings, closer_command, clock=clock, telemetry=telemetry
             ),
         )
-        serve(app, host=settings.host, port=settings.port, telemetry=telemetry)
+        serve(
+            app,
+            host=settings.host,
+            port=settings.port,
+            telemetry=telemetry,
+            limits=settings.limits,
+        )
+
+
+def check_private_keys(settings: ShufflerSettings) -> None:
+    """Refuse private keys that the closer could not use, before anything is served.
+
+    A process of its own reads them and ends: the one that calls this never does.
+
+    Raises:
+        ConfigurationError: With every mistake.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        mistakes = pool.submit(_key_mistakes, settings).result()
+    if mistakes:
+        raise ConfigurationError(mistakes)
+
+
+def _key_mistakes(settings: ShufflerSettings) -> list[str]:
+    mistakes: list[str] = []
+    for check in (
+        lambda: own_signing_key(settings),
+        lambda: read_opening_keys(settings.opening_key_files, role=Role.SHUFFLER),
+    ):
+        try:
+            check()
+        except ConfigurationError as error:
+            mistakes += error.mistakes
+    return mistakes
 
 
 def run_closer(
@@ -88,7 +133,7 @@ def run_closer(
     telemetry: Telemetry,
     clock: Clock | None = None,
 ) -> None:
-    """Close and forward rounds until told to stop.
+    """Close and forward rounds, and countersign proposals, until told to stop.
 
     Args:
         settings: What the operator decided.
@@ -100,8 +145,7 @@ def run_closer(
         ConfigurationError: If keys cannot be used.
         StorageUnusable: If the database cannot.
     """
-    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
-    pinned = pinned_keys(settings, key)
+    key, pinned = own_signing_key(settings)
     clock = clock or SystemClock()
     keys = LiveKeys(
         Role.SHUFFLER,
@@ -128,12 +172,35 @@ def run_closer(
             lease_s=settings.lease_s,
             heart=Heartbeat(database, clock, part="closer", keys=lambda: peeler.keys),
         )
+        signer = Signer(
+            database,
+            clock,
+            countersigner=Countersigner(
+                database, key=key, pinned=pinned, policy=settings.policy.policy()
+            ),
+            telemetry=telemetry,
+        )
         telemetry.event("closing")
-        with served_metrics(
-            settings.closer_metrics_port, lambda: exposition(telemetry, "shuffler closer")
+        with (
+            served_metrics(
+                settings.closer_metrics_port, lambda: exposition(telemetry, "shuffler closer")
+            ),
+            _beside_closing(signer, stop),
         ):
             closer.run(stop)
         telemetry.event("stopped")
+
+
+@contextmanager
+def _beside_closing(signer: Signer, stop: threading.Event) -> Iterator[None]:
+    """Countersign in a thread of its own: a large round takes longer to close than anyone waits."""
+    with ThreadPoolExecutor(1, thread_name_prefix="signing") as pool:
+        signing = pool.submit(signer.run, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+        signing.result()
 
 
 def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:

@@ -6,7 +6,14 @@ from pydantic import Field
 
 from rase.errors import ConfigurationError
 from rase.service.broker_settings import BrokerSettings
-from rase.service.key_settings import AddressSetting, PublicKeySetting, public_key_bytes
+from rase.service.connections import ConnectionSettings
+from rase.service.key_settings import (
+    AddressSetting,
+    PublicKeySetting,
+    public_key_bytes,
+    read_signing_key,
+)
+from rase.service.keyring import PUBLIC_FILE, read_public_keys
 from rase.service.settings import DatabaseSetting, PathSetting, Settings, load_settings
 from rase.service.tracing import TraceSettings
 from rase.shuffler.documents import Policy
@@ -19,6 +26,7 @@ __all__ = [
     "PolicySettings",
     "ShufflerSettings",
     "opening_key_files",
+    "own_signing_key",
     "pinned_keys",
 ]
 
@@ -46,12 +54,13 @@ class PolicySettings(Settings):
         return Policy(**self.model_dump())
 
 
-class LimitSettings(Settings):
-    """How much is taken in.
+class LimitSettings(ConnectionSettings):
+    """How much is taken in; what it does not name here is that of every server.
 
     Args:
         reports_per_minute: The most requests of one device.
-        enrolments_per_minute: The most enrolments of all.
+        enrolments_per_minute: The most wrong tries to enrol from one address, and the most tries
+            with one right token.
         devices_per_owner: The most devices of one owner, where tokens were made for owners.
         gateway_reports: The most reports of one request of a gateway.
         max_waiting: How many reports may wait for the disk; more are told to come back.
@@ -60,7 +69,7 @@ class LimitSettings(Settings):
     """
 
     reports_per_minute: int = Field(default=60, ge=1)
-    enrolments_per_minute: int = Field(default=600, ge=1)
+    enrolments_per_minute: int = Field(default=60, ge=1)
     devices_per_owner: int = Field(default=DEVICES_PER_OWNER, ge=1)
     gateway_reports: int = Field(default=500, ge=1, le=10_000)
     max_waiting: int = Field(default=2000, ge=1)
@@ -76,8 +85,9 @@ class ShufflerSettings(Settings):
         host: The address to listen on.
         port: The port; 0 for any free one.
         database: Its state: a file, or postgresql://user@host/database.
-        signing_key_file: Its private Ed25519 key.
+        signing_key_file: Its private Ed25519 key; only the closer reads it.
         opening_key_files: Its private HPKE keys; only the closer reads them.
+        public_keys_file: Its public keys; all that the intake knows of them.
         fusion_key: The fusion centre's public Ed25519 key, in hex or base64url.
         fusion_url: Where batches go.
         lease_s: How long one closer may take for a round before another tries.
@@ -95,6 +105,7 @@ class ShufflerSettings(Settings):
     database: DatabaseSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
+    public_keys_file: PathSetting = Field(default=PUBLIC_FILE, validate_default=True)
     fusion_key: PublicKeySetting
     fusion_url: AddressSetting
     lease_s: int = Field(default=60, ge=1)
@@ -118,13 +129,36 @@ def opening_key_files(settings: ShufflerSettings) -> list[Path]:
     return now.opening_key_files
 
 
-def pinned_keys(settings: ShufflerSettings, key: SigningKey) -> PinnedKeys:
-    """Return the public signing keys of both servers.
+def pinned_keys(settings: ShufflerSettings) -> PinnedKeys:
+    """Return the public signing keys of both servers, without a look at a private one.
 
     Raises:
-        ConfigurationError: If they are the same.
+        ConfigurationError: If the shuffler's public keys cannot be read or are another server's,
+            or both servers have the same.
     """
+    public = read_public_keys(settings.public_keys_file)
+    if public.role is not Role.SHUFFLER:
+        raise ConfigurationError(
+            [f"shuffler.public_keys_file: {settings.public_keys_file} is of the {public.role}."]
+        )
     try:
-        return PinnedKeys(public_key_bytes(settings.fusion_key), key.public_bytes())
+        return PinnedKeys(public_key_bytes(settings.fusion_key), public.signing_key)
     except ValueError as error:
         raise ConfigurationError([f"shuffler.fusion_key: {error}"]) from None
+
+
+def own_signing_key(settings: ShufflerSettings) -> tuple[SigningKey, PinnedKeys]:
+    """Return the shuffler's signing key and the public ones of both servers.
+
+    Raises:
+        ConfigurationError: If one cannot be read, or the public keys are those of another key.
+    """
+    key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
+    pinned = pinned_keys(settings)
+    if key.public_bytes() != pinned.shuffler:
+        mistake = (
+            f"shuffler.public_keys_file: {settings.public_keys_file} must hold the public side of "
+            f"{settings.signing_key_file}; the intake would refuse what the closer signs."
+        )
+        raise ConfigurationError([mistake])
+    return key, pinned

@@ -50,7 +50,7 @@ _TYPES = (
     ProblemType(
         "round-not-open",
         409,
-        "The round has not begun by the shuffler's clock.",
+        "The round has not ended by the shuffler's clock.",
         "Check the device's clock and send the same bytes later.",
         is_final=False,
     ),
@@ -129,6 +129,13 @@ _TYPES = (
         409,
         "The keyset names a key of the shuffler that it does not hold.",
         "Adopt the shuffler's public keys and propose the keyset again.",
+        is_final=False,
+    ),
+    ProblemType(
+        "unsigned",
+        503,
+        "The part of the shuffler that signs has not answered.",
+        "See that the shuffler's closer runs, and propose the same document again.",
         is_final=False,
     ),
     ProblemType(

@@ -25,6 +25,7 @@ __all__ = [
     "campaign_bytes",
     "campaign_from_bytes",
     "campaign_hash",
+    "check_signature",
     "signature_of",
     "signing_input",
     "versions_bytes",
@@ -240,6 +241,26 @@ def signature_of(value: Campaign | Keyset | BatchManifest, key: SigningKey) -> b
         return key.sign(signing_input(_CAMPAIGN, key.role, campaign_bytes(value)))
     kind = _KEYSET if isinstance(value, Keyset) else _MANIFEST
     return key.sign(signing_input(kind, key.role, value.to_bytes()))
+
+
+def check_signature(
+    value: Campaign | Keyset, role: Role, *, signature: bytes, pinned: PinnedKeys
+) -> None:
+    """Refuse a campaign or keyset that one server did not sign.
+
+    Args:
+        value: The document.
+        role: The server.
+        signature: What is said to be its signature.
+        pinned: The public signing keys of both servers.
+
+    Raises:
+        BadSignature: If it is not.
+    """
+    if isinstance(value, Campaign):
+        _check(_CAMPAIGN, campaign_bytes(value), role, signature, pinned)
+    else:
+        _check(_KEYSET, value.to_bytes(), role, signature, pinned)
 
 
 def signing_input(kind: str, role: Role, body: bytes) -> bytes:

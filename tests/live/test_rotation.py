@@ -76,7 +76,7 @@ def test_a_fusion_key_is_rotated_without_a_restart(
 def test_a_key_that_the_server_cannot_read_is_not_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command says which key is missing; a closer that was killed is seen by the doctor."""
+    """The command says which key is missing; once the file can be read the key is published."""
     patience = Patience(240.0)
     installed = Installed(tmp_path, capsys)
     try:

@@ -171,6 +171,24 @@ def test_final_rounds_are_published(centre: "Centre", mosquitto: Mosquitto) -> N
     reader.close()
 
 
+@pytest.mark.parametrize(("strict", "status"), [(False, "ok"), (True, "gap")])
+def test_windows_that_lack_a_round_are_published_unless_strict(
+    centre: "Centre", mosquitto: Mosquitto, *, strict: bool, status: str
+) -> None:
+    """With how many rounds they rest on, and the verdict beside them."""
+    fusion = fusion_of(centre)
+    for round in (ROUND, ROUND + 1, ROUND + 3):
+        finish(fusion, centre.clock, round)
+    settings = FusionBrokerSettings(url=mosquitto.broker().url, windows=[4], strict=strict)
+    reader = Reader(mosquitto)
+    with published(fusion, settings):
+        found = reader.json(TOPICS.window(4))
+        assert "unknown yet" in reader.json(TOPICS.estimate)["verdict"]
+    assert (found["status"], found["rounds"], found["of_rounds"]) == (status, 3, 4)
+    assert (found["mean"] is None, found["verdict"] is None) == (strict, strict)
+    reader.close()
+
+
 def test_a_database_that_fails_is_told_and_tried_again(
     centre: "Centre", mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import asdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -342,3 +343,26 @@ def test_the_server_asks_the_usual_question_first() -> None:
 
     asyncio.run(serve())
     assert _unit.cache_info().currsize > 100
+
+
+def test_the_estimators_curves_keep_the_law_of_the_plan(desk: Desk) -> None:
+    """With auto the lines are of the mechanism that the plan chose, and do not jump between laws.
+
+    Along the best mechanism at each epsilon the sample mean's error jumps a hundredfold between
+    neighbours, from that of optimal to that of hybrid reports.
+    """
+    curves = desk.get("/explorer/plan.json?epsilon=1&devices=5000").json()["curves"]
+    assert curves["mechanism"] == "optimal"
+    (sample,) = (
+        one["error"]
+        for one in curves["series"]
+        if (one["mechanism"], one["estimator"]) == ("optimal", "sample_mean")
+    )
+    # From the ladder's lowest rung on: below it the mechanism is Duchi's bit.
+    errors = [
+        error for epsilon, error in zip(curves["epsilon"], sample, strict=True) if epsilon >= 0.25
+    ]
+    assert all(later < 1.05 * before for before, later in pairwise(errors))
+    assert any(
+        one["mechanism"] == "optimal" and one["estimator"] == "median" for one in curves["series"]
+    )

@@ -78,7 +78,8 @@ def explored(asked: Asked, now_s: float) -> Explored:
         precision=Precision(asked.beta, asked.rho),
         window=schedule.turns * schedule.reports_per_window,
         turns=schedule.turns,
-        mechanism=asked.mechanism,
+        # The law of the plan all along: the best at each epsilon would jump between laws.
+        mechanism=made.mechanism,
     )
     return Explored(
         asked,
@@ -184,7 +185,7 @@ def curves_of(found: Explored) -> dict[str, Any]:
         "epsilon": [_rounded(one, 9) for one in found.curves.epsilon.tolist()],
         "epsilon_bound": bound if math.isfinite(bound) else None,
         "asked": found.asked.epsilon,
-        "mechanism": found.asked.mechanism,
+        "mechanism": found.plan.mechanism,
         "series": [
             {
                 "mechanism": curve.mechanism,

@@ -104,6 +104,8 @@ class Installation:
         options += ["--grace", "4s", "--k-min", K_MIN, "--window", 100, "--cache", f"{_CACHE_S}s"]
         # Rounds of seconds: owners must allow them, and the operator accept them.
         options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
+        # Reports with known places: below its bound this law draws every place of the grid.
+        options += ["--mechanism", "budget-aware"]
         options += ["--shuffler-url", self.proxies[Role.SHUFFLER].url]
         options += ["--fusion-url", self.proxies[Role.FUSION].url]
         rase("init", root, *options)

@@ -170,6 +170,8 @@ def test_there_is_no_default_epsilon(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["--round", "soon"], 2, "--round: a duration"),
         (["--k-min", "1"], 3, "k_min must be"),
+        (["--window", "0"], 3, "window must be"),
+        (["--owner-day", "0"], 2, "--owner-day"),
         (["--campaign", "No Good"], 3, "id must be"),
         (["--fusion-url", "http://fusion.example"], 3, "--fusion-url must begin with https://"),
         (["--fusion-url", "http://127.0.0.1:99999"], 3, "--fusion-url must be an address"),

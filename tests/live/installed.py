@@ -124,6 +124,8 @@ class Installed:
         options += ["--grace", f"{grace_s}s", "--k-min", K_MIN, "--window", 100]
         # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
         options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
+        # Reports with known places: below its bound this law draws every place of the grid.
+        options += ["--mechanism", "budget-aware"]
         options += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
         rase(capsys, "init", folder / "installed", *options)
         self.configs = {

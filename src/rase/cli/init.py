@@ -185,7 +185,9 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
     grace_s = max(1, round_s // 6) if grace is None else _seconds("--grace", grace)
     upload_s = max(1, round_s // 12) if upload is None else _seconds("--upload", upload)
     epsilon = sorted(options["epsilon"])
-    window = options["window"] or max(1, _DAY_S // round_s)
+    window = options["window"]
+    if window is None:
+        window = max(1, _DAY_S // round_s)
     low, high = options["value_range"]
     present = round_number(now_s, round_s)
     try:

@@ -183,7 +183,7 @@ def _above_lower_bounds(settings: int) -> Row:
     ratios = [one.epsilon / one.lower_bound for one in found if one.lower_bound > 0]
     return Row(
         "every bound, one and many rounds",
-        "proven lower bound (counting observer)",
+        "proven lower bound (best observer)",
         f"{len(ratios)} settings, the least",
         min(ratios),
         means="our epsilon / lower bound",

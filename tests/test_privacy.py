@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rase.privacy import CentralDP, LocalDP, PermutationPrivacy
+from rase.privacy import CentralDP, LocalDP, PermutationPrivacy, rounded_down
 
 
 def test_local_dp_bounds_what_an_observer_can_learn() -> None:
@@ -108,6 +108,15 @@ def test_a_local_epsilon_below_the_central_one_is_refused(local: float) -> None:
     """Shuffling never takes away what the reports have by themselves."""
     with pytest.raises(ValueError, match="epsilon_local must be finite and at least epsilon"):
         CentralDP(1.0, 1e-6, epsilon_local=local)
+
+
+def test_lower_bounds_are_rounded_down() -> None:
+    """What is printed after "at least" is never above what was computed."""
+    for bound in (0.13289, 9.999, 1.0, 0.001, 123456.0, 7e-5):
+        shown = rounded_down(bound)
+        assert 0.99 * bound <= shown <= bound
+        assert float(f"{shown:.3g}") == shown
+    assert rounded_down(0.0) == 0.0
 
 
 def test_a_guess_is_no_better_than_the_local_epsilon_allows() -> None:

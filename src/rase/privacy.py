@@ -17,6 +17,7 @@ __all__ = [
     "PermutationPrivacy",
     "percent",
     "percent_up",
+    "rounded_down",
 ]
 
 # The budgets a report may have. Below, 2^-64 is no longer small against differences of weights;
@@ -336,6 +337,19 @@ def percent_up(share: float) -> str:
         ('51.8 %', '50 %', '100 %')
     """
     return f"{math.ceil(1000 * share) / 10:g} %"
+
+
+def rounded_down(bound: float, figures: int = 3) -> float:
+    """Return a lower bound on a loss as one: in a few figures, rounded down.
+
+    Example:
+        >>> rounded_down(0.13289), rounded_down(0.05688, 2), rounded_down(0.0)
+        (0.132, 0.056, 0.0)
+    """
+    if bound <= 0:
+        return 0.0
+    scale = 10.0 ** (figures - 1 - math.floor(math.log10(bound)))
+    return math.floor(bound * scale) / scale
 
 
 def _posterior(prior: float, loss: float) -> float:

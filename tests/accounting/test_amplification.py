@@ -60,7 +60,7 @@ def test_a_mechanism_of_ours_is_amplified_more(mechanism: Covered, n: int) -> No
     blanket = amplify(mechanism, n, delta=1e-6, method="blanket")
     least = min(generic.epsilon, blanket.epsilon)
     assert best.lower_bound <= best.epsilon == pytest.approx(least, rel=2e-6)
-    assert best.lower_bound > 0.6 * best.epsilon
+    assert best.lower_bound > 0.78 * best.epsilon
     if n == 2000:
         assert best.theorem == BLANKET_THEOREM
         assert generic.theorem == CLONE_THEOREM
@@ -88,8 +88,9 @@ def test_the_sentence_names_theorem_and_lower_bound() -> None:
     """Nobody has to look up where the number comes from."""
     sentence = str(amplify(Duchi(1.0, RANGE), 1000, delta=1e-6))
     assert "1000 reports of epsilon 1, shuffled uniformly, are (" in sentence
-    assert "not better than" in sentence
-    assert sentence.endswith("by FFT.")
+    assert "by FFT. Epsilon is at least 0.126." in sentence
+    # Of a bare epsilon a smaller one may hold, but not for every mechanism.
+    assert str(amplify(1.0, 1000, delta=1e-6)).endswith("at least 0.126 for some mechanism.")
 
 
 def test_the_closed_form_can_be_asked_for() -> None:

@@ -8,7 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
-from rase.accounting.blanket import Blanket, Channel, Covered, channel_of, mean_excess
+from rase.accounting.blanket import (
+    Blanket,
+    Channel,
+    Covered,
+    _worst_rows,
+    channel_of,
+    mean_excess,
+)
 from rase.accounting.curve import crossing
 
 # docs: design table, clamped Laplace, delta = 1e-6.
@@ -115,6 +122,16 @@ def test_a_channel_holds_the_rows_of_three_readings(
     wanted = all_rows(mechanism)[-1]
     assert channel.high[channel.high > 0].sum() == pytest.approx(wanted.sum())
     assert channel.low.tolist() == channel.high[::-1].tolist()
+
+
+def test_the_ends_are_taken_only_where_no_pair_shares_less() -> None:
+    """A channel whose ends favour the same is looked at by the rows that differ most."""
+    rows = np.array([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.6, 0.2, 0.2]])
+    channel = _worst_rows(rows)
+    assert not np.array_equal(channel.low, channel.high)
+    apart = _worst_rows(rows[[0, 1, 1]])
+    assert np.array_equal(apart.low, rows[0])
+    assert np.array_equal(apart.high, rows[1])
 
 
 def test_a_report_that_gives_its_reading_away_counts_as_a_failure() -> None:

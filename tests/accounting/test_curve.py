@@ -28,6 +28,17 @@ def test_a_curve_below_the_level_needs_no_epsilon() -> None:
     assert crossing(lambda _: 0.01, 0.05, highest=1.0) == (0.0, 0.0)
 
 
+def test_a_search_may_start_above_zero_and_end_early() -> None:
+    """Both ends lie above the start, as near as asked; a start that meets the level is returned."""
+
+    def curve(epsilon: float) -> float:
+        return math.exp(-epsilon)
+
+    low, high = crossing(curve, 0.1, highest=9.0, lowest=2.0, precision=0.01)
+    assert 2.0 <= low < math.log(10) <= high <= low / (1 - 0.01)
+    assert crossing(curve, 0.1, highest=9.0, lowest=4.0) == (4.0, 4.0)
+
+
 def test_a_curve_that_falls_at_the_end_only_keeps_the_highest() -> None:
     """If nothing below meets the level, the known end is returned as it is."""
     low, high = crossing(lambda epsilon: 0.5 if epsilon < 3 else 0.0, 1e-6, highest=3.0)

@@ -16,8 +16,9 @@ from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
 from rase.accounting.clones import ClonePair, closed_form
 from rase.accounting.counting import CountingObserver, best_questions, response_question
 from rase.accounting.curve import crossing
+from rase.accounting.likelihood import observed_epsilon
 from rase.errors import PrivacyRefused
-from rase.privacy import CentralDP
+from rase.privacy import CentralDP, rounded_down
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.release import Manifest
 
@@ -46,6 +47,8 @@ LOCAL_THEOREM = "local guarantee alone"
 
 # Errors are kept below this share of delta, and added to it.
 _NEGLIGIBLE = 1e-6
+# A lower bound of this share of the epsilon proves that nothing better can be said.
+_TIGHT = 0.99
 # An epsilon smaller by less than this share is not worth the delta it costs.
 _WORTH_A_DELTA = 1e-3
 
@@ -60,9 +63,12 @@ class Amplification:
         n: How many reports are shuffled in a round.
         epsilon_local: The largest budget of one report.
         theorem: Which theorem the epsilon rests on.
-        lower_bound: An epsilon that no theorem can go below: for a mechanism, what a counting
-            observer achieves against it; for a bare epsilon, against randomized response.
+        lower_bound: An epsilon that no theorem can go below: for a mechanism, what the best
+            observer achieves against it among others whose readings are alike; for a bare
+            epsilon, what one achieves against randomized response.
         rounds: Over how many rounds, with new noise and a new shuffle in each.
+        is_generic: Whether nothing but the budget of the reports is known; the lower bound is then
+            that of some mechanism of this budget.
     """
 
     epsilon: float
@@ -72,11 +78,17 @@ class Amplification:
     theorem: str
     lower_bound: float
     rounds: int = 1
+    is_generic: bool = False
 
     @property
     def is_amplified(self) -> bool:
         """Whether shuffling improves on the local guarantees."""
         return self.epsilon < self.rounds * self.epsilon_local
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the lower bound meets epsilon within a hundredth."""
+        return self.lower_bound >= _TIGHT * self.epsilon
 
     @property
     def guarantee(self) -> CentralDP:
@@ -91,9 +103,12 @@ class Amplification:
         what = f"{self.n} reports of epsilon {self.epsilon_local:g}{times}"
         if not self.is_amplified:
             return f"No amplification: {what} stay at epsilon {self.epsilon:g}."
+        least = rounded_down(self.lower_bound)
+        whose = " for some mechanism" if self.is_generic else ""
+        tight = ", so no theorem can promise much less" if self.is_tight else ""
         return (
-            f"{what}, shuffled uniformly, are ({self.epsilon:.3g}, {self.delta:g})-DP and not "
-            f"better than {self.lower_bound:.3g}: {self.theorem}."
+            f"{what}, shuffled uniformly, are ({self.epsilon:.3g}, {self.delta:g})-DP: "
+            f"{self.theorem}. Epsilon is at least {least:.3g}{whose}{tight}."
         )
 
 
@@ -134,8 +149,9 @@ def amplify(
     Example:
         >>> result = amplify(1.0, 1000, delta=1e-6)
         >>> print(result)
-        1000 reports of epsilon 1, shuffled uniformly, are (0.182, 1e-06)-DP and not better than
-        0.127: clone pair (Feldman, McMillan, Talwar 2021, Theorem 3.2), summed exactly.
+        1000 reports of epsilon 1, shuffled uniformly, are (0.182, 1e-06)-DP: clone pair (Feldman,
+        McMillan, Talwar 2021, Theorem 3.2), summed exactly. Epsilon is at least 0.126
+        for some mechanism.
         >>> print(amplify(4.0, 64, delta=1e-6))
         No amplification: 64 reports of epsilon 4 stay at epsilon 4.
     """
@@ -202,6 +218,10 @@ def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | f
 def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float) -> float:
     """Return an epsilon that the release really has at least, at this delta.
 
+    For one round that of the best observer of it, by the likelihood ratio (`observed_epsilon`);
+    for many, of one who counts, or of one who looks at a single round. The truth may be above:
+    others whose readings differ can hide a contributor worse than others who are alike.
+
     Args:
         mechanism: A randomizer with one budget; or an epsilon, and the bound holds for some
             mechanism of that epsilon, namely randomized response.
@@ -218,11 +238,17 @@ def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float
     else:
         # Above the limit the chances of rare reports have too few digits for a proof.
         questions = best_questions(channel_of(mechanism)) if _has_blanket(mechanism) else []
-    bounds = [0.0]
+    found = 0.0
     for question in questions:
         observer = CountingObserver(question, n, rounds, negligible=_NEGLIGIBLE * delta)
-        bounds.append(crossing(observer.delta, delta, highest=rounds * local)[0])
-    return max(bounds)
+        found = max(found, crossing(observer.delta, delta, highest=rounds * local)[0])
+    if not _has_blanket(mechanism):
+        return found
+    if rounds > 1:
+        return max(found, lower_bound(mechanism, n, rounds=1, delta=delta))
+    if found > (1 - _WORTH_A_DELTA) * local:
+        return found
+    return observed_epsilon(channel_of(mechanism), n, delta=delta, highest=local, least=found)
 
 
 def epsilon_of(mechanism: Covered | float) -> float:
@@ -257,7 +283,8 @@ def class_bound(
         epsilon, theorem = rounds * local, LOCAL_THEOREM
     looked = rounds if observed is None else observed
     lower = lower_bound(mechanism, n, rounds=looked, delta=delta) if looked else 0.0
-    return Amplification(epsilon, delta, n, local, theorem, lower, rounds)
+    is_generic = isinstance(mechanism, float)
+    return Amplification(epsilon, delta, n, local, theorem, lower, rounds, is_generic)
 
 
 def worst_of(parts: list[Amplification], n: int) -> Amplification:

@@ -32,6 +32,8 @@ _SLACK = 1e-4
 _PER_DEVIATION = 8
 _FEWEST, _MOST = 2**14, 2**18
 _SKETCH = 512
+# Sums of probabilities that differ by less, as a share, differ by rounding.
+_ALIKE = 1e-9
 
 # Those whose worst pair of readings is proven: all that are planned with.
 Covered = Mechanism
@@ -39,19 +41,21 @@ Covered = Mechanism
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channel:
-    """Hold what a report says of three readings: one row of probabilities for each.
+    """Hold what a report says of some readings: one row of probabilities for each.
 
     Args:
         low: The law of the report of the smallest reading, or of one of the worst pair.
         middle: The law for the middle of the range.
         high: The law for the largest reading, or of the other of the worst pair.
         least: The least probability of each report, where it is not attained at one of the two.
+        quarter: The law for a quarter of the range; None if it is not looked at.
     """
 
     low: Floats
     middle: Floats
     high: Floats
     least: Floats | None = None
+    quarter: Floats | None = None
 
     @property
     def blanket(self) -> Floats:
@@ -156,9 +160,10 @@ def channel_of(randomizer: Covered) -> Channel:
     margin = bounds.steps // 2 + 2
     inner = np.arange(1 - margin, bounds.steps + margin + 1) - 0.5
     edges = np.concatenate(([-np.inf], bounds.low + bounds.step * inner, [np.inf]))
-    middle, high = randomizer.report_probabilities([bounds.middle, bounds.high], edges)
+    looked_at = [(bounds.low + bounds.middle) / 2, bounds.middle, bounds.high]
+    quarter, middle, high = randomizer.report_probabilities(looked_at, edges)
     # The laws are symmetric; mirroring keeps the digits that 1 - (1 - tiny) would lose.
-    return Channel(low=high[::-1].copy(), middle=middle, high=high)
+    return Channel(low=high[::-1].copy(), middle=middle, high=high, quarter=quarter)
 
 
 def _worst_rows(rows: Floats) -> Channel:
@@ -166,12 +171,19 @@ def _worst_rows(rows: Floats) -> Channel:
 
     Each output has one of two likelihoods, and the favoured ones have the same blanket mass in
     every row; so the bound depends on a pair only by how much of that mass they share, and is
-    largest where it is least.
+    largest where it is least. Of pairs that share as little the ends are taken: between them
+    there is room for others who favour nothing of what they favour, and hide them worst.
     """
     apart = np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2)
     low, high = np.unravel_index(int(apart.argmax()), apart.shape)
+    if apart[0, -1] >= (1 - _ALIKE) * apart[low, high]:
+        low, high = np.intp(0), np.intp(len(rows) - 1)
     return Channel(
-        low=rows[low], middle=rows[len(rows) // 2], high=rows[high], least=rows.min(axis=0)
+        low=rows[low],
+        middle=rows[len(rows) // 2],
+        high=rows[high],
+        least=rows.min(axis=0),
+        quarter=rows[len(rows) // 4],
     )
 
 

@@ -11,11 +11,16 @@ _SMALLEST_STEP = 1e-12
 
 
 def crossing(
-    delta_of: Callable[[float], float], delta: float, *, highest: float
+    delta_of: Callable[[float], float],
+    delta: float,
+    *,
+    highest: float,
+    lowest: float = 0.0,
+    precision: float = _PRECISION,
 ) -> tuple[float, float]:
     """Return epsilons a hair apart, the first with more than ``delta``, the second with at most it.
 
-    Both ends were evaluated, or are ``highest`` and 0; so the second is an upper bound wherever
+    Both ends were evaluated, or are ``highest``; so the second is an upper bound wherever
     ``delta_of`` is one, and the first a lower bound wherever ``delta_of`` is one. Nothing rests on
     the search being exact.
 
@@ -23,18 +28,20 @@ def crossing(
         delta_of: A falling curve.
         delta: The level.
         highest: An epsilon at which the level is known to be met.
+        lowest: An epsilon to look above.
+        precision: How far apart the two may be, as a share.
 
     Returns:
-        ``(low, high)``; both are 0 where ``delta_of(0)`` is at most ``delta``.
+        ``(low, high)``; both are ``lowest`` where its delta is at most ``delta`` already.
     """
-    start = delta_of(0.0)
+    start = delta_of(lowest)
     if start <= delta:
-        return 0.0, 0.0
-    low, high = 0.0, highest
+        return lowest, lowest
+    low, high = lowest, highest
     # The curve is nearly a parabola in logs: interpolate ln delta along epsilon squared.
     above, below = math.log(start / delta), -math.inf
     side = trials = 0
-    while high - low > _PRECISION * high + _SMALLEST_STEP:
+    while high - low > precision * high + _SMALLEST_STEP:
         trials += 1
         is_bisecting = trials % 4 == 0
         trial = (low + high) / 2 if is_bisecting else _between(low, high, above, below)

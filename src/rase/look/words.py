@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rase.privacy import rounded_down
+
 __all__ = [
     "FILTERS",
     "decimals",
@@ -212,6 +214,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "erring": erring,
     "near": near,
     "number": number,
+    "rounded_down": rounded_down,
     "moment": moment,
     "duration": duration,
     "each": each,

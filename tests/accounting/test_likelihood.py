@@ -192,6 +192,16 @@ def test_what_is_known_already_is_not_searched_for() -> None:
     assert observed_epsilon(without, 1000, delta=1e-6, highest=1.0) == pytest.approx(found)
 
 
+def test_a_quick_bound_is_a_smaller_one() -> None:
+    """One observer, not looked at closely, achieves no more than the best of all."""
+    mechanism = Piecewise(1.5, PUBLIC)
+    quick, full = (
+        lower_bound(mechanism, 20_000, rounds=1, delta=1e-6, is_quick=is_quick)
+        for is_quick in (True, False)
+    )
+    assert 0.98 * full < quick < full
+
+
 def test_fleets_too_large_for_the_lattice_keep_the_counting_bound() -> None:
     """A thousand million reports are not laid out finely enough; a count is still an observer."""
     mechanism = Piecewise(2.0, PUBLIC)

@@ -248,3 +248,14 @@ def test_rounds_that_stay_empty_are_warned_about() -> None:
     """Twenty devices that rotate over 24 rounds leave four rounds in ten without a report."""
     made = plan(PUBLIC, 1.0, devices=20, window=24, schedule="rotate", detail="quick")
     assert "43 % of the rounds have no report, and no estimate." in made.recommendation.warnings
+
+
+def test_live_plans_of_rotating_fleets_look_only_where_there_is_time() -> None:
+    """Up to 20,000 devices an observer of one round is asked; above, nothing is claimed of one."""
+    for devices, is_asked in ((5000, True), (30_000, False)):
+        made = plan(
+            ValueRange(0, 1), 1.0, devices=devices, window=4, schedule="rotate", detail="live"
+        )
+        central = made.periods[0].central
+        assert central is not None
+        assert (central.lower_bound > 0) == is_asked

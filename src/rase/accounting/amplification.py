@@ -30,6 +30,7 @@ __all__ = [
     "Amplification",
     "Method",
     "amplify",
+    "amplify_class",
     "budget_classes",
     "check_uniform",
     "class_bound",
@@ -159,11 +160,34 @@ def amplify(
     if method not in ("auto", "clone", "blanket", "closed_form"):
         raise ValueError(f"method must be auto, clone, blanket or closed_form, got {method!r}.")
     check_uniform(shuffle, n)
-    parts = []
-    for mechanism, size in budget_classes(source, n):
-        bound, theorem = min(_upper_bounds(mechanism, size, delta=delta, method=method))
-        parts.append(class_bound(mechanism, size, bound, theorem, rounds=1, delta=delta))
+    parts = [
+        amplify_class(mechanism, size, delta=delta, method=method)
+        for mechanism, size in budget_classes(source, n)
+    ]
     return worst_of(parts, n)
+
+
+def amplify_class(
+    mechanism: Covered | float,
+    n: int,
+    *,
+    delta: float,
+    method: Method = "auto",
+    is_quick: bool = False,
+) -> Amplification:
+    """Return the amplification of contributors with one budget, for one round.
+
+    Args:
+        mechanism: What they share.
+        n: How many they are.
+        delta: The delta allowed.
+        method: As for `amplify`.
+        is_quick: As for `lower_bound`.
+    """
+    bound, theorem = min(_upper_bounds(mechanism, n, delta=delta, method=method))
+    return class_bound(
+        mechanism, n, bound, theorem, rounds=1, delta=delta, observed=1 if is_quick else None
+    )
 
 
 def check_uniform(shuffle: Manifest | Literal["uniform", "mallows", "cyclic"], n: int) -> None:
@@ -215,7 +239,9 @@ def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | f
 
 
 @lru_cache(maxsize=64)
-def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float) -> float:
+def lower_bound(
+    mechanism: Covered | float, n: int, *, rounds: int, delta: float, is_quick: bool = False
+) -> float:
     """Return an epsilon that the release really has at least, at this delta.
 
     For one round that of the best observer of it, by the likelihood ratio (`observed_epsilon`);
@@ -228,6 +254,7 @@ def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float
         n: How many reports share it; where budgets differ they are released beside the reports.
         rounds: How many rounds.
         delta: The delta allowed.
+        is_quick: Whether milliseconds count more than the last percents, as for sliders.
 
     Returns:
         The bound; 0, which is always true, for a mechanism with an epsilon above 16.
@@ -248,7 +275,9 @@ def lower_bound(mechanism: Covered | float, n: int, *, rounds: int, delta: float
         return max(found, lower_bound(mechanism, n, rounds=1, delta=delta))
     if found > (1 - _WORTH_A_DELTA) * local:
         return found
-    return observed_epsilon(channel_of(mechanism), n, delta=delta, highest=local, least=found)
+    return observed_epsilon(
+        channel_of(mechanism), n, delta=delta, highest=local, least=found, is_quick=is_quick
+    )
 
 
 def epsilon_of(mechanism: Covered | float) -> float:
@@ -275,14 +304,16 @@ def class_bound(
         theorem: Where it comes from.
         rounds: Over how many rounds.
         delta: The delta allowed.
-        observed: In how many of the rounds the lower bound's observer looks; all unless given. An
-            observer of none achieves nothing.
+        observed: In how many of the rounds the lower bound's observer looks, and quickly; all
+            unless given. An observer of none achieves nothing.
     """
     local = epsilon_of(mechanism)
     if epsilon > (1 - _WORTH_A_DELTA) * rounds * local:
         epsilon, theorem = rounds * local, LOCAL_THEOREM
-    looked = rounds if observed is None else observed
-    lower = lower_bound(mechanism, n, rounds=looked, delta=delta) if looked else 0.0
+    looked, is_quick = (rounds, False) if observed is None else (observed, True)
+    lower = 0.0
+    if looked:
+        lower = lower_bound(mechanism, n, rounds=looked, delta=delta, is_quick=is_quick)
     is_generic = isinstance(mechanism, float)
     return Amplification(epsilon, delta, n, local, theorem, lower, rounds, is_generic)
 

@@ -17,6 +17,7 @@ from rase.accounting.amplification import (
     CLONE_THEOREM,
     Amplification,
     amplify,
+    amplify_class,
     budget_classes,
     check_uniform,
     class_bound,
@@ -154,8 +155,8 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
 
     For sliders that move. Up to 20,000 reports of an epsilon up to 6 a single round is that of
     `amplify`; above, it has the clone pair's bound, whatever the mechanism, which is larger, and
-    so still a guarantee. The lower bound is what an observer of one round achieves, or 0, which
-    is always true, above.
+    so still a guarantee. The lower bound is what one observer of one round achieves, not searched
+    for to the last percents, or 0, which is always true, above.
 
     Guarantee: as for `compose_shuffled`, which it is never below
     (tests/accounting/test_composition.py).
@@ -176,7 +177,7 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
     local = epsilon_of(source)
     is_small = n <= LIVE_UP_TO and local <= _LIVE_EPSILON
     if rounds == 1 and is_small:
-        return amplify(source, n, delta=delta)
+        return amplify_class(source, n, delta=delta, is_quick=True)
     epsilon = _composed_epsilon(local, n, rounds=rounds, delta=delta)
     theorem = CLONE_THEOREM if rounds == 1 else COMPOSED_THEOREM
     return class_bound(

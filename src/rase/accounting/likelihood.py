@@ -15,6 +15,7 @@ lies between.
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -30,7 +31,7 @@ _SLACK = 1e-4
 # Places of the lattice: within a standard deviation, at least, at most, and for a first sketch.
 _PER_DEVIATION = 12
 _FINE = 32
-_FEWEST, _MOST = 2**14, 2**19
+_FEWEST, _MOST = 2**13, 2**19
 _SKETCH = 512
 # Deviations looked at about 0, and the log of what may lie beyond them; skewed sums need more.
 _REACHES = (8.0, 12.0, 18.0, 27.0, 60.0)
@@ -45,7 +46,13 @@ _LARGEST_EXPONENT = 700.0
 
 
 def observed_epsilon(
-    channel: Channel, n: int, *, delta: float, highest: float, least: float = 0.0
+    channel: Channel,
+    n: int,
+    *,
+    delta: float,
+    highest: float,
+    least: float = 0.0,
+    is_quick: bool = False,
 ) -> float:
     """Return an epsilon that a round really has at least, at this delta.
 
@@ -58,17 +65,22 @@ def observed_epsilon(
         delta: The delta allowed.
         highest: The epsilon of one report.
         least: An epsilon that is known to be one; observers who achieve no more are passed over.
+        is_quick: Whether to ask one observer only, and not to look closely: for sliders.
     """
     best = None
-    for observer in _observers(channel, n):
+    for observer in islice(_observers(channel, n), 1 if is_quick else None):
         start = (1 + _WORTH_A_SEARCH) * least
         if start < highest:
             low, high = crossing(
-                observer.delta, delta, lowest=start, highest=highest, precision=_CLOSE
+                observer.delta,
+                delta,
+                lowest=start,
+                highest=highest,
+                precision=_WORTH_A_SEARCH if is_quick else _CLOSE,
             )
             if low < high:
                 least, best = low, observer
-    if best is None:
+    if best is None or is_quick:
         return least
     # A finer lattice loses less, and one search is enough for it.
     finer = partial(best.delta, per_deviation=_FINE)

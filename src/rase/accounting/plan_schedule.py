@@ -99,13 +99,16 @@ class ReportSchedule:
             devices: How many devices the fleet has.
             rounds: In how many rounds the device reports.
             delta: The delta allowed.
-            observed: In how many of the rounds the lower bound's observer looks; all unless given.
+            observed: In how many of the rounds the lower bound's observer looks, and quickly; all
+                unless given.
         """
         if self.turns == 1:
             return bound(devices, delta)
         others, _ = window(devices - 1, 1 / self.turns, math.log(delta / 2))
-        looked = rounds if observed is None else observed
-        lower = lower_bound(mechanism, devices, rounds=looked, delta=delta) if looked else 0.0
+        looked, is_quick = (rounds, False) if observed is None else (observed, True)
+        lower = 0.0
+        if looked:
+            lower = lower_bound(mechanism, devices, rounds=looked, delta=delta, is_quick=is_quick)
         local = epsilon_of(mechanism)
         if others == 0:
             alone = rounds * local

@@ -22,7 +22,8 @@ SIZES = np.array([7, 1, 12, 12, 3, *[9] * 30])
         (Hybrid(2.0, REACH), 0.05),
         (Duchi(0.5, REACH), 0.05),
         (Duchi(3.0, REACH), 1e-6),
-        (Optimal(2.0, REACH), 1e-6),
+        # What is known of the spread of readings is averaged over the runs where n changes.
+        (Optimal(2.0, REACH), 2e-3),
     ],
 )
 def test_runs_are_those_of_single_trackers(randomizer: Randomizer, nearly: float) -> None:

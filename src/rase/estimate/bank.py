@@ -2,8 +2,13 @@
 
 Each model says how a fleet's mean moves: a level that wanders, a daily and weekly profile, and an
 irregular part that comes and goes. The models differ in how strongly each part moves; how well a
-model foretold the rounds so far decides how much it counts. So nothing has to be tuned, a change of
-habits shifts the weights, and doubt about the model is part of the error.
+model predicted the rounds so far decides how much it counts. So nothing has to be tuned, a change
+of habits shifts the weights, and doubt about the model is part of the error.
+
+Devices share causes, such as weather, tariffs and meal times, and may all move at once. So the
+irregular part of a model reaches up to the whole width of the range, whatever the size of the
+fleet. The model of the widest part that lasts one round takes next to nothing from earlier rounds:
+it is the round's unbiased mean as a member of the bank.
 """
 
 import functools
@@ -29,7 +34,7 @@ _RELATIVE_SIZES = np.array([*(1 / k for k in range(1, 7)), *(0.3 / k for k in ra
 # be told apart by noisy rounds. The level's is a standard deviation per day.
 _LEVELS = (0.0, 0.002, 0.01, 0.05, 0.25)
 _PROFILES = (0.002, 0.012, 0.07)
-_IRREGULAR = (0.0001, 0.00025, 0.0006, 0.0015, 0.004, 0.01, 0.025, 0.06)
+_IRREGULAR = (0.0001, 0.0003, 0.0009, 0.0025, 0.007, 0.02, 0.05, 0.13, 0.35, 1.0)
 # How long the irregular part lasts: the next round knows nothing of it, minutes, or hours.
 _LASTING_S = (0.0, 1200.0, 7200.0)
 _SHAPE = (len(_LEVELS), len(_IRREGULAR), len(_LASTING_S), len(_PROFILES))
@@ -37,18 +42,22 @@ _SHAPE = (len(_LEVELS), len(_IRREGULAR), len(_LASTING_S), len(_PROFILES))
 _PROFILE_DRIFT = 0.02
 # From round to round a fleet may begin to move like a neighbouring model, or like any: without this
 # a model that was wrong for long would count nothing when its time comes.
-_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.005, 0.015, 1e-4
+_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.005, 0.002, 1e-4
 # Before any round the stiller of two models is the likelier, by these factors for each step: at
 # first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
 _STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
-# What rounds told of the spread of readings counts a third after so many days.
-_MEMORY_DAYS = 60.0
-# Standard deviations of readings in a round that are thought of before any report, as shares of the
-# width, and how far the irregular part's variance may lie above and below that of n independent
-# devices. Below it lies further: devices that differ for good spread a round, but move no mean.
+# What is known of the spread of readings, and of how many may report, counts a third after so many
+# days.
+_MEMORY_DAYS, _MEMBERS_DAYS = 60.0, 7.0
+# Standard deviations of readings in a round that are considered before any report, as shares of the
+# width. Below the variance of the mean of n independent devices an irregular part is less likely by
+# a normal law of the logarithm, and not by much: devices that differ for good spread a round, but
+# move no mean. Above it, it is half as likely at the least: devices that share a cause move
+# together, however many they are, and a few rounds are enough to outweigh that.
 _SPREADS = np.geomspace(0.005, 0.5, 40)
 _SPREADS_NEEDED = 5.0
 _IRREGULAR_ABOVE, _IRREGULAR_BELOW = math.log(1.8), math.log(3.5)
+_LEAST_ABOVE = 0.5
 # A mean that is near an end of the range can hardly move further than the way to that end, and
 # readings spread about it by twice that way or less: most quantities are as variable as they are
 # large. Models that suppose more lose weight by a normal law of the logarithm of the excess.
@@ -61,7 +70,7 @@ _FURTHEST, _LEAST_SHARE = 3.0, 0.1
 # normal law does, and degrees beyond the most make no difference.
 _DEGREES_OF_MOTION, _MOST_DEGREES = 5.0, 200.0
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-3\n"
+_FORMAT: Final = b"rase-bank-4\n"
 _SIZE = 2 + 2 * len(_PERIODS_S)
 _COUNT = math.prod(_SHAPE)
 
@@ -121,7 +130,12 @@ class FilterBank:
         self._way = np.full(runs, width)
         # Count, sum and sum of squares of what rounds told of their readings' variance.
         self._spread = np.zeros((runs, 3))
+        # The most that reported lately.
+        self._most = 0.0
         self._time_s: float | None = None
+        # Written over in every round; memory of this size that is new each time costs more than
+        # what is computed in it.
+        self._outer = np.empty_like(self._covariance)
 
     @classmethod
     def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
@@ -135,13 +149,14 @@ class FilterBank:
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
         )
-        sizes = (1, 1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
+        sizes = (1, 1, 1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
         if len(numbers) != sum(sizes):
             raise ValueError("state must be of the same models and range; follow the rounds again.")
-        time_s, bank._way, spread, weights, means, half = (
+        time_s, most, bank._way, spread, weights, means, half = (
             part.astype(np.float64) for part in np.split(numbers, np.cumsum(sizes)[:-1])
         )
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
+        bank._most = float(most[0])
         bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
         bank._state = means.reshape(1, _COUNT, _SIZE)
         rows, columns = np.triu_indices(_SIZE)
@@ -155,13 +170,20 @@ class FilterBank:
         half = self._covariance[(slice(None), *np.triu_indices(_SIZE))]
         time_s = math.nan if self._time_s is None else self._time_s
         parts = (self._way, self._spread, self._weights, self._state, half)
-        numbers = np.concatenate([[time_s], *(part.ravel() for part in parts)])
+        numbers = np.concatenate([[time_s, self._most], *(part.ravel() for part in parts)])
         return _head(self._low, self._width) + numbers.astype("<f8").tobytes()
 
     @property
     def time_s(self) -> float | None:
         """The time of the latest round that was taken in; None before the first."""
         return self._time_s
+
+    @property
+    def spread(self) -> Floats | None:
+        """The variance of readings in a round as it is believed now; None if none was learnt."""
+        if not self._spread[0, 0]:
+            return None
+        return np.asarray(self._spread_chances() @ (_SPREADS * self._width) ** 2)
 
     def step(self, time_s: float, values: Floats, *, variance: float, n: int) -> Belief:
         """Take the unbiased mean of a round, one for each run, and return what is believed now.
@@ -177,19 +199,22 @@ class FilterBank:
         """
         self._advance(time_s)
         seen = _seen(time_s)
-        gain = self._covariance @ seen
-        signal = gain @ seen
+        gain = (self._covariance.reshape(-1, _SIZE) @ seen).reshape(_COUNT, _SIZE)
+        spreads = self._spread_chances()
+        of_members = self._of_members(n, spreads)
+        signal = gain @ seen + of_members
         total = signal + variance
         surprise = values[:, None] - self._state @ seen
         self._weigh(-0.5 * (np.log(total) + surprise * surprise / total))
         # The same factor on both sides keeps the covariance symmetric to the last bit.
         scaled = gain / np.sqrt(total)[:, None]
-        self._covariance -= scaled[:, :, None] * scaled[:, None, :]
+        np.einsum("ki,kj->kij", scaled, scaled, out=self._outer)
+        self._covariance -= self._outer
         self._state += gain * (surprise / total)[:, :, None]
-        weights = self._weights * self._irregular_prior(n)
+        weights = self._weights * self._irregular_prior(n, spreads)
         weights *= _at_most(self._motion / self._way[:, None])
         weights /= weights.sum(axis=1, keepdims=True)
-        means = self._state @ seen
+        means = self._state @ seen + of_members * (surprise / total)
         mean = (weights * means).sum(axis=1)
         left = signal * (variance / total)
         apart = (weights * (left + np.square(means - mean[:, None]))).sum(axis=1)
@@ -246,6 +271,7 @@ class FilterBank:
             self._covariance[:, 1, 1] += self._irregular * (1 - left**2)
             self._covariance[:, self._waves, self._waves] += passed_s * self._profile_per_s
             self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * _DAY_S))
+            self._most *= math.exp(-passed_s / (_MEMBERS_DAYS * _DAY_S))
             self._weights = _drifted(self._weights)
         elif not math.isfinite(time_s):
             raise ValueError(f"time_s must be finite, got {time_s}.")
@@ -255,20 +281,39 @@ class FilterBank:
         weights = self._weights * np.exp(evidence - evidence.max(axis=1, keepdims=True))
         self._weights = weights / weights.sum(axis=1, keepdims=True)
 
-    def _irregular_prior(self, n: int) -> Floats:
-        """Say how likely each model's irregular part is: n independent devices average to V / n."""
+    def _of_members(self, n: int, chances: Floats) -> float:
+        """Return how far the mean of those who report is off that of all who may, as a variance.
+
+        Where n of N report, another n would have another mean: as much as sampling without
+        replacement makes it. It is of this round alone, and 0 while as many report as ever. Runs
+        share their covariances, so the spread is averaged over them.
+        """
+        self._most = max(self._most, float(n))
+        variances = chances @ (_SPREADS * self._width) ** 2
+        return float(variances.mean()) * (1 / n - 1 / self._most)
+
+    def _spread_chances(self) -> Floats:
+        """Return how likely each spread of readings is, for each run."""
         spreads = (_SPREADS * self._width) ** 2
-        told = np.log(_at_most(_SPREADS * self._width / (_MOST_SPREAD * self._way[:, None])))
+        chances = np.log(_at_most(_SPREADS * self._width / (_MOST_SPREAD * self._way[:, None])))
         # Runs learn of the spread in the same rounds, so their counts are one.
         if self._spread[0, 0] >= _SPREADS_NEEDED:
             count, total, squares = self._spread.T[:, :, None]
             seen = total / count
             variance = np.maximum(squares / count - seen * seen, 0.0) / (count - 1)
-            told -= 0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
+            chances -= 0.5 * (seen - spreads) ** 2 / (variance + (0.1 * spreads) ** 2)
+        chances = np.exp(chances - chances.max(axis=1, keepdims=True))
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+    def _irregular_prior(self, n: int, chances: Floats) -> Floats:
+        """Say how likely each model's irregular part is, given V / n of n independent devices."""
+        spreads = (_SPREADS * self._width) ** 2
         grid = (np.array(_IRREGULAR) * self._width) ** 2
         away = np.log(grid)[:, None] - np.log(spreads / n)[None, :]
-        away /= np.where(away > 0, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)
-        likely = np.exp(told - told.max(axis=1, keepdims=True)) @ np.exp(-0.5 * away**2).T
+        is_above = away > 0
+        odds = np.exp(-0.5 * (away / np.where(is_above, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)) ** 2)
+        odds = np.where(is_above, np.maximum(odds, _LEAST_ABOVE), odds)
+        likely = chances @ odds.T
         shaped = np.broadcast_to(
             (likely + 1e-300)[:, None, :, None, None], (len(self._way), *_SHAPE)
         )
@@ -309,13 +354,13 @@ def _prior() -> Floats:
 
 def _drifted(weights: Floats) -> Floats:
     """Return what the models count before the next round: some of it goes to their neighbours."""
-    shaped = weights.reshape(-1, *_SHAPE)
+    shaped = weights.reshape(-1, *_SHAPE).copy()
     for axis, share in ((1, _NEXT_LEVEL / 2), (2, _NEXT_IRREGULAR / 2)):
-        flow = share * np.diff(shaped, axis=axis)
-        ends = [(0, 0)] * 5
-        ends[axis] = (1, 1)
-        # What flows in from the right less what flows out to the left; nothing beyond the ends.
-        shaped = shaped + np.diff(np.pad(flow, ends), axis=axis)
+        along = np.moveaxis(shaped, axis, 0)
+        # What the greater of two neighbours loses the other gains; nothing goes beyond the ends.
+        flow = share * np.diff(along, axis=0)
+        along[:-1] += flow
+        along[1:] -= flow
     return np.asarray((1 - _ANY) * shaped.reshape(weights.shape) + _ANY * _prior())
 
 

@@ -18,7 +18,8 @@ from rase.stream import ValueRange
 __all__ = ["RunMeans", "Runs", "run_means", "runs_of"]
 
 # Variances that are read from Duchi's bits differ by up to 6 % at epsilon 0.5; with their mean over
-# the runs the errors of single short runs differ by a fiftieth or so, in a tenth of the time.
+# the runs the errors of single short runs differ by a fiftieth or so, in a tenth of the time. The
+# bank likewise averages what runs know of the spread of readings, in rounds of fewer reports.
 _NEARLY = 0.07
 
 

@@ -226,6 +226,16 @@ def test_campaigns_that_never_probe_keep_their_fields() -> None:
     assert Campaign.from_fields(probing.as_fields()) == probing
 
 
+def test_a_campaign_says_whose_mean_it_is_about() -> None:
+    """Of the reporters unless it says of the fleet; those of before keep their bytes."""
+    assert campaign().target == "reporters"
+    assert "target" not in campaign().as_fields()
+    fleet = campaign(target="fleet")
+    assert Campaign.from_fields(fleet.as_fields()) == fleet
+    with pytest.raises(CampaignInvalid, match="target must be one of reporters, fleet"):
+        campaign(target="street")
+
+
 def test_a_next_version_never_begins_with_its_predecessor() -> None:
     """Two versions for one set of rounds would let a server choose."""
     with pytest.raises(CampaignInvalid, match="not_before must be at least 495001"):

@@ -18,6 +18,7 @@ __all__ = [
     "MECHANISMS",
     "PROBE",
     "SHUFFLES",
+    "TARGETS",
     "Campaign",
     "ShufflePlan",
 ]
@@ -43,6 +44,7 @@ ESTIMATORS: Final = (
     "winsorized_mean",
 )
 KEMS: Final = ("x25519", "x-wing")
+TARGETS: Final = ("reporters", "fleet")
 
 _MAX_CLASSES = 4
 _MAX_GROUPS = 1024
@@ -50,6 +52,7 @@ _MAX_WHOLE = 2**32 - 1  # rounds and counts travel in four bytes
 _MAX_DURATION_S = 366 * 86400
 _MAX_CARRY = 1000
 _SHUFFLE_FIELDS = ("method", "alpha", "groups")
+_LATER = {"carry_rounds": 0, "probe_every": 0, "target": TARGETS[0]}
 _FIXED = ("id", "quantity", "unit", "round_s", "window")
 
 
@@ -128,6 +131,8 @@ class Campaign:
         probe_every: In every so-many-th round devices report by the square wave instead of
             ``mechanism``, with the same epsilon, so that the distribution of readings and with it
             a better range can be learnt; 0 for never.
+        target: Whose mean is answered, of `TARGETS`: "reporters", those who reported in the round;
+            or "fleet", all enrolled devices, of whom a round's reports are a sample.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -166,6 +171,7 @@ class Campaign:
     kem: str = "x25519"
     carry_rounds: int = 0
     probe_every: int = 0
+    target: str = TARGETS[0]
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
@@ -219,9 +225,9 @@ class Campaign:
         values["epsilon"] = list(self.epsilon)
         values["estimators"] = list(self.estimators)
         values["shuffle"] = self.shuffle.as_fields()
-        # Absent means 0: campaigns that do neither keep the bytes, and so the hash, they had.
-        for name in ("carry_rounds", "probe_every"):
-            if not values[name]:
+        # Absent means this: campaigns without them keep the bytes, and so the hash, they had.
+        for name, usual in _LATER.items():
+            if values[name] == usual:
                 del values[name]
         return values
 
@@ -330,6 +336,7 @@ class Campaign:
         mistakes.text("unit", self.unit, least=0)
         mistakes.choice("mechanism", self.mechanism, MECHANISMS)
         mistakes.choice("kem", self.kem, KEMS)
+        mistakes.choice("target", self.target, TARGETS)
         if not isinstance(self.shuffle, ShufflePlan):
             mistakes.add("shuffle", "a ShufflePlan", self.shuffle)
         if mistakes.names("estimators", self.estimators, least=1, most=len(ESTIMATORS)):

@@ -138,6 +138,19 @@ def test_a_campaign_is_published_and_shown(
     assert (document["schema"], document["version"]) == ("rase/campaign/1", 1)
 
 
+def test_whose_mean_is_answered_is_shown_and_may_change(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the reporters unless the campaign says otherwise; a next version may."""
+    assert "target         reporters" in ran(
+        "campaign", "show", "--config", published, capsys=capsys
+    )
+    update = ("campaign", "update", "--config", published, "--reports", "100", "--yes")
+    ran(*update, "--target", "fleet", capsys=capsys)
+    shown = json.loads(ran("campaign", "show", "--json", "--config", published, capsys=capsys))
+    assert (shown["version"], shown["target"]) == (2, "fleet")
+
+
 def test_an_update_shows_its_effect_first(
     published: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

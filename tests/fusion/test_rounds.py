@@ -22,7 +22,9 @@ from tests.storage.engines import NewAddress
 from rase.campaign import MECHANISMS, Campaign
 from rase.clock import FakeClock
 from rase.errors import StorageBusy, StorageConflict, StorageError
+from rase.estimate.fleet import OF_FLEET, OF_REPORTERS, of_fleet
 from rase.estimate.mean import unbiased_mean
+from rase.estimate.tracker import spread_of
 from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import drawable, randomizer_of
@@ -61,6 +63,44 @@ def test_every_estimator_has_a_row_with_its_interval(centre: Centre) -> None:
     expected = unbiased_mean(values, randomizer=randomizer_of(CAMPAIGN))
     assert answers[0].mean == pytest.approx(expected.value)
     assert answers[0].standard_error == pytest.approx(expected.standard_error)
+
+
+@pytest.mark.parametrize("estimators", [("unbiased_mean", "median"), ("auto", "median")])
+def test_answers_say_whose_mean_they_are_of(
+    new_address: NewAddress, estimators: tuple[str, ...]
+) -> None:
+    """Of the fleet with the error of choosing its reporters; of them where nobody counts members.
+
+    Five of 400 members report. All that report need no more error, and the median of the reports
+    is of the reports.
+    """
+    fleet = replace(CAMPAIGN, estimators=estimators, target="fleet", epsilon=(8,))
+    database = open_database(new_address("fleet.db"), migrations="fusion")
+    before = Centre(database, FakeClock((ROUND - 3) * 3600))
+    before.publisher.publish_keyset(keyset(7))
+    before.publisher.publish(fleet)
+    one = Centre(database, FakeClock((ROUND + 100) * 3600))
+    counts = {ROUND: 400, ROUND + 1: 5, ROUND + 2: None}
+    for round, members in counts.items():
+        envelopes = reports(PLACES, round=round, campaign=fleet)
+        batch = parcel(envelopes, round=round, campaign=fleet, members=members)
+        one.intake.receive(batch.id, batch.payload)
+    assert len(one.rounds.tick()) == 3
+    some, whole, unknown = one.questions.between(fleet, ROUND, ROUND + 2, method="unbiased_mean")
+    assert [some.target, whole.target, unknown.target] == [OF_FLEET, OF_FLEET, OF_REPORTERS]
+    values = fleet.low + fleet.value_range.step * np.array(PLACES)
+    randomizer = randomizer_of(fleet)
+    mean = unbiased_mean(values, randomizer=randomizer)
+    spread = spread_of(values, randomizer=randomizer)
+    wider = of_fleet(mean, members=400, spread=spread, value_range=fleet.value_range)
+    assert wider.standard_error > mean.standard_error
+    assert some.standard_error == pytest.approx(wider.standard_error)
+    assert whole.standard_error == unknown.standard_error == pytest.approx(mean.standard_error)
+    first = one.questions.between(fleet, ROUND, ROUND + 2)
+    assert [answer.target for answer in first] == [OF_FLEET, OF_FLEET, OF_REPORTERS]
+    medians = one.questions.between(fleet, ROUND, ROUND, method="median")
+    assert medians[0].target == "median of the reports"
+    database.close()
 
 
 def test_a_liar_is_worth_less_to_the_winsorized_mean() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rase.shuffler.enrolment import revoke_devices
 from rase.shuffler.peeling import Peeler
 
 if TYPE_CHECKING:
@@ -40,6 +41,22 @@ def test_a_round_is_released_whole_and_its_payloads_go(world: "World") -> None:
     )
     assert world.closer().close_one() is None
     assert world.closer().forward_one() is None
+
+
+def test_the_manifest_counts_devices_that_are_enrolled_and_not_revoked(
+    make_world: "MakeWorld",
+) -> None:
+    """Six are enrolled, one is revoked and four report: the manifest says five, and signs it."""
+    world = make_world(devices=6)
+    filled(world, ["fusion"] * 4)
+    ((last,),) = world.rows(
+        "SELECT MAX(id) FROM device WHERE id NOT IN (SELECT device FROM report)"
+    )
+    revoke_devices(world.database, [f"{last:016x}"])
+    world.closer().close_one()
+    world.closer().forward_one()
+    manifest = world.ear.manifests[100, 1].manifest
+    assert (manifest.n, manifest.members) == (4, 5)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

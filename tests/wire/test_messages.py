@@ -203,6 +203,14 @@ def test_manifests_come_back() -> None:
         assert BatchManifest.from_bytes(manifest.to_bytes()) == manifest
 
 
+def test_manifests_that_do_not_count_members_have_the_bytes_they_always_had() -> None:
+    """The field is absent, not null; where it is there it comes back."""
+    assert b"members" not in MANIFEST.to_bytes()
+    counted = replace(MANIFEST, members=MANIFEST.n)
+    assert BatchManifest.from_bytes(counted.to_bytes()) == counted
+    assert len(counted.to_bytes()) > len(MANIFEST.to_bytes())
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -221,6 +229,10 @@ def test_manifests_come_back() -> None:
         ({"colour": "red"}, "unknown fields: colour"),
         ({"n": ...}, "missing fields: n"),
         ({"alpha": 0}, "floats"),
+        ({"members": MANIFEST.n - 1}, "members must be a whole number from"),
+        ({"members": 2**32}, "members must be a whole number from"),
+        ({"members": None}, "a manifest must write"),
+        ({"method": "withheld", "n": 0, "members": 9}, "members must be absent for withheld"),
     ],
 )
 def test_bad_manifests_are_refused(changes: dict[str, Any], words: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.campaign import Campaign
+from rase.campaign import TARGETS, Campaign
 from rase.cli.fusion import fusion_config, fusion_settings
 from rase.clock import SystemClock, round_number, round_start_s, time_in_words
 from rase.errors import ConfigurationError
@@ -53,6 +53,11 @@ def publish(file: Path, config: Path) -> None:
 @click.option("--low", type=float, help="Lower end of the range.")
 @click.option("--high", type=float, help="Upper end of the range.")
 @click.option("--probe-every", type=int, help="Probe in every so-many-th round; 0 for never.")
+@click.option(
+    "--target",
+    type=click.Choice(TARGETS),
+    help="Whose mean is answered: that of a round's reporters, or of all enrolled devices.",
+)
 @click.option("--k-min", type=int, help="Fewest reports released together; may only rise.")
 @click.option("--window-budget", type=float, help="Epsilon in a window; may only fall.")
 @click.option("--from-round", type=int, help="First round of the new version; two rounds ahead.")
@@ -194,16 +199,18 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
     finally:
         database.close()
     promise = str(LocalDP(campaign.epsilon[-1]))
+    # Whose mean is answered is always shown, also where the signed fields leave the default out.
+    fields = {**campaign.as_fields(), "target": campaign.target}
     if as_json:
         document = {
             "schema": "rase/campaign/1",
-            **campaign.as_fields(),
+            **fields,
             "hash": campaign_hash(campaign).hex(),
             "guarantee": promise,
         }
         click.echo(json.dumps(document))
         return
-    for name, value in campaign.as_fields().items():
+    for name, value in fields.items():
         click.echo(f"{name:<14} {value}")
     click.echo(f"{'hash':<14} {campaign_hash(campaign).hex()}")
     click.echo(f"{'guarantee':<14} {promise}")

@@ -61,6 +61,12 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="When a device reports: in one round of each window, or in every round.",
 )
+@click.option(
+    "--target",
+    type=click.Choice(("reporters", "fleet")),
+    help="Whose mean is answered: that of a round's reporters, or of all enrolled devices, the "
+    "default where devices rotate.",
+)
 @click.option("--window", type=int, help="Rounds of a budget; those of a day.")
 @click.option(
     "--window-budget",
@@ -208,6 +214,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "grace_s": grace_s,
                 "k_min": options["k_min"],
                 "carry_rounds": options["carry_rounds"],
+                "target": options["target"] or _target(options["schedule"]),
                 "not_before": present,
                 "not_after": present + options["days"] * _DAY_S // round_s,
                 "kem": options["kem"],
@@ -215,6 +222,11 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
         )
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None
+
+
+def _target(schedule: str) -> str:
+    """Return whose mean is meant: where devices take turns, a round's reporters are a sample."""
+    return "fleet" if schedule == "rotate" else "reporters"
 
 
 def _window_budget(epsilon: float, window: int, options: dict[str, Any]) -> float:

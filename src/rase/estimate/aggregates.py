@@ -9,6 +9,7 @@ from rase.errors import NotIdentifiable
 from rase.estimate.decoder import Decoder, as_budgets, as_reports
 from rase.estimate.deconvolve import deconvolve
 from rase.estimate.estimate import Estimate
+from rase.estimate.fleet import sampling_variance
 from rase.estimate.mean import unbiased_mean
 from rase.kernels.words import Random, Resampling
 
@@ -60,8 +61,9 @@ def total(
             raise ValueError(f"fleet must be at least the {mean.n} that reported, got {fleet}.")
         scale, target = float(fleet), f"sum of the readings of {fleet} devices"
         spread, _ = _moments(reports, randomizer=randomizer, epsilon=epsilon, mean=mean.value)
-        # A sample without replacement, with the variance of divisor n - 1.
-        silence = fleet * (fleet - mean.n) * spread / max(mean.n - 1, 1)
+        silence = fleet**2 * sampling_variance(
+            mean, members=fleet, spread=spread, value_range=randomizer.value_range
+        )
     elif participation is not None:
         if not 0 < participation <= 1:
             raise ValueError(f"participation must be above 0 and at most 1, got {participation}.")

@@ -6,6 +6,7 @@ comes through almost unchanged.
 """
 
 import math
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from rase.estimate.aggregates import variance
 from rase.estimate.bank import FilterBank
 from rase.estimate.decoder import Decoder
 from rase.estimate.estimate import Estimate
+from rase.estimate.fleet import OF_FLEET, sampling_variance
 from rase.stream import ValueRange
 
 __all__ = ["Tracker", "spread_of"]
@@ -67,7 +69,7 @@ class Tracker:
         return tracker
 
     def to_bytes(self) -> bytes:
-        """Return all that was learnt, about 600 kB however many rounds there were."""
+        """Return all that was learnt, about 830 kB however many rounds there were."""
         return self._bank.to_bytes()
 
     @property
@@ -75,7 +77,14 @@ class Tracker:
         """When the latest round that was taken in began; None before the first."""
         return self._bank.time_s
 
-    def update(self, time_s: float, mean: Estimate, *, spread: float | None = None) -> Estimate:
+    def update(
+        self,
+        time_s: float,
+        mean: Estimate,
+        *,
+        spread: float | None = None,
+        members: int | None = None,
+    ) -> Estimate:
         """Take a round in and return its estimate.
 
         Args:
@@ -83,11 +92,17 @@ class Tracker:
                 be missing.
             mean: The unbiased mean of its reports.
             spread: The variance of its readings as `spread_of` estimates it, where the mechanism
-                tells it: how far n devices of their own mind move the mean.
+                reveals it: about V / n is how far n independent devices move the mean. Devices
+                that share a cause move it further, which the models allow for.
+            members: How many devices the fleet has, if its mean is meant and ``mean`` is of it
+                (`rase.estimate.fleet.of_fleet`); None if that of the round's reporters is. What
+                choosing the reporters adds is then added after all averaging: where the same
+                devices report at the same hour every day, no number of days averages it out. While
+                reports hide how far readings spread, the most that they can is taken.
 
         Raises:
-            ValueError: If the round is not later than the last one, ``spread`` is not finite, or
-                the error of ``mean`` is 0 or infinite.
+            ValueError: If the round is not later than the last one, ``spread`` is not finite, the
+                error of ``mean`` is 0 or infinite, or there are fewer members than reports.
         """
         width = self.value_range.width
         if not 0 < mean.standard_error < _MOST_WIDTHS * width:
@@ -103,7 +118,7 @@ class Tracker:
         )
         if spread is not None:
             self._bank.learn_spread(np.array([spread]))
-        return Estimate(
+        told = Estimate(
             float(belief.means[0]),
             math.sqrt(float(belief.variances[0])),
             n=mean.n,
@@ -113,6 +128,17 @@ class Tracker:
             lowest=self.value_range.low,
             highest=self.value_range.high,
         )
+        if members is None:
+            return told
+        known = self._bank.spread
+        added = sampling_variance(
+            told,
+            members=members,
+            spread=None if known is None else float(known[0]),
+            value_range=self.value_range,
+        )
+        error = math.hypot(told.standard_error, math.sqrt(added))
+        return replace(told, standard_error=error, target=OF_FLEET)
 
 
 def spread_of(

@@ -9,6 +9,7 @@ from rase.clock import Clock, round_start_s
 from rase.errors import StorageConflict, StorageError
 from rase.estimate.combined import of_large_classes
 from rase.estimate.estimate import Estimate
+from rase.estimate.fleet import of_fleet, of_reporters
 from rase.estimate.named import estimator_named
 from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.campaigns import campaign_of_version
@@ -233,6 +234,8 @@ class Rounds:
                 settled.campaign, settled.places, settled.classes, seed=b"".join(settled.batches)
             )
         )
+        if estimates:
+            estimates = [_meant(one, settled) for one in estimates]
         followed = None
         if estimates and "auto" in settled.campaign.estimators:
             followed = self._follow(settled, estimates)
@@ -267,14 +270,16 @@ class Rounds:
         told = alone
         if is_new:
             begin_s = round_start_s(settled.round, campaign.round_s)
-            told = tracker.update(begin_s, alone, spread=spread)
+            members = settled.members if campaign.target == "fleet" else None
+            told = of_reporters(tracker.update(begin_s, alone, spread=spread, members=members))
         estimates[place] = replace(told, method="auto")
         if alone.method not in campaign.estimators:
             estimates.append(alone)
         if "unbiased_mean" not in {one.method for one in estimates}:
             # Windows average it, where budgets differ too.
             plain = estimator_named("unbiased_mean")
-            estimates.append(plain(values, randomizer=randomizer_of(campaign), epsilon=budgets))
+            mean = plain(values, randomizer=randomizer_of(campaign), epsilon=budgets)
+            estimates.append(_meant(mean, settled))
         return _Followed(last, is_new, tracker, spread)
 
     def _erase(self, transaction: Transaction, settled: Settled) -> None:
@@ -316,6 +321,25 @@ def estimates_of(
         estimator_named(name)(values, randomizer=randomizer, epsilon=budgets, rng=Resampling(seed))
         for name in campaign.estimators
     ]
+
+
+def _meant(estimate: Estimate, settled: Settled) -> Estimate:
+    """Return an estimate of the mean that the campaign means, the fleet's or the reporters'.
+
+    What a shuffler does not count cannot be said of the fleet: the estimate is of the reporters
+    then, and says so.
+    """
+    campaign = settled.campaign
+    if campaign.target != "fleet" or settled.members is None:
+        return of_reporters(estimate)
+    randomizer = randomizer_of(campaign)
+    values, budgets = values_of(campaign, settled.places, settled.classes)
+    return of_fleet(
+        estimate,
+        members=settled.members,
+        spread=spread_of(values, randomizer=randomizer, epsilon=budgets),
+        value_range=campaign.value_range,
+    )
 
 
 def _is_as_read(transaction: Transaction, settled: Settled, followed: _Followed | None) -> bool:

@@ -3,6 +3,7 @@
 rase.fusion.rounds decides when.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +22,16 @@ __all__ = ["Settled", "keep_tags", "read_settled", "shuffle_in_words", "write_se
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Settled:
-    """Hold an open round as it was read: what is estimated is what is then made final."""
+    """Hold an open round as it was read: what is estimated is what is then made final.
+
+    ``members`` is how many devices the shuffler counted; None if it did not say.
+    """
 
     campaign: Campaign
     round: int
     batches: tuple[bytes, ...]
     shuffle: str
+    members: int | None
     places: "np.ndarray[tuple[int], np.dtype[np.int64]]"
     classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
 
@@ -46,7 +51,8 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         (campaign, round),
     )
     agreed = campaign_of_version(transaction, campaign, version)
-    words = list(dict.fromkeys(shuffle_in_words(bytes(row[1])) for row in batches))
+    manifests = [_manifest(bytes(row[1])) for row in batches]
+    words = list(dict.fromkeys(map(shuffle_in_words, manifests)))
     if len(batches) > 1:
         words.append(f"in {len(batches)} batches")
     if rows and agreed.block_start(round) < round:
@@ -56,15 +62,30 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         round=round,
         batches=tuple(bytes(row[0]) for row in batches),
         shuffle="; ".join(words),
+        members=_members(manifests),
         places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
         classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
     )
 
 
-def shuffle_in_words(signed_manifest: bytes) -> str:
-    """Return what a shuffler says it did, as one sentence; its signature was checked at intake."""
-    _, body, _ = cbor.decode(signed_manifest, max_size=1 << 16)
-    manifest = BatchManifest.from_bytes(body)
+def _manifest(signed: bytes) -> BatchManifest:
+    """Return what a shuffler signed; the signature was checked at intake."""
+    _, body, _ = cbor.decode(signed, max_size=1 << 16)
+    return BatchManifest.from_bytes(body)
+
+
+def _members(manifests: Sequence[BatchManifest]) -> int | None:
+    """Return how many devices there were by all batches of a round; None if one does not say."""
+    released = [one for one in manifests if one.method != "withheld"]
+    counts = [one.members for one in released if one.members is not None]
+    if not counts or len(counts) < len(released):
+        return None
+    # Each device has one report in one of the batches, so there are as many at the least.
+    return max(*counts, sum(one.n for one in released))
+
+
+def shuffle_in_words(manifest: BatchManifest) -> str:
+    """Return what a shuffler says it did, as one sentence."""
     if manifest.method == "withheld":
         return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
     if manifest.method == "uniform":

@@ -140,13 +140,14 @@ class Releaser:
         block = agreed.campaign.block_start(lease.round), lease.round
         sent = self._sent(agreed, block)
         by_key, unopened = self._opened(sent, agreed)
+        members = self._members()
         parcels, carried = [], []
         is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
-        for key_id, members in by_key.items():
-            if len(members) >= agreed.campaign.k_min:
-                parcels.append(self._parcel(agreed, lease.round, key_id, members))
+        for key_id, some in by_key.items():
+            if len(some) >= agreed.campaign.k_min:
+                parcels.append(self._parcel(agreed, lease.round, key_id, some, members))
             elif not is_last:
-                carried += [member.sent for member in members]
+                carried += [member.sent for member in some]
         state = "released" if parcels else "carried" if carried else "below_k"
         # The largest first: it decides the estimate if the fusion centre takes only one.
         parcels.sort(key=lambda parcel: -parcel.n)
@@ -217,17 +218,28 @@ class Releaser:
             by_key[key_id].append(member)
         return by_key, unopened
 
-    def _parcel(self, agreed: Agreed, round: int, key_id: int, members: list[_Member]) -> _Parcel:
+    def _members(self) -> int:
+        """Count the devices that are enrolled and not revoked, whichever campaigns they serve."""
+        with self._database.snapshot() as transaction:
+            ((count,),) = transaction.execute("SELECT COUNT(*) FROM device")
+        return int(count)
+
+    def _parcel(
+        self, agreed: Agreed, round: int, key_id: int, some: list[_Member], members: int
+    ) -> _Parcel:
         order, manifest = draw_order(
-            [member.sent.group for member in members], agreed.campaign.shuffle, rng=self._rng
+            [member.sent.group for member in some], agreed.campaign.shuffle, rng=self._rng
         )
-        batch = Batch(agreed.hash, round, key_id, tuple(members[place].inner for place in order))
-        return self._signed(batch, agreed.campaign, manifest)
+        batch = Batch(agreed.hash, round, key_id, tuple(some[place].inner for place in order))
+        # A device that was revoked while its report was opened is no longer counted.
+        return self._signed(batch, agreed.campaign, manifest, members=max(members, len(some)))
 
     def _withheld(self, agreed: Agreed, round: int) -> _Parcel:
-        return self._signed(Batch(agreed.hash, round, 0, ()), agreed.campaign, None)
+        return self._signed(Batch(agreed.hash, round, 0, ()), agreed.campaign, None, members=None)
 
-    def _signed(self, batch: Batch, campaign: Campaign, manifest: Manifest | None) -> _Parcel:
+    def _signed(
+        self, batch: Batch, campaign: Campaign, manifest: Manifest | None, *, members: int | None
+    ) -> _Parcel:
         body = batch.to_bytes()
         said = BatchManifest(
             batch_id=batch_id(body),
@@ -239,6 +251,7 @@ class Releaser:
             alpha=0.0 if manifest is None else manifest.alpha,
             real_loss=0.0 if manifest is None else manifest.real_loss,
             attacker_success=0.0 if manifest is None else manifest.attacker_success,
+            members=members,
         )
         signed = SignedManifest(said, signature_of(said, self._key))
         return _Parcel(body, signed.to_bytes(), len(batch.inner))

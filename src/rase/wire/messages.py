@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
@@ -214,6 +214,9 @@ class BatchManifest:
         attacker_success: The share of slots the best observer of order alone assigns rightly, a
             mean over the slots. What the most exposed slot gives away follows from ``n`` and
             ``theta``: `rase.shuffle.attacker.exposed_success`.
+        members: How many devices were enrolled and not revoked when the round was closed, whichever
+            campaigns they report to; at least ``n``. None if the shuffler does not say, as those of
+            earlier releases do not, and for a round that is withheld.
     """
 
     METHODS: ClassVar = ("uniform", "mallows", "withheld")
@@ -227,6 +230,7 @@ class BatchManifest:
     alpha: float
     real_loss: float
     attacker_success: float
+    members: int | None = None
 
     def __post_init__(self) -> None:
         """Check everything once."""
@@ -238,6 +242,10 @@ class BatchManifest:
             raise ValueError(f"method must be one of {', '.join(self.METHODS)}.")
         if (self.n == 0) != (self.method == "withheld"):
             raise ValueError("n must be 0 for withheld, and for nothing else.")
+        if self.members is not None:
+            check_whole("members", self.members, self.n, _U32)
+            if self.method == "withheld":
+                raise ValueError("members must be absent for withheld.")
         if (self.theta is None) != (self.method != "mallows"):
             raise ValueError("theta must be given for mallows, and for nothing else.")
         numbers = ["alpha", "real_loss", "attacker_success"]
@@ -252,6 +260,9 @@ class BatchManifest:
     def to_bytes(self) -> bytes:
         """Return the bytes that are signed."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
+        # Absent means not stated: manifests of earlier releases keep their bytes.
+        if self.members is None:
+            del values["members"]
         return cbor.encode({"format": VERSION, **values})
 
     @classmethod
@@ -263,7 +274,11 @@ class BatchManifest:
         """
         try:
             values = check_format("manifest", cbor.decode(body, max_size=_MAX_MANIFEST_BYTES))
-            manifest = cls(**check_names("manifest", values, [item.name for item in fields(cls)]))
+            # Fields with a default may be absent.
+            known = [
+                one.name for one in fields(cls) if one.name in values or one.default is MISSING
+            ]
+            manifest = cls(**check_names("manifest", values, known))
         except (Malformed, UnknownVersion, WrongSize) as error:
             error.problem = _BATCH
             raise

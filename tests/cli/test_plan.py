@@ -318,6 +318,7 @@ def test_own_data_foretells_what_auto_achieves(
     out, _ = ran(*asked, "--epsilon", 8, capsys=capsys)
     assert "forecast  on 48 rounds of your readings with trial noise, 8 devices: auto RMSE " in out
     assert "worth more than repeating a constant" in out
+    assert "for the days of these readings; other days may differ by more" in out
     out, _ = ran(*asked, "--epsilon", 8, "--devices", 20, "--json", capsys=capsys)
     told = json.loads(out)["forecast"]
     assert told["devices"] == 16
@@ -356,6 +357,7 @@ def test_a_stated_motion_foretells_without_data(capsys: pytest.CaptureFixture[st
     """A fleet that moves much is worth following; for a quiet one the plan says what would help."""
     out, _ = ran(*MOVES, "--epsilon", 4, "--fleet-sd", 100, "--day-sd", 200, capsys=capsys)
     assert "of a made-up fleet that moves as stated with trial noise, 60 devices" in out
+    assert "days of these readings" not in out
     assert "worth more than repeating a constant" in out
     out, _ = ran(*MOVES, "--epsilon", 0.5, "--day-sd", 20, "--json", capsys=capsys)
     told = json.loads(out)["forecast"]

@@ -74,13 +74,15 @@ def test_ordinary_fleets_keep_what_earlier_rounds_are_worth(name: str, most: flo
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", [*TOGETHER, *ORDINARY])
 def test_intervals_hold_from_the_first_round_on(name: str, epsilon: float) -> None:
-    """Over 600 rounds, the first included: in 85 % and more, at epsilon 0.5 in 80 % and more.
+    """Over 600 rounds, the first included: in 88 % and more, up to epsilon 1 in 80 % and more.
 
-    Four worlds, four drawings each. Single worlds of 300 rounds differed by up to 6 points, at
-    epsilon 0.5 by up to 8; a mean of four is off by half of that, so floors lie two and a half
-    standard errors or more below the least mean of other worlds: 1 in 100 for the worst cell.
+    Four worlds, four drawings each; other worlds gave 92 and 87 % or more. Single worlds of 300
+    rounds differed by 1 to 2 points from epsilon 2 on and by up to 8 below; a mean of four longer
+    ones is off by half of that at most. So floors lie two standard errors below the worst cell and
+    more below all others: a false alarm in one cell of 40 has a chance of a few in 100 should the
+    seeds change, and none while they stay.
     """
     fleet = {**TOGETHER, **ORDINARY}[name]
     runs = [followed(fleet, epsilon, world) for world in MORE_WORLDS]
-    assert covered(runs) >= (0.80 if epsilon < 1 else 0.85)
+    assert covered(runs) >= (0.80 if epsilon <= 1 else 0.88)
     assert against_unbiased(runs) <= 1.06

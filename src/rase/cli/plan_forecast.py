@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 # The first month of hours tells how a fleet moves; more would only take longer.
 _MOST_ROUNDS = 720
 _MOST_READINGS = 2_000_000
+_READINGS = "your readings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Outlook:
     forecast: Forecast
     devices: int
     helps: tuple[Remedy, ...]
-    basis: str = "your readings"
+    basis: str = _READINGS
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -141,7 +142,16 @@ def _maker(plan: Plan) -> Mechanisms:
 
 
 def forecast_lines(outlook: Outlook) -> Iterator[str]:
-    """Yield what is foretold, for people."""
+    """Yield the forecast, for people."""
+    yield from _numbers(outlook)
+    if outlook.basis == _READINGS:
+        yield (
+            "          for the days of these readings; other days may differ by more than the "
+            "interval says."
+        )
+
+
+def _numbers(outlook: Outlook) -> Iterator[str]:
     told = outlook.forecast
     yield (
         f"forecast  on {told.rounds} rounds of {outlook.basis} with trial noise, {outlook.devices} "

@@ -23,7 +23,7 @@ TESTED := $(if $(SPARK),spark,dev)
 SKIPPED := build/skipped.jsonl
 # What skipped tests would cover is not covered: without some programs only the mathematics has its gate.
 UNGATED := $$(grep -qs 'is not installed' $(SKIPPED) && echo --fail-under=0)
-.PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -71,9 +71,12 @@ evidence:  ## write the page of what was measured, from docs/evidence
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/site.py
-screenshots:  ## the README's pictures, and every page in every state into build/gallery
+screenshots:  ## the pictures of README and docs, from real runs, e.g. make screenshots ARGS="live"
 	@$(PYTHON) scripts/bootstrap.py dev
-	RASE_SCREENSHOTS=docs/images RASE_GALLERY=build/gallery $(BIN)/pytest -m slow tests/browser/test_screenshots.py tests/browser/test_gallery.py $(ARGS)
+	$(BIN)/python scripts/screenshots.py $(ARGS)
+gallery:  ## every page in every state, with made-up numbers, into build/gallery
+	@$(PYTHON) scripts/bootstrap.py dev
+	RASE_GALLERY=build/gallery $(BIN)/pytest -m slow tests/browser/test_gallery.py $(ARGS)
 sanitize:  ## run the kernels' tests under AddressSanitizer and UBSan
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/sanitize.py $(ARGS)

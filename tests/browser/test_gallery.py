@@ -1,6 +1,6 @@
 """Every page in every state, at two widths and in both colours, as pictures to look at.
 
-``make screenshots`` writes them all into ``build/gallery``; without ``RASE_GALLERY`` they are taken
+``make gallery`` writes them all into ``build/gallery``; without ``RASE_GALLERY`` they are taken
 all the same and thrown away. No state may scroll sideways, cut a text off or complain.
 """
 

@@ -200,11 +200,11 @@ def test_a_round_that_has_not_ended_is_refused_for_now(centre: Centre) -> None:
     assert centre.intake.receive(sent.id, sent.payload).is_new
 
 
-def test_a_key_that_is_not_held_is_a_bad_batch(centre: Centre) -> None:
+def test_a_key_that_is_not_held_is_named(centre: Centre) -> None:
     """The operators must be told; nothing is lost, the shuffler keeps the batch."""
     centre.opener = BatchOpener([KEYS[9]], processes=0)
     centre.__post_init__()
-    assert refused(centre, parcel(reports(PLACES))) == "bad-batch"
+    assert refused(centre, parcel(reports(PLACES))) == "key-not-held"
 
 
 def break_byte(inner: bytes) -> bytes:

@@ -29,7 +29,7 @@ REASONS: Final = {
     "ledger": "The ledger cannot keep its window or round length.",
     "keys-too-soon": (
         "It changes the fusion centre's key sooner than every device can know of it, so that "
-        "reports of one round could be told apart. The keyset accepted before stays in use."
+        "reports of one round could be separated. The keyset accepted before stays in use."
     ),
     "too-many-keys": "It holds more keys of the fusion centre, or closer together, than allowed.",
 }

@@ -98,7 +98,7 @@ class Heartbeat:
         return True
 
     def stop(self) -> None:
-        """Take the row back: the process ends as it was told to."""
+        """Take the row back: the process ends in good order."""
         with suppress(StorageError), self._database.shared() as transaction:
             transaction.execute("DELETE FROM heartbeat WHERE process = ?", (self._name,))
 

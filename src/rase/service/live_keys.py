@@ -1,7 +1,7 @@
 """The opening keys of a running server: read again, without a restart, when their files change.
 
 A rotation writes the new key, then the settings that name it. Looking costs a few calls of the
-system and no reading; what cannot be read leaves the keys as they are, and is told once.
+system and no reading; what cannot be read leaves the keys as they are, and is logged once.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,9 +26,9 @@ class LiveKeys:
     Args:
         role: The server.
         files: Returns the private files, by the settings as they are now.
-        settings: The settings file; None if there is none, and the files stay the same.
-        clock: Tells when to look again.
-        telemetry: Is told of keys that came or could not be read.
+        settings: The settings file; None without one: the files stay the same.
+        clock: Says when to look again.
+        telemetry: Logs keys that came or could not be read.
 
     Raises:
         ConfigurationError: If they cannot be read to begin with.

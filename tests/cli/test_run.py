@@ -175,6 +175,17 @@ def test_the_verdict_needs_no_truth(
     assert "verdict" not in err
 
 
+def test_a_resting_fleet_is_not_called_moving_because_its_range_is_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranges change from round to round, and what they clip is in the errors; no advice then."""
+    table = hours_of(tmp_path / "table.csv", dict.fromkeys(range(16), 40.0))
+    asked = (table, "--range", 0, 1000, "--epsilon", 2, "--every", "1h", "--mechanism", "auto")
+    _, err = ran(*asked, "--feedback", "--seed", 1, capsys=capsys)
+    assert "verdict   not distinguishable from a constant: 16 rounds" in err
+    assert " would show.\n" in err
+
+
 def test_windows_that_lack_rounds_answer_unless_strict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

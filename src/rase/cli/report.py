@@ -183,7 +183,12 @@ class RunReport:
         """Return whether the rounds differ by more than noise; None without unbiased means."""
         if not self._compared.count:
             return None
-        return verdict_in_words(self._compared.verdict(), known=self._compared.count)
+        return verdict_in_words(
+            self._compared.verdict(),
+            known=self._compared.count,
+            # Errors of feedback hold what clipping adds, and its range is chosen already.
+            has_advice=not self._options.feedback,
+        )
 
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
         tally = self._skills.get(name)

@@ -62,8 +62,14 @@ class Verdict:
     spread: float
     visible: float
 
-    def sentence(self, unit: str = "") -> str:
-        """Return the verdict in plain words, with numbers to two digits."""
+    def sentence(self, unit: str = "", *, has_advice: bool = True) -> str:
+        """Return the verdict in plain words, with numbers to two digits.
+
+        Args:
+            unit: The unit of the means.
+            has_advice: Whether to say what more devices or a narrower range would show; errors that
+                hold more than noise do not shrink with these.
+        """
 
         def shown(number: float) -> str:
             (text,) = rounded_alike(number, error=number)
@@ -75,11 +81,13 @@ class Verdict:
                 f"(standard deviation over {self.rounds} rounds), where noise alone makes "
                 f"{shown(self.noise)}"
             )
-        return (
+        told = (
             f"not distinguishable from a constant: {self.rounds} rounds differ by no more than "
-            f"their noise, {shown(self.noise)}; a spread of {shown(self.visible)} would show, or "
-            f"of {shown(self.visible / 2)} with 4 times the devices or half the range"
+            f"their noise, {shown(self.noise)}; a spread of {shown(self.visible)} would show"
         )
+        if not has_advice:
+            return told
+        return f"{told}, or of {shown(self.visible / 2)} with 4 times the devices or half the range"
 
 
 def verdicts(
@@ -209,7 +217,12 @@ def _verdicts(counts: NDArray[np.int64], sums: Floats) -> list[Verdict]:
 
 
 def verdict_in_words(
-    verdict: Verdict | None, *, known: int, unit: str = "", of: Iterable[Estimate] = ()
+    verdict: Verdict | None,
+    *,
+    known: int,
+    unit: str = "",
+    of: Iterable[Estimate] = (),
+    has_advice: bool = True,
 ) -> str:
     """Return what is said beside answers.
 
@@ -218,11 +231,12 @@ def verdict_in_words(
         known: How many are known.
         unit: The unit of the means.
         of: The answers it stands beside.
+        has_advice: As for `Verdict.sentence`.
     """
     if verdict is None:
         told = f"unknown yet: {known} of {ROUNDS_NEEDED} rounds needed"
     else:
-        told = verdict.sentence(unit)
+        told = verdict.sentence(unit, has_advice=has_advice)
     if any(_is_vague(one) for one in of):
         return f"the interval is nearly the whole range and says nothing; {told}"
     return told

@@ -76,6 +76,7 @@ def test_live_shows_the_newest_round(desk: Desk) -> None:
     assert '<span class="value">9</span><span class="note">about 7 are usual</span>' in text
     assert "at most 24 a day" in text
     assert "Uniform shuffle by shuffler-1" in text
+    assert re.search("<dt>Verdict</dt><dd>.*unknown yet: 3 of 8 rounds needed", text)
     assert text.count('data-status="ok"') == 3
     assert text.count('data-status="too_few"') == 1
     assert "Noise" not in text

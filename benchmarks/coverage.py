@@ -1,6 +1,6 @@
 """How often do 95 % intervals of `auto` hold the truth of made-up fleets?
 
-On the fleets the estimator's numbers were chosen on: some rest or nearly so, some move far. Six
+On the fleets the estimator's numbers were chosen on: some rest or nearly so, some move far. Three
 worlds of each, four drawings of the noise in each world, at six epsilons. Takes some minutes.
 """
 
@@ -22,7 +22,7 @@ from rase.stream import Precision, ValueRange
 Floats = NDArray[np.float64]
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-WORLDS, DRAWINGS = range(1, 7), range(4)
+WORLDS, DRAWINGS = range(1, 4), range(4)
 _ROW = re.compile(
     r"(?P<name>\w+), epsilon (?P<epsilon>\S+), \d+ worlds; covered (?P<covered>\S+), worlds .+"
 )

@@ -40,6 +40,7 @@ _LOG_BEYOND = -25.0
 # more than the second to be looked at.
 _CLOSE = 1e-4
 _WORTH_A_SEARCH = 1e-3
+_QUICK = 1e-2
 _NOT_FAR = 1.02
 # Keeps weights of sums at which nothing lies from overflowing.
 _LARGEST_EXPONENT = 700.0
@@ -76,7 +77,7 @@ def observed_epsilon(
                 delta,
                 lowest=start,
                 highest=highest,
-                precision=_WORTH_A_SEARCH if is_quick else _CLOSE,
+                precision=_QUICK if is_quick else _CLOSE,
             )
             if low < high:
                 least, best = low, observer

@@ -113,13 +113,13 @@ def take_owner(browser: Browser) -> None:
     """Follow the tutorial of the first device, with pages, and take that of one."""
     blocks = re.findall(r"^```sh\n(.*?)^```", TUTORIAL.read_text("utf-8"), re.M | re.S)
     script = "\n".join(block for block in blocks if "kill $(jobs" not in block)
-    run = "do rase device run --folder plug-$i > plug-$i.log 2>&1 & done"
-    if run not in script:
+    begun = "do rase device run --folder plug-$i > plug-$i.log 2>&1 & done"
+    if begun not in script:
         raise RuntimeError(f"{TUTORIAL.name} no longer starts its devices as this script expects.")
     # With a page nothing is sent before its owner says so.
     script = script.replace(
-        run,
-        run.replace("rase device run", "rase device run --page 0")
+        begun,
+        begun.replace("rase device run", "rase device run --page 0")
         + "\nfor i in 1 2 3; do until rase device resume --folder plug-$i; do sleep 1; done; done",
     )
     script += f"sleep {10 * _OWNER_ROUNDS}\nrase device page --folder plug-1\necho ready\nwait\n"

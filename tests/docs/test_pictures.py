@@ -59,7 +59,9 @@ def test_nothing_else_writes_pictures_into_the_docs() -> None:
     for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]:
         if path in (SCRIPT, Path(__file__)) or "node_modules" in path.parts:
             continue
-        assert "docs/images" not in path.read_text(encoding="utf-8"), path
+        # Drawings are read by the tests of the pages that show them.
+        named = re.findall(r"docs/images(?!/[\w-]+\.svg)", path.read_text(encoding="utf-8"))
+        assert not named, path
 
 
 def test_captions_name_the_command() -> None:

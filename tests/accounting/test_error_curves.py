@@ -8,12 +8,23 @@ from rase.accounting.candidates import MECHANISMS
 from rase.accounting.error_curves import error_curves
 from rase.accounting.error_model import ErrorModel
 from rase.accounting.planner import plan
+from rase.randomize.choice import best_mechanism
 from rase.stream import Precision, ValueRange
 
 POWER = ValueRange(-200, 2800)
 
 
-@pytest.mark.parametrize("mechanism", ["auto", *MECHANISMS])
+def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
+    """Its curves of means are, point by point, those of the mechanism that is best there."""
+    found = error_curves(POWER, 1.0, devices=500, precision=Precision(0.4, 0.8))
+    for estimator in ("unbiased_mean", "sample_mean", "bootstrap_mean"):
+        ours = found.of("auto", estimator).total.tolist()
+        for place, epsilon in enumerate(found.epsilon.tolist()):
+            best = found.of(best_mechanism(epsilon), estimator)
+            assert ours[place] == best.total[place]
+
+
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
 @pytest.mark.parametrize(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
 def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:
     """Every point equals what the planner computes by itself, bias and noise."""

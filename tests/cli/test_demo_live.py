@@ -185,7 +185,8 @@ def test_no_value_in_any_log(lived: Lived) -> None:
     words = [word for word in lived.device_log.split() if re.search(r"\d\.\d", word)]
     assert {word.partition("=")[0] for word in words} <= {"wait_s"}
     names = {word.partition("=")[0] for word in lived.server_logs.split() if "=" in word}
-    assert names <= {"attempt", "batches", "campaign", "n", "round", "state", "host", "port"}
+    known = {"attempt", "batches", "campaign", "n", "part", "round", "state", "host", "port"}
+    assert names <= known
 
 
 def test_a_fleet_too_small_is_never_told(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ KINDS = {
     ),
 }
 # How many fault points the steps of publishing have; a version is written anew in one write more.
-POINTS = {"publish": 12, "countersign": 4}
+# A proposal is stored, signed and answered; a try after one that was signed signs no more.
+POINTS = {"publish": 12, "countersign": 10}
 MORE_POINTS = {("publish", "version"): 2}
 
 

@@ -120,7 +120,8 @@ def take_owner(browser: Browser) -> None:
     script = script.replace(
         begun,
         begun.replace("rase device run", "rase device run --page 0")
-        + "\nfor i in 1 2 3; do until rase device resume --folder plug-$i; do sleep 1; done; done",
+        + "\nfor i in 1 2 3; do until [ -e plug-$i/page ]; do sleep 1; done\n"
+        "rase device resume --folder plug-$i; done",
     )
     script += f"sleep {10 * _OWNER_ROUNDS}\nrase device page --folder plug-1\necho ready\nwait\n"
     with tempfile.TemporaryDirectory() as folder:

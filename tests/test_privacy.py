@@ -1,6 +1,7 @@
 """Guarantees as values."""
 
 import math
+import re
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_local_dp_bounds_what_an_observer_can_learn() -> None:
 def test_local_dp_prints_one_sentence() -> None:
     """The sentence tells odds, and says when they are worthless."""
     assert str(LocalDP(1.0)) == (
-        "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73 % sure."
+        "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73.2 % sure."
     )
     assert "may become 99.9 % sure; this is hardly any protection" in str(LocalDP(10.0))
 
@@ -30,6 +31,14 @@ def test_what_is_no_loss_is_refused(epsilon: float) -> None:
         LocalDP(epsilon)
     with pytest.raises(ValueError, match="epsilon must be finite"):
         CentralDP(epsilon, 1e-6)
+
+
+def test_a_bound_is_never_rounded_down() -> None:
+    """What is printed as the most is at least what the budget allows, at every epsilon."""
+    for epsilon in (0.01, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 4.5):
+        printed = re.search(r"at most ([\d.]+) % sure", str(LocalDP(epsilon)))
+        assert printed is not None
+        assert 0 <= float(printed.group(1)) - 100 * LocalDP(epsilon).posterior() < 0.1 + 1e-9
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
@@ -63,7 +72,7 @@ def test_central_dp_prints_what_follows_from_epsilon_and_delta() -> None:
     assert str(CentralDP(0.0705, 1e-6, epsilon_local=12)) == (
         f"{sentence}; even then the noise of its own reports, epsilon 12, still holds."
     )
-    assert str(CentralDP(1.0, 0.0)).endswith("becomes at most 73 % sure.")
+    assert str(CentralDP(1.0, 0.0)).endswith("becomes at most 73.2 % sure.")
     assert str(CentralDP(5.0, 1e-6)).endswith(
         "guesses right at most 99.4 % of the time, which is hardly any protection."
     )

@@ -41,7 +41,7 @@ class LocalDP:
 
     Example:
         >>> print(LocalDP(1.0))
-        1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73 % sure.
+        1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73.2 % sure.
         >>> LocalDP(1.0).neighbours
         'any two readings of the public range'
     """
@@ -367,7 +367,8 @@ def _check_prior(prior: float) -> None:
 
 def _becomes(posterior: float) -> str:
     """Return how sure in words; a posterior near 1 is not dressed up as a promise."""
+    if posterior < _HARDLY:
+        # A bound is never rounded down.
+        return f"becomes at most {percent_up(posterior)} sure"
     sure = math.floor(1000 * posterior) / 10
-    if sure < 99:
-        return f"becomes at most {sure:.0f} % sure"
     return f"may become {sure:g} % sure; this is hardly any protection"

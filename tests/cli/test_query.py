@@ -222,7 +222,9 @@ def test_the_picture_fits_every_terminal(columns: int, monkeypatch: pytest.Monke
     """After any number of rounds the screen holds the last ones once each, and nothing else."""
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = Terminal()
-    long = "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73 % sure."
+    long = (
+        "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73.2 % sure."
+    )
     rounds = [mean(number, mean=1000.0 * number, guarantee=long) for number in range(1, 10)]
     watch(iter(rounds), shown)
     screen = Screen(columns)

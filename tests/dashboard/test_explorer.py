@@ -282,7 +282,7 @@ def test_the_paragraph_says_promises_and_limits() -> None:
     text = explored(asked_of({}), 0.0).texts["dpia"]
     for words in (
         "1-locally",
-        "73 % sure",
+        "73.2 % sure",
         "collude",
         "link the reports",
         "computed, not measured",

@@ -73,7 +73,7 @@ def test_the_core_alone_runs_a_device_and_says_what_is_missing(wheel: Path, tmp_
         [program, "plan", "--range", "0", "3000", "--epsilon", "1", "--devices", "1000"],
         cwd=tmp_path,
     )
-    assert "an observer who was 50 % sure of a reading becomes at most 73 % sure" in told
+    assert "an observer who was 50 % sure of a reading becomes at most 73.2 % sure" in told
     refused = subprocess.run(
         [program, "fusion", "run"],
         cwd=tmp_path,

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,10 @@ def test_the_readme_states_the_odds_the_code_computes() -> None:
     epsilons = (0.5, 1, 2, 4, 8)
     sure = [100 * LocalDP(epsilon).posterior() for epsilon in epsilons]
     assert f"| ε | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |" in text
-    shown = [f"{value:.4g} %" if value > 99 else f"{value:.0f} %" for value in sure]
+    # Bounds are rounded up, to a tenth, near certainty to a hundredth.
+    shown = [
+        f"{math.ceil(value * (parts := 100 if value > 99 else 10)) / parts:g} %" for value in sure
+    ]
     assert f"| at most | {' | '.join(shown)} |" in text
 
 

@@ -101,9 +101,9 @@ def plan(
         >>> power.mechanism, round(power.error("unbiased_mean").window.total, 1)
         ('optimal', 19.3)
         >>> print(power.periods[0])
-        one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73 % sure;
-        shuffled, (0.147, 1e-06)-DP: it guesses right at most 53.7 % of the time, and becomes more
-        than 53.8 % sure with a probability of 0.001 at most.
+        one report: epsilon 1, an observer who was 50 % sure of a reading becomes at most 73.2 %
+        sure; shuffled, (0.147, 1e-06)-DP: it guesses right at most 53.7 % of the time, and becomes
+        more than 53.8 % sure with a probability of 0.001 at most.
     """
     rounds = _checked_count("window", window)
     planned = report_schedule(

@@ -189,8 +189,8 @@ def held(text: str) -> str:
     """Return a text whose per cent signs stay with their numbers at the end of a line.
 
     Example:
-        >>> held("at most 73 % sure").encode("ascii", "xmlcharrefreplace")
-        b'at most 73&#160;% sure'
+        >>> held("at most 73.2 % sure").encode("ascii", "xmlcharrefreplace")
+        b'at most 73.2&#160;% sure'
     """
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 

@@ -99,8 +99,8 @@ def test_odds_never_reach_certainty() -> None:
     """What would round to 100 of 100 is said in words."""
     assert [of_hundred(one) for one in (0.0, 0.5, 1.0, 5.2, 5.4)] == [
         "50 of 100",
-        "62 of 100",
-        "73 of 100",
-        "99 of 100",
+        "63 of 100",
+        "74 of 100",
+        "over 99 of 100",
         "over 99 of 100",
     ]

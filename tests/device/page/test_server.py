@@ -173,7 +173,7 @@ def test_a_spent_budget_says_when_there_is_more(quick_folder: Path) -> None:
         assert "The budget in any day is spent: 0 is left, a report needs 1." in text
         assert re.search(r"There is more from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
         assert "cover report: your budget was spent" in text
-        assert "73 of 100" in text
+        assert "74 of 100" in text
 
 
 def test_refused_terms_are_told_with_their_reason(device: Owned) -> None:

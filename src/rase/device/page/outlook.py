@@ -80,14 +80,16 @@ def outlook_of(
 
 
 def of_hundred(epsilon: float) -> str:
-    """Return how often an observer is right who guesses between two readings, 50 by chance.
+    """Return how often an observer is right at most who guesses between two readings.
+
+    50 of 100 are chance. Rounded up, as a bound must be.
 
     Example:
         >>> of_hundred(1.0), of_hundred(24.0)
-        ('73 of 100', 'over 99 of 100')
+        ('74 of 100', 'over 99 of 100')
     """
     share = LocalDP(epsilon).posterior()
-    return "over 99 of 100" if share > 0.995 else f"{100 * share:.0f} of 100"
+    return "over 99 of 100" if share > 0.99 else f"{math.ceil(100 * share)} of 100"
 
 
 class _Sliding:

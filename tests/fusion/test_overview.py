@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, parcel, reports
 
+from rase.estimate.window import missing_error
 from rase.fusion.health import space_of
 from rase.fusion.history import MAX_POINTS, trace
 from rase.fusion.refusals import Refused
@@ -94,11 +95,11 @@ def write_means(centre: Centre, method: str, means: list[float]) -> None:
 
 @pytest.mark.parametrize("method", ["unbiased_mean", "auto"])
 def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str) -> None:
-    """It covers the mean of the rounds behind the point in 95 of 100 points, at every zoom.
+    """It covers the mean of all rounds behind the point, withheld ones too, and is not a hull.
 
-    Errors of `auto` are drawn as if they went together, which is the worst. With 4,000 rounds in
-    points of 8 a true share of 95 % is outside 0.90 to 0.995 with probability below 1e-5; the hull
-    of the single intervals would cover every point of the first kind.
+    Errors of `auto` are drawn as if they went together, which is the worst. Of 500 points a true
+    share of 95 % is below 0.90 with probability below 1e-6. The hull of the single intervals would
+    be as wide as that of one round for the first kind; that of the mean of 8 is less than half.
     """
     rng = np.random.default_rng(20261117)
     truth = 100 + 10 * np.sin(np.arange(4000) / 50)
@@ -112,15 +113,30 @@ def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str
     )
     assert width == 8
     held = []
+    widths = []
     for one in points:
         first = one.round - ROUND
-        inside = [
-            truth[place] for place in range(max(first, 0), min(first + 8, 4000)) if place % 10 != 3
-        ]
+        inside = truth[max(first, 0) : min(first + 8, 4000)]
         assert one.ci_low is not None
         assert one.ci_high is not None
         held.append(one.ci_low <= np.mean(inside) <= one.ci_high)
-    assert 0.90 < np.mean(held) < 0.995
+        widths.append(one.ci_high - one.ci_low)
+    assert np.mean(held) > 0.90
+    if method == "unbiased_mean":
+        assert np.median(widths) < 2 * 1.96 / 2
+
+
+def test_a_point_without_three_quarters_of_its_rounds_has_no_mean(centre: Centre) -> None:
+    """By the rule of windows: it is withheld, as the rounds are that it lacks."""
+    write_means(centre, "unbiased_mean", [100.0] * 40)
+    width, points = trace(
+        centre.database, CAMPAIGN, first=0, last=2**32 - 1, points=20, method="unbiased_mean"
+    )
+    assert width == 2
+    lacking = [one for one in points if one.withheld]
+    assert len(lacking) == 4
+    assert {(one.status, one.mean) for one in lacking} == {("too_few", None)}
+    assert all(one.status == "ok" for one in points if not one.withheld)
 
 
 def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
@@ -145,8 +161,14 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
         ]
         assert one.mean == pytest.approx(np.mean(inside))
         assert one.mean_high == pytest.approx(max(inside))
-        assert one.standard_error == pytest.approx(len(inside) ** -0.5)
-        assert one.ci_low == pytest.approx(np.mean(inside) - 1.96 * len(inside) ** -0.5, abs=1e-3)
+        of = min(first + width, 1000) - max(first, 0)
+        missing = 0.0
+        if len(inside) < of:
+            missing = missing_error(inside, [1.0] * len(inside), w=of, is_tracked=False)
+        error = float(np.hypot(len(inside) ** -0.5, missing))
+        assert one.standard_error == pytest.approx(error)
+        assert one.ci_low is not None
+        assert one.ci_low < np.mean(inside) - 1.95 * error
     with pytest.raises(Refused, match="points must be from 1"):
         trace(centre.database, CAMPAIGN, first=0, last=1, points=0, method="median")
 

@@ -2,12 +2,20 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rase.estimate.estimate import Estimate, combined_degrees
 
-__all__ = ["LEAST_SHARE", "is_enough", "rolling", "surer_window", "window"]
+__all__ = [
+    "LEAST_SHARE",
+    "is_enough",
+    "missing_error",
+    "rolling",
+    "surer_window",
+    "window",
+    "with_missing",
+]
 
 # Of a day of which only one half is there, nothing says what the other half was like.
 LEAST_SHARE: Final = 0.75
@@ -128,6 +136,42 @@ def surer_window(
     ]
 
 
+def missing_error(
+    values: Sequence[float], variances: Sequence[float], *, w: int, is_tracked: bool
+) -> float:
+    """Return how far the mean of a window may be off because rounds of it are missing.
+
+    All that are missing are supposed to be off to the same side, as the same hour of every day is,
+    by how far rounds differ among each other, rather too far than not far enough.
+
+    Args:
+        values: The estimates of those that are there, at least two.
+        variances: The squares of their errors.
+        w: How many rounds the window has.
+        is_tracked: Whether they are tracked (``auto``): beliefs differ less than what is believed
+            in, so the doubt about each belongs to the difference.
+    """
+    m = len(values)
+    centre = math.fsum(values) / m
+    seen = math.fsum((value - centre) ** 2 for value in values) / (m - 1)
+    noise = math.fsum(variances) / m
+    between = max(seen - noise, 0.0) + noise * math.sqrt(2 / (m - 1))
+    return (w - m) / w * math.sqrt(seen + noise if is_tracked else between)
+
+
+def with_missing(error: float, degrees: float, missing: float, *, m: int) -> tuple[float, float]:
+    """Return an error with what is missing added, and how well it is then known.
+
+    Args:
+        error: The error of the mean of the rounds that are there.
+        degrees: Its degrees of freedom.
+        missing: What `missing_error` says.
+        m: How many rounds are there.
+    """
+    known = combined_degrees([error**2, missing**2], [degrees, min(_DEGREES_OF_MOTION, m - 1)])
+    return math.hypot(error, missing), known
+
+
 def _rolling(
     estimates: Iterable[Estimate | None], w: int, strict: bool
 ) -> Iterator[Estimate | None]:
@@ -157,11 +201,9 @@ def _mean(rounds: list[Estimate], w: int) -> Estimate:
         error = math.fsum(one.standard_error for one in rounds) / m
         degrees = min(one.degrees_of_freedom for one in rounds)
     if m < w:
-        missing = (w - m) / w * math.sqrt(_spread(rounds, single, is_tracked="auto" in methods))
-        degrees = combined_degrees(
-            [error**2, missing**2], [degrees, min(_DEGREES_OF_MOTION, m - 1)]
-        )
-        error = math.hypot(error, missing)
+        values = [one.value for one in rounds]
+        missing = missing_error(values, single, w=w, is_tracked="auto" in methods)
+        error, degrees = with_missing(error, degrees, missing, m=m)
     return Estimate(
         math.fsum(one.value for one in rounds) / m,
         error,
@@ -176,18 +218,6 @@ def _mean(rounds: list[Estimate], w: int) -> Estimate:
         rounds=m,
         of_rounds=w,
     )
-
-
-def _spread(rounds: list[Estimate], single: list[float], *, is_tracked: bool) -> float:
-    """Return the variance between the true means of rounds, rather too large than too small."""
-    m = len(rounds)
-    centre = math.fsum(one.value for one in rounds) / m
-    seen = math.fsum((one.value - centre) ** 2 for one in rounds) / (m - 1)
-    noise = math.fsum(single) / m
-    if is_tracked:
-        # Beliefs differ less than what is believed in: the doubt about each belongs to it.
-        return seen + noise
-    return max(seen - noise, 0.0) + noise * math.sqrt(2 / (m - 1))
 
 
 def _degrees(rounds: list[Estimate], single: list[float], *, lasting: float) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
 from rase.estimate.estimate import student_quantile
+from rase.estimate.window import is_enough, missing_error, with_missing
 from rase.fusion.answers import known
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.query import Questions
@@ -33,13 +34,13 @@ class Point:
         time: When the first of them began: RFC 3339, UTC.
         round: The first round.
         rounds: How many rounds it stands for.
-        status: "ok" if any was estimated, "too_few" if all that are there were withheld, "gap" if
-            none is there.
+        status: "ok" if three quarters or more were estimated; else "too_few" if one was withheld,
+            and "gap" if none is there.
         withheld: How many were withheld.
-        mean: The mean of their estimates; None unless the status is "ok".
+        mean: The mean of their estimates, for all of them; None unless the status is "ok".
         mean_low: The smallest of them.
         mean_high: The largest of them.
-        standard_error: The error of the mean of those that were estimated; None if unknown.
+        standard_error: Its error, what withheld rounds may have done included; None if unknown.
         ci_low: The lower end of the 95 % interval of that mean; None if unknown.
         ci_high: The upper end.
         n: The reports of all of them; 0 where there is no estimate.
@@ -68,9 +69,11 @@ def trace(
 ) -> tuple[int, list[Point]]:
     """Return how many rounds a point stands for, and the points, oldest first.
 
-    A point is the mean of the rounds that were estimated, with the interval of that mean: errors
-    of different rounds average out, those of tracked rounds (``auto``) are taken as if they went
-    together, as `rase.estimate.window` does. Its smallest and largest estimate are kept, too.
+    A point is the mean of its rounds with the interval of that mean, by the rule of windows
+    (`rase.estimate.window`): errors of different rounds average out, those of tracked rounds
+    (``auto``) are taken as if they went together, what withheld rounds may have done is added, and
+    with fewer than three quarters of its rounds there is no mean. The smallest and largest
+    estimate are kept, too.
 
     Args:
         database: The fusion centre's; it is only read.
@@ -106,7 +109,8 @@ def trace(
         return 1, []
     width = math.ceil((high - low + 1) / points)
     # Points stay where they are while rounds come in.
-    return width, _points(campaign, rows, low - low % width, width, is_tracked=method == "auto")
+    begin = low - low % width
+    return width, _points(campaign, rows, begin, width, last=high, is_tracked=method == "auto")
 
 
 def page_of_rounds(
@@ -153,15 +157,13 @@ def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[st
 
 
 def _points(
-    campaign: Campaign, rows: list[Row], begin: int, width: int, *, is_tracked: bool
+    campaign: Campaign, rows: list[Row], begin: int, width: int, *, last: int, is_tracked: bool
 ) -> list[Point]:
     place = np.array([row[0] for row in rows], np.int64)
     is_ok = np.array([row[1] is not None for row in rows], np.bool_)
     mean = _floats([row[1] for row in rows])
     error = _floats([row[2] for row in rows])
-    reach = np.array(
-        [student_quantile(_LEVEL, math.inf if row[3] is None else row[3]) for row in rows]
-    )
+    degrees = np.array([math.inf if row[3] is None else row[3] for row in rows])
     n = np.array([row[4] or 0 for row in rows], np.int64)
     bucket = (place - begin) // width
     starts = np.flatnonzero(np.diff(bucket, prepend=bucket[0] - 1))
@@ -178,15 +180,24 @@ def _points(
         good = np.flatnonzero(is_ok[start:end]) + start
         withheld = end - start - len(good)
         first = begin + number * width
-        if not len(good):
-            found.append(_bare(campaign, first, width, "too_few", withheld))
+        # Rounds that are still to come are not missing, nor those before the first one asked for.
+        of = min(first + width - 1, last) - max(first, int(place[0])) + 1
+        if not is_enough(len(good), of):
+            status = "too_few" if withheld else "gap"
+            found.append(_bare(campaign, first, width, status, withheld))
             continue
         middle = float(mean[good].mean())
         wrong = float(error[good].mean())
         if not is_tracked:
             wrong = float(np.sqrt(np.square(error[good]).sum())) / len(good)
         # The round whose error is known least decides how far an interval reaches.
-        reaches = float(reach[good].max()) * wrong
+        known_by = float(degrees[good].min())
+        if len(good) < of:
+            lacking = missing_error(
+                mean[good].tolist(), np.square(error[good]).tolist(), w=of, is_tracked=is_tracked
+            )
+            wrong, known_by = with_missing(wrong, known_by, lacking, m=len(good))
+        reaches = student_quantile(_LEVEL, known_by) * wrong
         found.append(
             Point(
                 time=time_in_words(round_start_s(first, campaign.round_s)),

@@ -20,7 +20,7 @@ Example:
     >>> import rase
     >>> readings = [12.5, 80.0, 43.0] * 40
     >>> print(rase.aggregate(readings, (0, 100), epsilon=2, rng=rase.SeededRandom(7)))
-    46.4 ± 5.6 (95 %: 35.4 to 57.3, n = 120)
+    44.7 ± 4.2 (95 %: 36.3 to 53.0, n = 120)
 
 A public name is loaded when it is first used, so that ``import rase`` costs next to nothing.
 """

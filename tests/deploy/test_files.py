@@ -193,8 +193,9 @@ def test_the_intakes_container_cannot_see_private_keys(rotated: Path) -> None:
         found = []
         covered = [Path(one.partition(":")[0]) for one in service["tmpfs"]]
         for mount in service["volumes"]:
-            source, _, target = mount.partition(":")
-            assert source == "./installed/shuffler"
+            source, _, target = mount.rpartition(":")
+            assert source.startswith("${RASE_INSTALLED:")
+            assert source.endswith("}/shuffler")
             for path in rotated.rglob("*.key"):
                 place = Path(target) / path.relative_to(rotated)
                 if not any(place.is_relative_to(one) for one in covered):

@@ -217,7 +217,7 @@ def test_a_round_in_which_keys_are_renewed_is_sealed_for_one_of_them(world: Any)
     end_s = signed.campaign.round_end_s(7)
     old = [key.config(not_before_s=0, not_after_s=end_s + 5) for key in shuffler.keys.values()]
     new = [
-        OpeningKey.generate(role, 2).config(not_before_s=end_s + 5, not_after_s=end_s + 500)
+        OpeningKey.generate(role, 2).config(not_before_s=end_s + 5, not_after_s=end_s + 9000)
         for role in shuffler.keys
     ]
     keyset = Keyset(version=2, cache_s=10, configs=(*old, *new))

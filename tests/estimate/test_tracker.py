@@ -224,7 +224,7 @@ def test_no_estimate_near_an_end_is_the_end_itself() -> None:
     An end of the range that is printed as an estimate reads like a measurement; of 100 runs of 48
     rounds none has one. Intervals of the last round hold the truth in 93 % of the runs or more: so
     few hits have probability 1e-6 otherwise. What lies inside costs little: the error over all
-    rounds is within 1.1 times that of the mean of all rounds so far, moved to the end.
+    rounds is within 1.2 times that of the mean of all rounds so far, moved to the end.
     """
     runs, truth, noise = 100, 10.0, 70.0
     seen = truth + noise * np.random.default_rng(2026).normal(size=(runs, 48))
@@ -238,7 +238,7 @@ def test_no_estimate_near_an_end_is_the_end_itself() -> None:
     quantiles = np.array([student_quantile(0.95, one) for one in belief.degrees.tolist()])
     held = np.abs(belief.means - truth) <= quantiles * np.sqrt(belief.variances)
     assert np.count_nonzero(held) >= stats.binom.ppf(1e-6, runs, 0.93)
-    assert np.mean(squares) < 1.21 * np.mean(plain)
+    assert np.mean(squares) < 1.44 * np.mean(plain)
 
 
 def test_the_spread_is_the_variance_of_the_readings() -> None:

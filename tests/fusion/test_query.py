@@ -96,7 +96,7 @@ def test_windows_answer_with_the_rounds_they_have(centre: Centre) -> None:
     assert window.mean == pytest.approx(sum(means) / 6)
     assert window.standard_error is not None
     assert window.standard_error > (sum(error**2 for error in errors)) ** 0.5 / 6
-    assert window.target == "mean of the readings, over 6 of 8 rounds"
+    assert window.target == "mean of the readings of the reporters, over 6 of 8 rounds"
     for w, status in ((8, "too_few"), (3, "gap")):
         (strict,) = centre.questions.windows(
             CAMPAIGN, w, first=ROUND + 7, last=ROUND + 7, strict=True

@@ -12,7 +12,7 @@ from rase.accounting.candidates import mechanism_named
 from rase.accounting.checks import MOST_REPORTS
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.plan_schedule import turn_error
-from rase.privacy import MAX_EPSILON, MIN_EPSILON
+from rase.privacy import MAX_EPSILON, MIN_EPSILON, rounded_down
 from rase.randomize.bounded import HYBRID_FROM
 from rase.shuffle.attacker import exposed_success
 from rase.stream import PAPER_PRECISION, Precision, ValueRange
@@ -196,7 +196,7 @@ def largest_theta(n: int, attacker_cap: float) -> Answer:
 
     Example:
         >>> print(largest_theta(1000, 2))
-        Theta up to 0.001594 keeps the best observer of order below 2 times chance in every slot.
+        Theta up to 0.001595 keeps the best observer of order below 2 times chance in every slot.
     """
     if not (attacker_cap >= 1 and math.isfinite(attacker_cap)):
         raise ValueError(f"attacker_cap must be at least 1 and finite, got {attacker_cap}.")
@@ -210,8 +210,8 @@ def largest_theta(n: int, attacker_cap: float) -> Answer:
     theta = _largest_theta(n, attacker_cap)
     return Answer(
         theta,
-        f"Theta up to {theta:.4g} keeps the best observer of order below {attacker_cap:g} times "
-        "chance in every slot.",
+        f"Theta up to {rounded_down(theta, 4):g} keeps the best observer of order below "
+        f"{attacker_cap:g} times chance in every slot.",
     )
 
 

@@ -30,7 +30,8 @@ COMMANDS = {
     "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
     "doctor": _Place(
-        "rase.cli.doctor", "Check settings, keys, clocks, peers, databases, brokers and disk."
+        "rase.cli.doctor",
+        "Check settings, keys, clocks, peers, databases, work that waits, brokers and disk.",
     ),
     "migrate": _Place("rase.cli.migrate", "Bring the databases of a server to the newest form."),
     "storage": _Place(

@@ -47,7 +47,8 @@ class Unwell(RaseError):
 
 
 @click.command(
-    "doctor", short_help="Check settings, keys, clocks, peers, databases, work, brokers and disk."
+    "doctor",
+    short_help="Check settings, keys, clocks, peers, databases, work that waits, brokers and disk.",
 )
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

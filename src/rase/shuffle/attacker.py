@@ -83,7 +83,7 @@ def exposed_success(n: int, theta: float) -> float:
 
     Example:
         >>> round(1000 * exposed_success(1000, 0.003996), 2)
-        4.07
+        4.06
     """
     return math.expm1(-theta) / math.expm1(-n * theta) if theta else 1 / n
 

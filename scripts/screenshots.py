@@ -17,6 +17,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,11 @@ def take_owner(browser: Browser) -> None:
         + "\nfor i in 1 2 3; do until [ -e plug-$i/page ]; do sleep 1; done\n"
         "rase device resume --folder plug-$i; done",
     )
+    # Servers of one's own may run at the ports of the page.
+    broker, shuffler, fusion = (free_port() for _ in range(3))
+    script = script.replace("18830", str(broker)).replace(":8702", f":{fusion}")
+    servers = f"--shuffler-url http://127.0.0.1:{shuffler} --fusion-url http://127.0.0.1:{fusion}"
+    script = script.replace("rase init try", f"rase init try {servers}")
     script += f"sleep {10 * _OWNER_ROUNDS}\nrase device page --folder plug-1\necho ready\nwait\n"
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.txt"
@@ -242,6 +248,12 @@ def kept(picture: Image.Image, path: Path, name: str) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     rows[str(path.relative_to(ROOT))] = {"command": COMMANDS[name], "sha256": digest}
     LIST.write_text(json.dumps(rows, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def waited(look: Callable[[], str | None]) -> str:

@@ -78,7 +78,7 @@ def migrations_of(role: str) -> tuple[Migration, ...]:
     """Return the steps of a role in order.
 
     Raises:
-        ValueError: If there are none, or two have the same number.
+        ValueError: If there are none, or their numbers have a gap.
     """
     folder = files("rase.storage") / "migrations" / role
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -87,8 +87,7 @@ def migrations_of(role: str) -> tuple[Migration, ...]:
         for name in names
         if (match := _NAME.fullmatch(name))
     )
-    numbers = [step.number for step in steps]
-    if not steps or steps[0].number != 1 or len(set(numbers)) != len(numbers):
+    if not steps or [step.number for step in steps] != list(range(1, len(steps) + 1)):
         raise ValueError(f"migrations of {role!r} must be numbered 0001, 0002, …")
     return steps
 

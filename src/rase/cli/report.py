@@ -50,7 +50,10 @@ class RunReport:
         columns = {"trial": 5} if self._options.trials > 1 else {}
         columns |= {"start": 20}
         columns |= {"window": 6, "rounds": 6} if self._window else {}
-        columns |= {"estimator": max(longest, 9), "estimate": 10, "standard_error": 14}
+        # A window of auto may average unbiased means instead, which may lie outside the range.
+        name = "method" if self._window else "estimator"
+        longest = max(longest, len("unbiased_mean")) if self._window else longest
+        columns |= {name: max(longest, 9), "estimate": 10, "standard_error": 14}
         columns |= {"low": 10, "high": 10, "n": 6, "shuffle": 7}
         return columns | ({"truth": 10, "error": 10} if self._options.truth else {})
 
@@ -126,6 +129,7 @@ class RunReport:
             "rounds": estimate.rounds,
             "of_rounds": estimate.of_rounds,
             "estimator": name,
+            "method": estimate.method,
             "estimate": estimate.value,
             "standard_error": estimate.standard_error,
             "low": low,

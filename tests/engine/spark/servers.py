@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+from benchmarks.loading.ports import held_port
+
 from rase.clock import SystemClock
 
 # Short work is compiled quickly rather than well, and its garbage collected by one thread.
@@ -24,8 +26,8 @@ def connect_server(folder: Path) -> Iterator[str]:
 
     for name in ("events", "local"):
         (folder / name).mkdir(parents=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    # Given back, it might be somebody else's before the server, which takes seconds, has it.
+    port = held_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.eventLog.enabled": "true",

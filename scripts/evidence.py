@@ -253,7 +253,8 @@ def audit_tables(run: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the audit's tables: single reports by mechanism and epsilon, then all else."""
     found = {row["name"]: row for row in run["results"]}
     single = ["| mechanism | 0.5 | 1 | 4 | 1, off the grid |", "|---|---|---|---|---|"]
-    for name in (name.removesuffix(" 0.5") for name in found if name.endswith(" 0.5")):
+    first = [name for name, row in found.items() if row["kind"] == "report" and name[-4:] == " 0.5"]
+    for name in (name.removesuffix(" 0.5") for name in first):
         of = [found[f"{name} {rest}"] for rest in ("0.5", "1", "4", "1, off the grid")]
         bounds = " | ".join(f"{row['lower_bound']:.4f}" for row in of)
         single.append(f"| {name} | {bounds} |")

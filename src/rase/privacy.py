@@ -18,6 +18,7 @@ __all__ = [
     "percent",
     "percent_up",
     "rounded_down",
+    "rounded_up",
 ]
 
 # The budgets a report may have. Below, 2^-64 is no longer small against differences of weights;
@@ -246,7 +247,7 @@ class CentralDP:
 
     def __str__(self) -> str:
         """Return the guarantee as one sentence."""
-        return f"({self.epsilon:.3g}, {self.delta:g})-DP of the release: {self.odds}."
+        return f"({rounded_up(self.epsilon):g}, {self.delta:g})-DP of the release: {self.odds}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +351,19 @@ def rounded_down(bound: float, figures: int = 3) -> float:
         return 0.0
     scale = 10.0 ** (figures - 1 - math.floor(math.log10(bound)))
     return math.floor(bound * scale) / scale
+
+
+def rounded_up(bound: float, figures: int = 3) -> float:
+    """Return an upper bound on a loss as one: in a few figures, rounded up.
+
+    Example:
+        >>> rounded_up(0.13281), rounded_up(0.05612, 2), rounded_up(0.05), rounded_up(0.0)
+        (0.133, 0.057, 0.05, 0.0)
+    """
+    shown = float(f"{bound:.{figures}g}")
+    if shown >= bound:
+        return shown
+    return float(f"{shown + 10.0 ** (math.floor(math.log10(bound)) + 1 - figures):.{figures}g}")
 
 
 def _posterior(prior: float, loss: float) -> float:

@@ -18,7 +18,7 @@ from rase.accounting.counting import CountingObserver, best_questions, response_
 from rase.accounting.curve import crossing
 from rase.accounting.likelihood import observed_epsilon
 from rase.errors import PrivacyRefused
-from rase.privacy import CentralDP, rounded_down
+from rase.privacy import CentralDP, rounded_down, rounded_up
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.release import Manifest
 
@@ -108,7 +108,7 @@ class Amplification:
         whose = " for some mechanism" if self.is_generic else ""
         tight = ", so no theorem can promise much less" if self.is_tight else ""
         return (
-            f"{what}, shuffled uniformly, are ({self.epsilon:.3g}, {self.delta:g})-DP: "
+            f"{what}, shuffled uniformly, are ({rounded_up(self.epsilon):g}, {self.delta:g})-DP: "
             f"{self.theorem}. Epsilon is at least {least:.3g}{whose}{tight}."
         )
 

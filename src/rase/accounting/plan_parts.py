@@ -6,7 +6,7 @@ from rase.accounting.amplification import Amplification
 from rase.accounting.error_model import Error
 from rase.accounting.inverse import Answer
 from rase.accounting.plan_schedule import ReportSchedule
-from rase.privacy import LocalDP
+from rase.privacy import LocalDP, rounded_up
 from rase.stream import Precision, ValueRange
 
 __all__ = [
@@ -140,7 +140,7 @@ class Period:
             return f"{sentence}; no amplification at this n."
         promise = self.central.guarantee
         return (
-            f"{sentence}; shuffled, ({promise.epsilon:.3g}, {promise.delta:g})-DP: it "
+            f"{sentence}; shuffled, ({rounded_up(promise.epsilon):g}, {promise.delta:g})-DP: it "
             f"{promise.words}."
         )
 

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.errors import NotIdentifiable
-from rase.estimate.decoder import Decoder, Floats, as_reports, noise_limits, noise_of_bits
+from rase.estimate.decoder import (
+    Decoder,
+    Floats,
+    as_reports,
+    degrees_of,
+    noise_of_bits,
+    stated_variance,
+)
 from rase.estimate.estimate import Estimate
 from rase.stream import ValueRange
 
@@ -103,8 +110,9 @@ def counted_mean(reports: CountedReports, *, randomizer: Decoder) -> Estimate:
         ones = int(reports.counts[decoded > randomizer.value_range.middle].sum())
         noise, degrees = noise_of_bits(ones, n, randomizer=randomizer), math.inf
     else:
-        least, greatest, degrees = noise_limits(randomizer, n)
-        noise = min(max(_mean(reports, decoded * decoded - squares), least), greatest)
+        mean_noise = _mean(reports, decoded * decoded - squares)
+        noise = float(stated_variance(mean_noise, randomizer=randomizer))
+        degrees = degrees_of(randomizer, n)
     return Estimate(
         mean,
         math.sqrt(noise / n),

@@ -18,9 +18,11 @@ __all__ = [
     "Noise",
     "as_budgets",
     "as_reports",
-    "noise_limits",
+    "degrees_of",
     "noise_of",
     "noise_of_bits",
+    "rounding_variance",
+    "stated_variance",
     "variance_bounds",
 ]
 
@@ -124,19 +126,43 @@ def noise_of(
     """Estimate the mean over the reports of Var[decoded report | its reading].
 
     A decoded report h and its decoded square s have E[h^2 - s] = E[h^2] - x^2, so h^2 - s is
-    unbiased for the variance at the unknown reading x. It is kept between the least and the
-    greatest variance the mechanism has, which also bounds the loss of digits for ranges far from 0.
-    Where squares cannot be decoded (Duchi), it is `noise_of_bits`.
+    unbiased for the variance at the unknown reading x, but for the rounding to the grid, which
+    `stated_variance` adds. Where squares cannot be decoded (Duchi), it is `noise_of_bits`.
     """
     try:
         squares = randomizer.decode_square(reports, epsilon=epsilon)
     except NotIdentifiable:
         return Noise(_noise_of_classes(decoded, randomizer, epsilon), math.inf)
-    least, greatest = _variance_bounds(randomizer, epsilon)
-    variance = float((decoded * decoded - squares).mean())
+    variance = stated_variance(
+        (decoded * decoded - squares).mean(), randomizer=randomizer, epsilon=epsilon
+    )
     # Mixed budgets have no common law; their tails are taken as normal.
-    tails = _excess_kurtosis(randomizer) if epsilon is None else 0.0
-    return Noise(min(max(variance, least), greatest), _degrees(tails, decoded.size))
+    degrees = degrees_of(randomizer, decoded.size) if epsilon is None else math.inf
+    return Noise(float(variance), degrees)
+
+
+def stated_variance(
+    noise: ArrayLike, *, randomizer: Decoder, epsilon: Floats | None = None
+) -> Floats:
+    """Return the variance by which intervals are set, from the mean of h^2 - s over the reports.
+
+    It is kept between the least and the greatest variance the mechanism has, which also bounds the
+    loss of digits for ranges far from 0. A decoded square is that of the grid point to which the
+    reading was rounded at random, so h^2 - s leaves the rounding out. Reports do not show where
+    between two points a reading was; the most that rounding can add is added.
+
+    Args:
+        noise: The mean of h^2 - s, of one round or of several.
+        randomizer: The mechanism; one whose squares can be decoded.
+        epsilon: The budgets of the reports, where contributors differ.
+    """
+    least, greatest = _variance_bounds(randomizer, epsilon)
+    return np.clip(noise, least, greatest) + rounding_variance(randomizer.value_range)
+
+
+def rounding_variance(value_range: ValueRange) -> float:
+    """Return the greatest variance that rounding a reading to the grid at random can have."""
+    return value_range.step**2 / 4
 
 
 def noise_of_bits(
@@ -172,12 +198,15 @@ def _noise_of_classes(decoded: Floats, randomizer: Decoder, epsilon: Floats | No
     return float(counts @ np.array(each) / decoded.size)
 
 
-def noise_limits(randomizer: Decoder, count: int) -> tuple[float, float, float]:
-    """Return the least and the greatest variance of a decoded report, and the degrees of freedom.
+def degrees_of(randomizer: Decoder, count: int) -> float:
+    """Return the degrees of freedom for the mean of ``count`` reports of one budget.
 
-    For ``count`` reports of one budget whose squares can be decoded, as in `noise_of`.
+    Args:
+        randomizer: The mechanism; rare wild reports lower the degrees.
+        count: How many reports there are.
     """
-    return *_bounds_of(randomizer, None), _degrees(_excess_kurtosis(randomizer), count)
+    tails = _excess_kurtosis(randomizer)
+    return max(_DEGREES_PER_KURTOSIS * count / tails, _FEWEST) if tails > 0 else math.inf
 
 
 def variance_bounds(randomizer: Decoder, epsilon: float | None = None) -> tuple[float, float]:
@@ -188,10 +217,6 @@ def variance_bounds(randomizer: Decoder, epsilon: float | None = None) -> tuple[
         epsilon: The budget, where contributors differ.
     """
     return _bounds_of(randomizer, epsilon)
-
-
-def _degrees(tails: float, count: int) -> float:
-    return max(_DEGREES_PER_KURTOSIS * count / tails, _FEWEST) if tails > 0 else math.inf
 
 
 def _variance_bounds(randomizer: Decoder, epsilon: Floats | None) -> tuple[float, float]:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.errors import NotIdentifiable
-from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of
+from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of, rounding_variance
 from rase.estimate.estimate import Estimate
 
 __all__ = ["block_mixing", "regional_means"]
@@ -84,6 +84,7 @@ def regional_means(
         )
     else:
         noise = np.maximum(by_block(decoded * decoded - squares), 0.0)
+        noise += rounding_variance(randomizer.value_range)
     spread = unmixing @ by_block(squares - 2 * centre * decoded + centre * centre)
     spread = np.maximum(spread, 0.0)
     errors = _errors(unmixing, weights, sizes, noise=noise, spread=spread)

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.estimate.decoder import Decoder, Floats, noise_limits
+from rase.estimate.decoder import Decoder, Floats, degrees_of, stated_variance
 from rase.estimate.estimate import Estimate
 from rase.stream import ValueRange
 
@@ -86,8 +86,11 @@ def unbiased_means(reports: ArrayLike, *, randomizer: Decoder) -> RoundMeans:
         decoded = randomizer.decode(flat)
         noise = decoded * decoded - randomizer.decode_square(flat)
         sums = decoded.reshape(table.shape).sum(axis=1), noise.reshape(table.shape).sum(axis=1)
-    least, greatest, degrees = noise_limits(randomizer, n)
-    variances = np.clip(sums[1] / n, least, greatest)
+    variances = stated_variance(sums[1] / n, randomizer=randomizer)
     return RoundMeans(
-        sums[0] / n, np.sqrt(variances) / math.sqrt(n), n, degrees, randomizer.value_range
+        sums[0] / n,
+        np.sqrt(variances) / math.sqrt(n),
+        n,
+        degrees_of(randomizer, n),
+        randomizer.value_range,
     )

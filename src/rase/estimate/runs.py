@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.errors import NotIdentifiable
 from rase.estimate.bank import FilterBank
-from rase.estimate.decoder import Decoder, Floats, noise_of_bits, variance_bounds
+from rase.estimate.decoder import Decoder, Floats, noise_of_bits, stated_variance
 from rase.estimate.estimate import student_quantile
 from rase.stream import ValueRange
 
@@ -95,7 +95,7 @@ def run_means(reports: ArrayLike, sizes: ArrayLike, *, randomizer: Decoder) -> R
     else:
         noise = own - squares
         spreads = squares - means * means + noise / counts
-        noise = np.clip(noise, *variance_bounds(randomizer))
+        noise = stated_variance(noise, randomizer=randomizer)
     return RunMeans(means, noise / counts, spreads, counts)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from chaos.evidence import measured
+from chaos.evidence import INSTALLATION
 from chaos.kinds import KINDS
 from chaos.run import Outcome, Plan, run
+from rase.lab.provenance import Measurement
 
 
 @click.command()
@@ -36,6 +37,7 @@ def main(
         plan = Plan(seconds, seed=seed, kinds=tuple(kinds.split(",")), store=store)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    measurement = Measurement(INSTALLATION)
     outcome = run(plan, tell=(lambda _: None) if quiet else _tell, keep=keep)
     for line in table(outcome):
         click.echo(line)
@@ -43,11 +45,12 @@ def main(
         command = f"python -m chaos --seconds {seconds:g} --seed {seed} --store {store}"
         if tuple(plan.kinds) != tuple(KINDS):
             command += f" --kinds {kinds}"
+        header = measurement.header(command, seed=seed)
         document = {
             "schema": "rase.chaos/1",
-            **measured(command, seed=seed),
+            **header,
             "store": store,
-            **outcome.as_document(),
+            **(outcome.as_document() | header),
         }
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if outcome.violations:

@@ -21,9 +21,10 @@ from benchmarks.loading.cost import resident_bytes
 from benchmarks.loading.intakes import HOURS, Served, prepared, serving
 from benchmarks.loading.setting import CAMPAIGN, Fleet
 
-from chaos.evidence import measured
+from chaos.evidence import INTAKE
 from chaos.pressure import Pressed, Pressure
 from rase.clock import SystemClock
+from rase.lab.provenance import Measurement
 from rase.shuffler.settings import LimitSettings
 
 _P99_S: Final = 0.25
@@ -41,10 +42,13 @@ _OVERLOADS: Final = ("overload", "stalled")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
 def main(*, first: float, step: float, file: Path | None) -> None:
     """Find the highest steady rate of the intake, press it with twice that, and stall its disk."""
+    measurement = Measurement(INTAKE)
+    figures = _loaded(first, step)
+    command = f"python -m chaos.load --first {first:g} --step {step:g}"
     document: dict[str, Any] = {
         "schema": "rase.load/1",
-        **measured(f"python -m chaos.load --first {first:g} --step {step:g}", seed=None),
-        **_loaded(first, step),
+        **measurement.header(command, seed=None),
+        **figures,
     }
     document["failures"] = list(_failures(document))
     click.echo(json.dumps(document, indent=1))

@@ -16,12 +16,13 @@ import click
 import httpx
 from benchmarks.loading.generator import request
 
-from chaos.evidence import measured
+from chaos.evidence import INSTALLATION
 from chaos.installation import Installation
 from chaos.invariants import is_settled
 from chaos.pressure import Pressure
 from chaos.programs import TooLate, until
 from rase.clock import SystemClock
+from rase.lab.provenance import Measurement
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_TYPE, Content
 from rase.wire.seal import seal_report
@@ -41,10 +42,12 @@ _SLACK_BYTES: Final = 8 << 20
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Where the result goes.")
 def main(*, seconds: float, file: Path | None) -> None:
     """Load a whole installation steadily for long, and see whether it grows."""
+    measurement = Measurement(INSTALLATION)
+    figures = soaked(seconds, tell=lambda words: click.echo(words, err=True))
     document = {
         "schema": "rase.soak/1",
-        **measured(f"python -m chaos.soak --seconds {seconds:g}", seed=None),
-        **soaked(seconds, tell=lambda words: click.echo(words, err=True)),
+        **measurement.header(f"python -m chaos.soak --seconds {seconds:g}", seed=None),
+        **figures,
     }
     text = json.dumps(document, indent=1)
     click.echo(text)
@@ -183,7 +186,7 @@ class _Soak:
             if not is_flat(held, slack=8)
         ]
         return {
-            "seconds": round(lasted_s),
+            "loaded_s": round(lasted_s),
             "rounds": len(self._accepted),
             "accepted": sum(self._accepted.values()),
             "lost": lost,

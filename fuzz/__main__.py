@@ -10,15 +10,32 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from fuzz.seeds import keep
 from fuzz.settings_targets import SETTINGS_TARGETS
 from fuzz.targets import CORPUS, TARGETS, corpus_of
+from rase.lab.provenance import Measurement
 
-__all__ = ["main"]
+__all__ = ["ROOMS", "add_results", "main"]
+
+# All that the targets import; tests/docs/test_evidence.py compares.
+ROOMS: Final = (
+    "cli/attack.py",
+    "cli/campaign.py",
+    "device",
+    "engine",
+    "fusion",
+    "lab/refit.py",
+    "lab/wide.py",
+    "service",
+    "shuffler",
+    "subscriber",
+    "transport",
+    "wire",
+)
 
 _LONGEST_BYTES: Final = 1 << 14
 # tomllib takes time with the square of a dotted key's parts: 0.2 s for 6 kB of them. One such
@@ -43,15 +60,25 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     if options.inside:
         search(options.inside, rest)
+    command = f"python -m fuzz --runs {options.runs} --seconds {options.seconds}"
+    command += f" --seed {options.seed}"
+    command += "".join(f" --only {name}" for name in options.only or ())
     found = 0
     done: dict[str, int] = {}
     for name in options.only or TARGETS:
+        measurement = Measurement(ROOMS) if options.results else None
         executions, finding = run(name, options)
         done[name] = executions
         print(f"{name:<16} {executions:>10} executions, {finding or 'nothing found'}", flush=True)
         found += finding is not None
-        if options.results:
-            add_results(options.results, {name: executions}, seed=options.seed)
+        if measurement is not None:
+            add_results(
+                options.results,
+                {name: executions},
+                seed=options.seed,
+                header=measurement.header(command, seed=options.seed),
+                findings={name: finding} if finding else {},
+            )
     print(f"{sum(done.values())} executions of {len(done)} targets, {found} findings.")
     return 1 if found else 0
 
@@ -140,10 +167,32 @@ def _instrument(atheris: Any, module: Any, value: Any) -> None:
             atheris.instrument_func(function)
 
 
-def add_results(path: Path, done: dict[str, int], *, seed: int) -> None:
-    """Add executions to those that a file of results holds, and the seed to its seeds."""
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {"executions": {}}
-    counts = kept["executions"]
+def add_results(
+    path: Path,
+    done: Mapping[str, int],
+    *,
+    seed: int,
+    header: Mapping[str, Any] | None = None,
+    findings: Mapping[str, str] | None = None,
+) -> None:
+    """Add executions to those that a file of results holds, and the seed to its seeds.
+
+    Args:
+        path: The file; made if it is not there.
+        done: How often each target was executed.
+        seed: Of the search.
+        header: What the results state about themselves. Results of other code are replaced.
+        findings: What was found, by target.
+    """
+    kept: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if header is not None:
+        if header["code"] is None or kept.get("code") != header["code"]:
+            kept = {}
+        seconds = round(kept.get("seconds", 0) + header["seconds"], 1)
+        found = {**kept.get("findings", {}), **(findings or {})}
+        head = {"schema": "rase.fuzz/1", **header, "seconds": seconds, "findings": found}
+        kept = {**head, **{name: kept[name] for name in kept if name not in head}}
+    counts = kept.setdefault("executions", {})
     for name, executions in done.items():
         counts[name] = counts.get(name, 0) + executions
     kept["total"] = sum(counts.values())

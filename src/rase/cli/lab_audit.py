@@ -20,6 +20,8 @@ __all__ = ["ClaimBroken", "audit_command"]
 
 _SAMPLES = 10_000_000
 _FAST_SAMPLES = 100_000
+# What is audited: the catalogue imports every mechanism, shuffler and channel.
+_ROOMS = ("lab/audit",)
 _WIDTHS = {
     "name": 38,
     "kind": 7,
@@ -75,7 +77,7 @@ def audit_command(
     try:
         from rase.lab.audit.catalogue import subjects_named
         from rase.lab.audit.subject import CONFIDENCE
-        from rase.lab.cache import code_version
+        from rase.lab.provenance import Measurement
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f'the lab needs {error.name}; pip install "rase-iot[lab]".'
@@ -85,19 +87,17 @@ def audit_command(
         subjects = subjects_named(only)
         if out is not None:
             check_out(out)
+    measurement = Measurement(_ROOMS)
     findings = _audited(subjects, count, seed)
     broken = [one for one in findings if not one.holds]
     head = {
         "schema": "rase.lab.audit/1",
-        "command": _command(count, only, seed),
+        **measurement.header(_command(count, only, seed), seed=seed),
         "samples": count,
-        "seed": seed,
         "randomness": "secure" if seed is None else "seeded, for study",
         "confidence": CONFIDENCE,
         "claims": len(findings),
         "broken": len(broken),
-        "seconds": round(sum(one.seconds for one in findings), 1),
-        "code": code_version(("lab/audit",)),
     }
     rows = [one.as_row() for one in findings]
     if out is not None:

@@ -3,10 +3,10 @@
 A cell appears whole or not at all, so that a run may be killed at any moment and resumed.
 """
 
-import ast
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,14 @@ __all__ = ["CellCache", "code_version"]
 # What is measured, and what it finds by name; all that these import counts too. Texts, pictures
 # and the command line do not, so that they may change without measuring again.
 _ROOTS = ("lab/experiments/measure.py", "lab/attacks")
+# What a room compiles or reads besides its modules.
+_OTHER_SOURCES = frozenset({".c", ".h", ".jsonl", ".sql"})
+# Several times as fast as a parser; tests/lab/test_provenance.py compares the two on all sources.
+_IMPORT = re.compile(
+    r"^[ \t]*(?:import[ \t]+([\w.]+)|from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.*))",
+    re.MULTILINE,
+)
+_NAME = re.compile(r"\w+")
 
 
 class CellCache:
@@ -71,12 +79,15 @@ class CellCache:
         return self._folder / name[:2] / f"{name}.json"
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def code_version(roots: tuple[str, ...] | None = None) -> str:
     """Return a hash of the sources that a measurement uses: its own and all they import.
 
     Args:
         roots: Files and folders of the package; those of the experiments unless given.
+
+    Raises:
+        FileNotFoundError: If a root is neither.
     """
     root = Path(rase.__file__).parent
     digest = hashlib.sha256()
@@ -94,24 +105,31 @@ def _sources(root: Path, roots: tuple[str, ...] | None = None) -> list[Path]:
         for path in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])
     ]
     found: set[Path] = set()
+    named: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imported(path, root)
+        if path in found:
+            continue
+        found.add(path)
+        new = _imported(path, root.name) - named
+        named |= new
+        for name in new:
+            place = root.joinpath(*name.split("."))
+            files = (place.with_suffix(".py"), place / "__init__.py")
+            waiting += [file for file in files if file.is_file()]
+    rooms = {path.relative_to(root).parts[0] for path in found if path.parent != root}
+    for room in rooms:
+        found.update(path for path in (root / room).rglob("*") if path.suffix in _OTHER_SOURCES)
     return sorted(found)
 
 
-def _imported(path: Path, root: Path) -> Iterator[Path]:
-    """Yield the files of the package that a source imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            first, *rest = name.split(".")
-            file = root.joinpath(*rest).with_suffix(".py")
-            if first == root.name and rest and file.is_file():
-                yield file
+def _imported(path: Path, package: str) -> set[str]:
+    """Return what a source imports of a package, wherever in it: modules, and what may be one."""
+    names: set[str] = set()
+    for module, origin, imported in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        first, *rest = (module or origin).split(".")
+        if first == package:
+            # A package is imported before what is in it.
+            names.update(".".join(rest[:depth]) for depth in range(1, len(rest) + 1))
+            names.update(".".join([*rest, name]) for name in _NAME.findall(imported))
+    return names

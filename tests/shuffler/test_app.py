@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.errors import ConfigurationError, StorageBusy
 from rase.shuffler.app import create_shuffler_app
@@ -213,7 +214,7 @@ def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
 
     def hang(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
         begun.set()
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE_S)
         return store_reports(database, reports)
 
     monkeypatch.setattr("rase.shuffler.desk.store_reports", hang)
@@ -224,7 +225,7 @@ def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
 
         # One is being written, three wait; there is no room for the others.
         waiting = [send(0)]
-        assert await asyncio.to_thread(begun.wait, 60)
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
         waiting += [send(device) for device in (1, 2, 3)]
         refused = [await send(device) for device in (4, 5, 6, 7, 8)]
         pairs = [[world.credentials[8], wires[8]]]
@@ -618,15 +619,16 @@ def test_what_was_agreed_is_read_by_one_at_a_time(
     def slow(database: Database, pinned: PinnedKeys) -> Documents:
         steps.append("begin")
         (is_beside if is_reading.is_set() else is_reading).set()
-        assert may_end.wait(10)
+        assert may_end.wait(PATIENCE_S)
         steps.append("end")
         return load_documents(database, pinned)
 
     monkeypatch.setattr("rase.shuffler.desk.load_documents", slow)
     threads = [threading.Thread(target=desk.refresh) for _ in range(2)]
     threads[0].start()
-    assert is_reading.wait(10)
+    assert is_reading.wait(PATIENCE_S)
     threads[1].start()
+    # The second must not begin; where it could, it has this long to show it.
     is_beside.wait(0.1)
     may_end.set()
     for thread in threads:
@@ -645,7 +647,7 @@ def test_a_revoked_device_is_refused_by_a_running_intake(
     async def work(client: httpx.AsyncClient) -> None:
         assert (await client.post(**report(world, wire))).status_code == 201
         revoke_devices(world.database, [f"{world.devices[0]:016x}"])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while (answer := await client.post(**report(world, wire))).status_code != 403:
                 await asyncio.sleep(0.005)
         check_problem(answer, 403, "not-enrolled")

@@ -2,7 +2,6 @@
 
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.patience import until
 from tests.shuffler.certificates import Authority, device_folder, pem_of
 
 from rase.device.enrolment import enrol
@@ -43,11 +43,7 @@ def served(app: Any, *, certificate: tuple[Path, Path], clients: Path) -> Iterat
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        end_s = time.monotonic() + 20
-        while not server.started:
-            assert thread.is_alive()
-            assert time.monotonic() < end_s
-            threading.Event().wait(0.005)
+        until(lambda: server.started or not thread.is_alive())
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"https://127.0.0.1:{port}"
     finally:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvicorn
 from benchmarks.loading.ports import held_port
-from tests.live.running import Patience
+from tests.patience import PATIENCE_S, until
 from tests.programs import program
 from tests.shuffler.certificates import Authority, device_folder
 
@@ -58,7 +58,7 @@ def nginx_of(text: str, folder: Path, **changes: str) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert checked.returncode == 0, checked.stderr
     return path
@@ -69,11 +69,11 @@ def running(settings: Path, port: int) -> Iterator[None]:
     """Run nginx until the block ends."""
     with subprocess.Popen([program("nginx"), "-c", settings], stderr=subprocess.DEVNULL) as process:
         try:
-            Patience().until(lambda: _answers(port), logs=settings.parent)
+            until(lambda: _answers(port), logs=settings.parent)
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def upstream(app: object) -> Iterator[int]:
 
 def _answers(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
+        socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
     except OSError:
         return False
     return True
@@ -184,6 +184,9 @@ def test_the_example_for_a_plain_proxy_is_run(world: "World", tmp_path: Path) ->
     port = held_port()
     example = (ROOT / "deploy/proxy/nginx.conf").read_text(encoding="utf-8")
     example = example.replace("    listen [::]:443 ssl;\n", "")
+    # A slow machine must not get through what a fast one may not.
+    example, count = re.subn(r"rate=\d+r/s;", "rate=1r/m;", example)
+    assert count == 1
     with upstream(app) as behind:
         settings = nginx_of(
             example,
@@ -207,7 +210,7 @@ def test_the_example_for_a_plain_proxy_is_run(world: "World", tmp_path: Path) ->
             context = ssl.create_default_context(cafile=str(servers.file))
             # Far more at once than one address may ask: nginx answers the rest itself.
             with (
-                socket.create_connection(("127.0.0.1", port), 20) as plain,
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
                 context.wrap_socket(plain, server_hostname="127.0.0.1") as flood,
             ):
                 flood.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 300)

@@ -39,8 +39,9 @@ def test_a_seed_is_refused() -> None:
 def test_a_mallows_order_starts_from_the_public_groups() -> None:
     """With a large alpha the groups stay in the campaign's order, whoever came first.
 
-    Inside a group all orders are about equally frequent: of 600 draws each of two orders has 300
-    expected, and a count below 200 has a chance below 1e-15.
+    Inside a group both orders are equally frequent. The order is never seeded. False-alarm rate:
+    below 1e-15. Of 600 draws each of two orders has 300 expected, and one of them comes at most
+    200 times with a chance of 2.4e-16; a pair of groups is exchanged with a chance of exp(-900).
     """
     plan = ShufflePlan("mallows", 900.0, ("north", "south"))
     groups = ["south", "north", "elsewhere", "south", "north", "elsewhere"]

@@ -7,6 +7,7 @@ from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.shuffler.enrolment import NotEnrolled, enrol, make_tokens, revoke_devices
 from rase.storage.copy import tables_of
@@ -63,7 +64,7 @@ def test_two_at_once_share_the_last_place(world: "World") -> None:
     ready = Barrier(crowd)
 
     def ask(number: int) -> bool:
-        ready.wait(30)
+        ready.wait(PATIENCE_S)
         try:
             enrol(world.database, tokens[number], device_key=key_of(number), now_s=9, most=most)
         except NotEnrolled:

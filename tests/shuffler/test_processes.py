@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.patience import PATIENCE_S
 from tests.storage.engines import NewAddress, setting_of
 
 from rase.campaign import Campaign
@@ -32,8 +33,6 @@ from rase.wire.signed import SignedKeyset, SignedManifest
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
-
-PATIENCE_S = 30
 
 
 @contextmanager
@@ -178,11 +177,23 @@ def report_in_one_round(
         ]
         if statuses == [201] * len(credentials):
             return round
+        # Its upload ended meanwhile: try the round after it.
         pause.wait(1.0)
     return pytest.fail("no round took all reports")
 
 
-def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str]) -> None:
+def begun(started: Path, code: str) -> list[str]:
+    """Return a command that makes a file as soon as it runs, and then runs the code."""
+    return [sys.executable, "-c", f"open({str(started)!r}, 'x').close(); {code}"]
+
+
+async def until_there(path: Path) -> None:
+    """Return once there is such a file."""
+    while not path.exists():
+        await asyncio.sleep(0.005)
+
+
+def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A process beside the server that ends is told and started anew; at the end it is stopped."""
 
     async def main() -> None:
@@ -194,22 +205,24 @@ def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str]) -> None
         async with beside([sys.executable, "-c", "pass"], Telemetry("t")):
             await asyncio.sleep(0)
         capsys.readouterr()
-        async with beside([sys.executable, "-c", "import sys; sys.stdin.read()"], Telemetry("t")):
-            await asyncio.sleep(0.2)
+        started = tmp_path / "started"
+        async with beside(begun(started, "import sys; sys.stdin.read()"), Telemetry("t")):
+            await until_there(started)
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
     # That it ended because it was told to is no news.
     assert "closer_ended" not in capsys.readouterr().err
 
 
-def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What does not end in time is ended."""
     monkeypatch.setattr("rase.shuffler.processes._PATIENCE_S", 0.05)
-    command = [sys.executable, "-c", "import threading; threading.Event().wait(60)"]
+    started = tmp_path / "started"
+    command = begun(started, "import threading; threading.Event().wait()")
 
     async def main() -> None:
         async with beside(command, Telemetry("t")):
-            await asyncio.sleep(0.1)
+            await until_there(started)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 

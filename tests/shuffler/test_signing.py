@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.errors import StorageBusy, StorageUnusable
 from rase.service.telemetry import Telemetry
@@ -20,8 +21,6 @@ from rase.wire.signed import SignedCampaign, SignedKeyset
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
-
-PATIENCE_S = 30
 
 
 @pytest.fixture(autouse=True)

@@ -4,20 +4,18 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from benchmarks.loading.ports import held_port
+from tests.patience import PATIENCE_S, until
 from tests.programs import program
 
-from rase.clock import SystemClock
 from rase.shuffler.mosquitto import password_line
 from rase.transport.broker import Broker
 from rase.transport.http import ClientTls
 
-__all__ = ["DEPLOYED", "Mosquitto", "until"]
+__all__ = ["DEPLOYED", "Mosquitto"]
 
 DEPLOYED = Path(__file__).parents[1] / "deploy/mosquitto"
 
@@ -92,12 +90,12 @@ class Mosquitto:
     def kill(self) -> None:
         """End it without a chance to do anything."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
 
     def stop(self) -> None:
         """End it in good order."""
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
 
     def memory_kb(self) -> int:
         """Return how much memory it has."""
@@ -113,23 +111,13 @@ class Mosquitto:
             user=user,
             password=password,
             tls=tls,
-            timeout_s=5,
+            timeout_s=PATIENCE_S,
         )
 
     def _listens(self) -> bool:
         assert self._process.poll() is None, (self.folder / "mosquitto.log").read_text()
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1):
+            with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S):
                 return True
         except OSError:
             return False
-
-
-def until(is_so: Callable[[], bool], *, deadline_s: float = 20.0) -> None:
-    """Wait until something holds; fail after the deadline."""
-    clock, never = SystemClock(), threading.Event()
-    end_s = clock.monotonic_s() + deadline_s
-    while not is_so():
-        if clock.monotonic_s() > end_s:
-            pytest.fail("too late.")
-        never.wait(0.01)

@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
+from tests.patience import PATIENCE_S, until
 
 __all__ = ["HomeAssistant"]
 
@@ -20,7 +21,6 @@ _PROGRAM = Path(
     os.environ.get("RASE_HOME_ASSISTANT")
     or Path(__file__).parents[1] / ".venv-homeassistant/bin/hass"
 )
-_PATIENCE_S = 120.0
 _OWNER = {"username": "owner", "password": "only-for-tests"}
 
 
@@ -53,9 +53,9 @@ class HomeAssistant:
         self._process = subprocess.Popen(
             [_PROGRAM, *where, "--skip-pip"], stdout=self._log, stderr=subprocess.STDOUT
         )
-        self._client = httpx.Client(base_url=self.url, timeout=30.0)
+        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
         try:
-            until(self._is_up, deadline_s=_PATIENCE_S)
+            until(self._is_up)
             self.token = self._logged_in()
             self._client.headers["Authorization"] = f"Bearer {self.token}"
             self._add_broker(broker)
@@ -98,7 +98,7 @@ class HomeAssistant:
         self._client.close()
         self._process.terminate()
         try:
-            self._process.wait(30)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -13,7 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from benchmarks.loading.ports import held_port
-from tests.live.running import Patience, answers
+from tests.live.running import answers
+from tests.patience import PATIENCE_S, until
 from tests.programs import program
 
 EXAMPLE = (Path(__file__).parents[2] / "deploy/proxy/Caddyfile").read_text(encoding="utf-8")
@@ -63,11 +64,11 @@ def proxied(text: str, folder: Path) -> Iterator[str]:
     with log.open("w") as words, subprocess.Popen(command, stderr=words, env=home) as process:
         try:
             url = f"http://127.0.0.1:{port}"
-            Patience().until(lambda: answers(url), logs=folder)
+            until(lambda: answers(url), logs=folder)
             yield url
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("role", ["shuffler", "fusion"])
@@ -84,10 +85,10 @@ def test_the_example_passes_requests_on_and_nothing_else(role: str, tmp_path: Pa
         assert count == 1
         with proxied(text, tmp_path) as url:
             asked = Request(f"{url}/v1/reports", headers={"X-Forwarded-For": "192.0.2.7"})  # noqa: S310
-            with urlopen(asked, timeout=20) as answer:  # noqa: S310 - an address of our own
+            with urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - an address of our own
                 assert answer.status == 200
             with pytest.raises(HTTPError, match="404"):
-                urlopen(f"{url}/metrics", timeout=20)  # noqa: S310 - an address of our own
+                urlopen(f"{url}/metrics", timeout=PATIENCE_S)  # noqa: S310 - an address of our own
     (headers,) = seen
     if role == "shuffler":
         assert not {"X-Forwarded-For", "X-Real-Ip", "Forwarded"} & set(headers)
@@ -104,7 +105,7 @@ def test_the_example_is_valid_as_it_is(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert "Valid configuration" in done.stdout + done.stderr

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
+from tests.patience import until
 from tests.transport.test_discovery import check_discovery
 
 from rase.accounting.ledger import LedgerUnusable

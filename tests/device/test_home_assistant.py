@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
 from tests.home_assistant import HomeAssistant
+from tests.patience import until
 
 from rase.device.folder import DeviceFolder
 from rase.device.home import HomeEntities
@@ -53,21 +54,21 @@ def test_owners_see_and_switch_their_device(
         entities.tell(ledger)
         return bool(home.state(entity).get("state") == state)
 
-    until(lambda: shows(BUDGET, "24.0"), deadline_s=30)
-    until(lambda: shows(SHARE, "on"), deadline_s=30)
+    until(lambda: shows(BUDGET, "24.0"))
+    until(lambda: shows(SHARE, "on"))
     # Nothing was sent yet: no time is invented.
-    until(lambda: shows(SENT, "unknown"), deadline_s=30)
+    until(lambda: shows(SENT, "unknown"))
     entities.note("sent", round=7, attempts=1)
-    until(lambda: home.state(SENT)["state"] != "unknown" or shows(SENT, ""), deadline_s=30)
+    until(lambda: home.state(SENT)["state"] != "unknown" or shows(SENT, ""))
     assert home.state(SENT)["attributes"]["device_class"] == "timestamp"
     home.press(SHARE, "turn_off")
     until(lambda: folder.is_paused)
-    until(lambda: shows(SHARE, "off"), deadline_s=30)
+    until(lambda: shows(SHARE, "off"))
     home.press(SHARE, "turn_on")
     until(lambda: not folder.is_paused)
-    until(lambda: shows(SHARE, "on"), deadline_s=30)
+    until(lambda: shows(SHARE, "on"))
     entities.close()
-    until(lambda: home.state(SHARE)["state"] == "unavailable", deadline_s=30)
+    until(lambda: home.state(SHARE)["state"] == "unavailable")
     assert home.complaints() == []
 
 
@@ -88,14 +89,14 @@ def test_a_state_is_read_by_its_interface(home: HomeAssistant, mosquitto: Mosqui
         shared={"avty_t": "attic/online"},
     )
     meter.publish(found.topic, found.payload(), is_retained=True)
-    until(lambda: home.state(entity).get("state") == "unavailable", deadline_s=30)
+    until(lambda: home.state(entity).get("state") == "unavailable")
     source = HomeAssistantSource(home.url, entity, token=home.token, unit="W")
     assert source.read() == []
     meter.publish("attic/online", b"online", is_retained=True)
-    until(lambda: home.state(entity)["state"] == "unknown", deadline_s=30)
+    until(lambda: home.state(entity)["state"] == "unknown")
     assert source.read() == []
     meter.publish(topic, b"0.25", is_retained=True)
-    until(lambda: home.state(entity)["state"] == "0.25", deadline_s=30)
+    until(lambda: home.state(entity)["state"] == "0.25")
     assert source.read() == [250.0]
     with pytest.raises(SourceFailed, match="is in kW, not in °C"):
         HomeAssistantSource(home.url, entity, token=home.token, unit="°C").read()
@@ -107,7 +108,7 @@ def test_a_state_is_read_by_its_interface(home: HomeAssistant, mosquitto: Mosqui
     assert home.complaints() == []
     faulty = found.payload().replace(b'"power", "stat_cla"', b'"timestamp", "stat_cla"')
     meter.publish(found.topic.replace("meter", "faulty"), faulty.replace(b"meter_", b"faulty_"))
-    until(lambda: bool(home.complaints()), deadline_s=30)
+    until(lambda: bool(home.complaints()))
     meter.stop()
     home.close()
     with pytest.raises(SourceFailed, match="homeassistant"):

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
+from tests.patience import until
 
 from rase.device.collection import Collection
 from rase.device.habits import Habits

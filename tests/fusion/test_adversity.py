@@ -25,6 +25,7 @@ from tests.fusion.conftest import (
     reports,
     served,
 )
+from tests.patience import until
 
 from rase.campaign import ShufflePlan
 from rase.errors import StorageBusy, WireError
@@ -192,9 +193,7 @@ def test_failures_of_the_work_are_counted_and_rest(centre: Centre) -> None:
     log = app.state.centre.telemetry._stream
     assert isinstance(log, io.StringIO)
     with served(app):
-        deadline = threading.Event()
-        while counted(app, "ticks_failed") < 3:
-            assert not deadline.wait(0.01)
+        until(lambda: counted(app, "ticks_failed") >= 3)
         with centre.database.transaction() as transaction:
             transaction.execute("ALTER TABLE gone RENAME TO rounds")
     waits = [float(line.rpartition("=")[2]) for line in log.getvalue().splitlines()]

@@ -23,10 +23,11 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.patience import turn_on
 from tests.storage.engines import columns_of
 
 from rase.errors import StorageBusy
-from rase.fusion.app import openapi_document
+from rase.fusion.app import _BODY_S, openapi_document
 from rase.fusion.countersign import NotCountersigned
 from rase.fusion.describe import description
 from rase.fusion.intake import FusionPolicy
@@ -377,11 +378,8 @@ def test_no_more_of_a_body_is_read_than_its_manifest_allows(centre: Centre) -> N
     assert len(pieces) < 8
 
 
-def test_batches_on_their_way_are_few_and_quick(
-    centre: Centre, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_on_their_way_are_few_and_quick(centre: Centre) -> None:
     """One more is told to come later; one that never ends gives its place back."""
-    monkeypatch.setattr("rase.fusion.app._BODY_S", 0.2)
     centre.policy = FusionPolicy(batches_at_once=1)
     app = app_of(centre)
     sent = parcel(reports([1] * 4))
@@ -402,7 +400,9 @@ def test_batches_on_their_way_are_few_and_quick(
 
             first = asyncio.create_task(put(slow()))
             await begun.wait()
-            return await put(sent.payload), await first, await put(sent.payload)
+            second = await put(sent.payload)
+            turn_on(_BODY_S)
+            return second, await first, await put(sent.payload)
 
     refused, timed_out, taken = asyncio.run(main())
     assert (refused.status_code, refused.json()["type"]) == (429, "urn:rase:problem:too-many")

@@ -17,6 +17,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.patience import PATIENCE_S
 
 from rase.cli.doctor_backlog import examine_work
 from rase.clock import FakeClock
@@ -202,7 +203,7 @@ def test_a_running_app_says_so(centre: Centre) -> None:
 
     heart = Heartbeat(centre.database, centre.clock, part="fusion", keys=lambda: centre.opener.keys)
     with served(app_of(centre, heart=heart)) as url:
-        assert httpx.get(f"{url}/readyz").status_code == 200
+        assert httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
     assert centre.count("heartbeat") == 1
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
 from tests.fusion.conftest import CAMPAIGN, ROUND
 from tests.fusion.test_mqtt import TOPICS, Reader, finish, fusion_of, published
 from tests.home_assistant import HomeAssistant
+from tests.patience import until
 
 from rase.fusion.mqtt import FusionBrokerSettings, fleet_discovery
 from rase.transport.session import BrokerSession
@@ -41,7 +42,7 @@ def test_the_fleet_appears_by_itself(
     try:
         with published(fusion, settings):
             told = reader.json(TOPICS.estimate)
-            until(lambda: home.state(MEAN).get("state") == str(told["mean"]), deadline_s=30)
+            until(lambda: home.state(MEAN).get("state") == str(told["mean"]))
             found = home.entities("sensor", "fleet_street_power")
             assert len(found) == 6
             mean = found[MEAN]["attributes"]
@@ -61,12 +62,12 @@ def test_the_fleet_appears_by_itself(
             finish(fusion, centre.clock, ROUND + 1)
             until(lambda: reader.json(TOPICS.estimate)["round"] == ROUND + 1)
             newest = reader.json(TOPICS.estimate)
-            until(lambda: home.state(MEAN).get("state") == str(newest["mean"]), deadline_s=30)
+            until(lambda: home.state(MEAN).get("state") == str(newest["mean"]))
         session = BrokerSession(mosquitto.broker(), "cleaner")
         session.start()
         assert session.wait_up(10)
         session.publish(fleet_discovery(CAMPAIGN).topic, b"", is_retained=True)
-        until(lambda: not home.entities("sensor", "fleet_street_power"), deadline_s=30)
+        until(lambda: not home.entities("sensor", "fleet_street_power"))
         session.stop()
         assert home.complaints() == []
     finally:

@@ -23,6 +23,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.patience import PATIENCE_S
 from tests.storage.engines import NewAddress, setting_of
 
 from rase.clock import FakeClock, SystemClock
@@ -86,7 +87,9 @@ class Server:
 def is_taken(url: str, sent: Parcel) -> bool:
     """Send a batch; return whether the answer came."""
     try:
-        answer = httpx.put(url + sent.path, content=sent.payload, headers=sent.headers)
+        answer = httpx.put(
+            url + sent.path, content=sent.payload, headers=sent.headers, timeout=PATIENCE_S
+        )
     except httpx.HTTPError:
         return False
     return answer.status_code in {200, 201}

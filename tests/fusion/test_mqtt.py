@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.broker import Mosquitto, until
+from tests.broker import Mosquitto
 from tests.fusion.conftest import CAMPAIGN, ROUND, parcel, reports
+from tests.patience import PATIENCE_S, until
 from tests.storage.engines import NewAddress, setting_of
 from tests.transport.test_discovery import check_discovery
 
@@ -98,7 +99,7 @@ def published(fusion: FusionCentre, settings: FusionBrokerSettings) -> Iterator[
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     try:
-        assert started.wait(10)
+        assert started.wait(PATIENCE_S)
         yield
     finally:
         stop.set()
@@ -117,14 +118,15 @@ def test_the_farewell_is_the_last_word(
 
     def slowly(*question: Any) -> Any:
         held.set()
-        assert go.wait(10)
+        assert go.wait(PATIENCE_S)
         return asked(*question)
 
     monkeypatch.setattr(fusion.questions, "events_after", slowly)
     settings = FusionBrokerSettings(url=mosquitto.broker().url, windows=[1])
+    # Held until the end has begun; however late it is let go, the farewell waits for it.
     later = threading.Timer(0.3, go.set)
     with published(fusion, settings):
-        assert held.wait(10)
+        assert held.wait(PATIENCE_S)
         later.start()
     later.join()
     reader = Reader(mosquitto)

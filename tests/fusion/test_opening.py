@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, KEYS, ROUND, Centre, envelope, parcel, reports
+from tests.patience import until
 
 from rase.errors import UnknownKey
 from rase.fusion import opening
@@ -78,7 +79,16 @@ def test_workers_end_with_their_server() -> None:
         server.kill()
         # The workers hold the other end of this pipe: it ends when the last of them has.
         assert server.stdout.read() == ""
-    assert not any(worker.exists() and " Z " not in worker.read_text() for worker in workers)
+    # A process closes its files a moment before it is gone.
+    until(lambda: all(map(has_ended, workers)))
+
+
+def has_ended(stat: Path) -> bool:
+    """Return whether a process, named by its file in /proc, is gone or waits to be buried."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.MonkeyPatch) -> None:

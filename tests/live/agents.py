@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.live.installed import Installed
 from tests.live.running import environment, rase
+from tests.patience import PATIENCE_S
 
 from rase.accounting.ledger import Entry
 from rase.clock import SystemClock
@@ -52,12 +53,12 @@ class Agent:
     def kill(self) -> None:
         """End it without a chance to do anything."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
 
     def stop(self) -> int:
         """End it in good order and return its exit code."""
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE_S)
 
     def sent(self) -> set[int]:
         """Return the rounds whose reports or covers were acknowledged, by its own log."""

@@ -18,7 +18,8 @@ from typing import Any, Final
 import httpx
 import pytest
 from chaos.installation import server_rows
-from tests.live.running import Patience, answers, environment, free_ports, rase
+from tests.live.running import answers, environment, free_ports, rase
+from tests.patience import PATIENCE_S, until
 
 from rase.campaign import Campaign
 from rase.clock import SystemClock
@@ -89,7 +90,7 @@ class Server:
         return self._ended()
 
     def _ended(self) -> int:
-        code = self.process.wait(30)
+        code = self.process.wait(PATIENCE_S)
         assert self.process.stdin is not None
         self.process.stdin.close()
         return code
@@ -163,13 +164,13 @@ class Installed:
         log = f"{part}-{number}.log" if number else f"{part}.log"
         return Server(part, config, self.folder / log, variables=variables)
 
-    def publish(self, patience: Patience) -> None:
+    def publish(self) -> None:
         """Publish keys and campaign once both servers answer."""
         urls = (*self.intake_urls, *self.fusion_urls)
-        patience.until(lambda: all(map(answers, urls)), logs=self.folder)
+        until(lambda: all(map(answers, urls)), logs=self.folder)
         # The shuffler countersigns no keyset before its closer has told which keys it has.
         told = "SELECT id FROM opening_key"
-        patience.until(lambda: bool(self.rows(Role.SHUFFLER, told)), logs=self.folder)
+        until(lambda: bool(self.rows(Role.SHUFFLER, told)), logs=self.folder)
         at_fusion = ("--config", self.configs[Role.FUSION])
         folder = self.folder / "installed/fusion"
         rase(self._capsys, "fusion", "publish-keys", folder / "keyset.json", *at_fusion)
@@ -183,7 +184,9 @@ class Installed:
         for number, token in enumerate(tokens.split()):
             key = base64.urlsafe_b64encode(number.to_bytes(32, "big")).decode()
             asked = {"token": token, "device_key": key}
-            answer = httpx.post(f"{self.shuffler_url}/v1/enrolments", json=asked)
+            answer = httpx.post(
+                f"{self.shuffler_url}/v1/enrolments", json=asked, timeout=PATIENCE_S
+            )
             made.append(str(answer.json()["credential"]))
         return made
 
@@ -260,7 +263,7 @@ class Fleet:
 
     def _run(self, number: int) -> None:
         try:
-            with httpx.Client(timeout=5.0) as client:
+            with httpx.Client(timeout=PATIENCE_S) as client:
                 self._report(number, client)
         except BaseException as error:
             self._failures.append(error)

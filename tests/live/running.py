@@ -1,23 +1,20 @@
-"""Programs as operating-system processes, and patience with them."""
+"""Programs as operating-system processes."""
 
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from benchmarks.loading.ports import held_port
+from tests.patience import PATIENCE_S
 
 from rase.cli import main
-from rase.clock import SystemClock
 from rase.service.doctor import fetch
 
-__all__ = ["Patience", "answers", "environment", "free_ports", "program", "rase"]
-
-DEADLINE_S = 35.0
+__all__ = ["answers", "environment", "free_ports", "program", "rase"]
 
 
 def environment() -> dict[str, str]:
@@ -40,7 +37,7 @@ def program(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -48,27 +45,6 @@ def program(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
 def free_ports() -> tuple[int, int]:
     """Return two ports that nobody else can take."""
     return held_port(), held_port()
-
-
-class Patience:
-    """Ask again until something holds, at most until one deadline for all.
-
-    Args:
-        deadline_s: How long all questions together may take.
-    """
-
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
-        self._clock = SystemClock()
-        self._end_s = self._clock.monotonic_s() + deadline_s
-        self._never = threading.Event()
-
-    def until(self, is_so: Callable[[], bool], *, logs: Path) -> None:
-        """Return once it is so; fail with the programs' logs otherwise."""
-        while not is_so():
-            if self._clock.monotonic_s() > self._end_s:
-                texts = [f"{path.name}:\n{path.read_text()}" for path in logs.glob("*.log")]
-                pytest.fail("too late.\n" + "\n".join(texts))
-            self._never.wait(0.1)
 
 
 def answers(url: str) -> bool:

@@ -15,7 +15,8 @@ import httpx
 import pytest
 from tests.live.counted import check_estimates, is_settled
 from tests.live.installed import Fleet, Installed, Report, Server
-from tests.live.running import Patience, environment
+from tests.live.running import environment
+from tests.patience import PATIENCE_S, until
 
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire.keys import Role
@@ -36,37 +37,40 @@ def free_disk(server: Server) -> None:
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """While the disk is full both servers answer ``unavailable`` and live; then all goes on."""
-    patience = Patience(240.0)
     installed = Installed(tmp_path, capsys, grace_s=4)
     intake, fusion = installed.servers["intake"], installed.servers["fusion"]
     try:
-        installed.publish(patience)
+        installed.publish()
         fleet = Fleet(installed, 4)
         try:
-            patience.until(lambda: len(_acknowledged(fleet)) >= 4, logs=tmp_path)
+            until(lambda: len(_acknowledged(fleet)) >= 4, logs=tmp_path)
             for server in (intake, fusion):
                 fill_disk(server)
             logs = [tmp_path / "intake.log", tmp_path / "fusion.log"]
-            patience.until(
-                lambda: all("storage_failed" in log.read_text() for log in logs), logs=tmp_path
+            until(lambda: all("storage_failed" in log.read_text() for log in logs), logs=tmp_path)
+            assert (
+                httpx.get(f"{installed.shuffler_url}/healthz", timeout=PATIENCE_S).status_code
+                == 200
             )
-            assert httpx.get(f"{installed.shuffler_url}/healthz").status_code == 200
             # A balancer sends reports and batches elsewhere meanwhile.
             urls = (installed.shuffler_url, installed.fusion_url)
-            patience.until(
-                lambda: {httpx.get(f"{url}/readyz").status_code for url in urls} == {503},
+            until(
+                lambda: (
+                    {httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code for url in urls}
+                    == {503}
+                ),
                 logs=tmp_path,
             )
             known = {id(report) for report in _acknowledged(fleet)}
             for server in (intake, fusion):
                 free_disk(server)
-            patience.until(
+            until(
                 lambda: any(id(report) not in known for report in _acknowledged(fleet)),
                 logs=tmp_path,
             )
         finally:
             fleet.stop()
-        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
         assert installed.end() == [0, 0, 0]
     finally:
         installed.kill()
@@ -85,7 +89,7 @@ def _run(server: Server) -> tuple[int, str]:
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.stderr.count("\n") == 1, done.stderr
@@ -94,10 +98,10 @@ def _run(server: Server) -> tuple[int, str]:
 
 def test_a_damaged_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No server starts on it: exit code 3, one line, and the file is left as it is."""
-    installed, patience = Installed(tmp_path, capsys), Patience(120.0)
+    installed = Installed(tmp_path, capsys)
     servers = installed.servers
     try:
-        patience.until(lambda: all(one.is_working for one in servers.values()), logs=tmp_path)
+        until(lambda: all(one.is_working for one in servers.values()), logs=tmp_path)
     finally:
         installed.kill()
     for part in ("intake", "closer", "fusion"):
@@ -114,7 +118,7 @@ def test_a_damaged_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         shutil.copyfile(tmp_path / "copy", path)
         again = installed.served(part)
         try:
-            patience.until(partial(_works, again), logs=tmp_path)
+            until(partial(_works, again), logs=tmp_path)
         finally:
             again.kill()
 

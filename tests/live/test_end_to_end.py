@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.live.running import Patience, answers, free_ports, program, rase
+from tests.live.running import answers, free_ports, program, rase
+from tests.patience import until
 
 from rase.cli import main
 
@@ -26,7 +27,6 @@ def test_an_estimate_comes_out_of_what_init_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Shuffler, fusion centre and devices, each a process, answer a query within the deadline."""
-    patience = Patience()
     shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
@@ -45,10 +45,10 @@ def test_an_estimate_comes_out_of_what_init_wrote(
             start("shuffler", "shuffler", "run", "--config", shuffler),
             start("fusion", "fusion", "run", "--config", fusion),
         ]
-        patience.until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
         # The shuffler countersigns no keyset before its closer has told which keys it has.
         closing = (tmp_path / "shuffler.log").read_text
-        patience.until(lambda: "shuffler closing" in closing(), logs=tmp_path)
+        until(lambda: "shuffler closing" in closing(), logs=tmp_path)
         at_fusion = ("--config", fusion)
         keyset, campaign = folder / "fusion/keyset.json", folder / "fusion/campaign.toml"
         rase(capsys, "fusion", "publish-keys", keyset, *at_fusion)
@@ -76,7 +76,7 @@ def test_an_estimate_comes_out_of_what_init_wrote(
             # In its first round a device may have no reading yet, and sends a cover report.
             return answer.get("n") == DEVICES
 
-        patience.until(is_estimated, logs=tmp_path)
+        until(is_estimated, logs=tmp_path)
         assert answer["status"] == "ok"
         rase(capsys, "doctor", folder)
         rase(capsys, "doctor", tmp_path / "device-0")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.live.agents import Agent, enrolled_agents
 from tests.live.installed import K_MIN, Installed
-from tests.live.running import Patience
+from tests.patience import until
 
 from rase.kernels.words import SeededRandom
 from rase.service.doctor import fetch
@@ -23,13 +23,11 @@ def _is_working(agent: Agent) -> bool:
     return agent.is_working
 
 
-def kill_at_random(
-    agents: list[Agent], kills: int, *, patience: Patience, installed: Installed
-) -> None:
+def kill_at_random(agents: list[Agent], kills: int, *, installed: Installed) -> None:
     """Kill one agent after the other, each while it works, and start it again."""
     rng, pause = SeededRandom(2026), threading.Event()
     for _, agent in zip(range(kills), cycle(agents), strict=False):
-        patience.until(partial(_is_working, agent), logs=installed.folder)
+        until(partial(_is_working, agent), logs=installed.folder)
         pause.wait(int(rng.words(1)[0]) % 500 / 1000)
         agent.kill()
         agent.start()
@@ -64,19 +62,18 @@ def test_a_killed_agent_repeats_its_bytes_and_pays_once(
     The shuffler never sees two different envelopes of a device for one round, ledgers hold one
     entry a round, and estimates count what was paid for and acknowledged.
     """
-    patience = Patience(120.0 + 5.0 * kills)
     installed = Installed(tmp_path, capsys)
     agents: list[Agent] = []
     try:
-        installed.publish(patience)
+        installed.publish()
         agents += enrolled_agents(installed, capsys, count=AGENTS)
-        kill_at_random(agents, kills, patience=patience, installed=installed)
+        kill_at_random(agents, kills, installed=installed)
         before = len(estimates(installed))
-        patience.until(lambda: len(estimates(installed)) > before, logs=tmp_path)
+        until(lambda: len(estimates(installed)) > before, logs=tmp_path)
         assert [agent.stop() for agent in agents] == [0] * AGENTS
         ended = max(round for agent in agents for round in agent.sent())
         last = "SELECT max(round) FROM rounds WHERE state <> 'open'"
-        patience.until(lambda: installed.rows(Role.FUSION, last)[0][0] >= ended, logs=tmp_path)
+        until(lambda: installed.rows(Role.FUSION, last)[0][0] >= ended, logs=tmp_path)
         counters = fetch(installed.shuffler_url, "/metrics").body.decode()
         assert installed.end() == [0, 0, 0]
     finally:

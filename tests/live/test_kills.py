@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.live.counted import check_estimates, check_traces, is_settled
 from tests.live.installed import Fleet, Installed, Server
-from tests.live.running import Patience
+from tests.patience import until
 
 from rase.kernels.words import SeededRandom
 
@@ -19,12 +19,12 @@ def _is_working(server: Server) -> bool:
     return server.is_working
 
 
-def kill_at_random(installed: Installed, kills: int, patience: Patience) -> None:
+def kill_at_random(installed: Installed, kills: int) -> None:
     """Kill one server after the other, each while it works, and start it again."""
     rng, pause = SeededRandom(2026), threading.Event()
     # In turn: while one starts again, the next is killed in the middle of its work.
     for _, server in zip(range(kills), cycle(installed.servers.values()), strict=False):
-        patience.until(partial(_is_working, server), logs=installed.folder)
+        until(partial(_is_working, server), logs=installed.folder)
         pause.wait(int(rng.words(1)[0]) % 300 / 1000)
         server.kill()
         server.start()
@@ -39,16 +39,15 @@ def test_every_acknowledged_report_counts_once(
     Afterwards each round's estimate is that of what was acknowledged, no round has two batches,
     and the shuffler's files hold no byte of any report.
     """
-    patience = Patience(120.0 + 10.0 * kills)
     installed = Installed(tmp_path, capsys)
     try:
-        installed.publish(patience)
+        installed.publish()
         fleet = Fleet(installed, DEVICES)
         try:
-            kill_at_random(installed, kills, patience)
+            kill_at_random(installed, kills)
         finally:
             fleet.stop()
-        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
         assert installed.end() == [0, 0, 0]
     finally:
         installed.kill()

@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.broker import Mosquitto, until
-from tests.live.running import Patience, answers, free_ports, program, rase
+from tests.broker import Mosquitto
+from tests.live.running import answers, free_ports, program, rase
 from tests.live.test_end_to_end import DEVICES, read_csv_of
+from tests.patience import until
 
 from rase.shuffler.enrolment import broker_users
 from rase.storage.sqlite import open_sqlite
@@ -26,7 +27,6 @@ def test_an_estimate_comes_out_of_the_broker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Devices know only the broker after enrolment; a reader finds the estimate there."""
-    patience = Patience(90)
     shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "4s", "--upload", "2s"]
@@ -53,7 +53,7 @@ def test_an_estimate_comes_out_of_the_broker(
 
         start("shuffler", "shuffler", "run", "--config", shuffler)
         start("fusion", "fusion", "run", "--config", fusion)
-        patience.until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
         rase(capsys, "fusion", "publish-keys", folder / "fusion/keyset.json", "--config", fusion)
         rase(capsys, "campaign", "publish", folder / "fusion/campaign.toml", "--config", fusion)
         tokens = rase(capsys, "shuffler", "enrol", "--config", shuffler, "--count", DEVICES)
@@ -78,6 +78,6 @@ def test_an_estimate_comes_out_of_the_broker(
         until(reader.is_connected)
         for device in devices:
             start(device.name, "device", "run", "--folder", device)
-        patience.until(lambda: any(json.loads(one)["n"] == DEVICES for one in seen), logs=tmp_path)
+        until(lambda: any(json.loads(one)["n"] == DEVICES for one in seen), logs=tmp_path)
         reader.disconnect()
         reader.loop_stop()

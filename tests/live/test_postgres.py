@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.live.counted import check_estimates, is_settled
 from tests.live.installed import Fleet, Installed
-from tests.live.running import Patience
 from tests.live.test_kills import kill_at_random
+from tests.patience import until
 
 from rase.wire.keys import Role
 
@@ -47,19 +47,18 @@ def test_many_processes_are_killed_and_each_report_counts_once(
     Afterwards each round's estimate is that of what was acknowledged, each round has one batch and
     became final once.
     """
-    patience = Patience(120.0 + 10.0 * kills)
     installed = Installed(tmp_path, capsys, postgres=postgres.new_database(), counts=MANY)
     try:
-        installed.publish(patience)
+        installed.publish()
         fleet = Fleet(installed, DEVICES)
         try:
-            patience.until(partial(has_sent, fleet, DEVICES), logs=tmp_path)
-            kill_at_random(installed, kills, patience)
+            until(partial(has_sent, fleet, DEVICES), logs=tmp_path)
+            kill_at_random(installed, kills)
             seen = acknowledged(fleet) + DEVICES
-            patience.until(partial(has_sent, fleet, seen), logs=tmp_path)
+            until(partial(has_sent, fleet, seen), logs=tmp_path)
         finally:
             fleet.stop()
-        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
         assert installed.end() == [0] * sum(MANY.values())
     finally:
         installed.kill()
@@ -77,21 +76,21 @@ def test_a_database_that_crashes_loses_nothing_acknowledged(
 
     No process of ours ends for it, and each round's estimate is that of what was acknowledged.
     """
-    patience, pause = Patience(120.0 + 20.0 * restarts), threading.Event()
+    pause = threading.Event()
     installed = Installed(tmp_path, capsys, postgres=durable_postgres.new_database())
     try:
-        installed.publish(patience)
+        installed.publish()
         fleet = Fleet(installed, DEVICES)
         try:
             for number in range(restarts):
                 seen = acknowledged(fleet) + DEVICES
-                patience.until(partial(has_sent, fleet, seen), logs=tmp_path)
+                until(partial(has_sent, fleet, seen), logs=tmp_path)
                 durable_postgres.stop("fast" if number % 2 else "immediate")
                 pause.wait(0.2)
                 durable_postgres.start()
         finally:
             fleet.stop()
-        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
         assert installed.end() == [0, 0, 0]
     finally:
         installed.kill()

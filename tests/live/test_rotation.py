@@ -7,7 +7,8 @@ import httpx
 import pytest
 from tests.live.counted import check_estimates, is_settled
 from tests.live.installed import Fleet, Installed
-from tests.live.running import Patience, rase
+from tests.live.running import rase
+from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
 from rase.service.keyring import read_keyset
@@ -27,11 +28,10 @@ def test_a_fusion_key_is_rotated_without_a_restart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rounds before and after the change become final with every report; none is parked."""
-    patience = Patience(240.0)
     installed = Installed(tmp_path, capsys)
     try:
         quicken(installed)
-        installed.publish(patience)
+        installed.publish()
         place = tmp_path / "installed/fusion"
         at_fusion = ("--config", installed.configs[Role.FUSION])
         rase(capsys, "keys", "rotate", place, "--publish-within", "15s")
@@ -52,10 +52,10 @@ def test_a_fusion_key_is_rotated_without_a_restart(
                     fleet.campaign.round_end_s(round) >= new.not_before_s for (round,) in done
                 )
 
-            patience.until(lambda: rounds_after() >= 3, logs=tmp_path)
+            until(lambda: rounds_after() >= 3, logs=tmp_path)
         finally:
             fleet.stop()
-        patience.until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
         assert any(
             fleet.campaign.round_end_s(report.round) < new.not_before_s for report in fleet.reports
         )
@@ -64,8 +64,10 @@ def test_a_fusion_key_is_rotated_without_a_restart(
         # Nothing was restarted, and all say that they are well.
         assert all(server.process.poll() is None for server in installed.servers.values())
         urls = (installed.shuffler_url, installed.fusion_url)
-        patience.until(
-            lambda: {httpx.get(f"{url}/readyz").text for url in urls} == {"ready\n"},
+        until(
+            lambda: (
+                {httpx.get(f"{url}/readyz", timeout=PATIENCE_S).text for url in urls} == {"ready\n"}
+            ),
             logs=tmp_path,
         )
         assert installed.end() == [0, 0, 0]
@@ -77,12 +79,11 @@ def test_a_key_that_the_server_cannot_read_is_not_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command says which key is missing; once the file can be read the key is published."""
-    patience = Patience(240.0)
     installed = Installed(tmp_path, capsys)
     try:
-        installed.publish(patience)
+        installed.publish()
         place = tmp_path / "installed/fusion"
-        patience.until(
+        until(
             lambda: bool(installed.rows(Role.FUSION, "SELECT part FROM heartbeat")), logs=tmp_path
         )
         rase(capsys, "keys", "rotate", place)

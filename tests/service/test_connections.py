@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Message, Receive, Scope, Send
+from tests.patience import PATIENCE_S, turn_on
 
 from rase.service import connections
 from rase.service.connections import ConnectionSettings, guarded_protocol, network_of
 from rase.service.telemetry import Telemetry
 
-PATIENCE_S = 30
 REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
 
 
@@ -66,6 +66,7 @@ class Server:
             log_level="error",
             timeout_graceful_shutdown=1,
         )
+        self.running = uvicorn.Server(self.config)
         self.address: tuple[str, int] = ("127.0.0.1", 0)
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -78,6 +79,11 @@ class Server:
         reader, writer = await asyncio.open_connection(*self.address)
         self._writers.append(writer)
         return reader, writer
+
+    async def until_open(self, count: int) -> None:
+        """Return once the server has so many connections."""
+        while len(self.running.server_state.connections) < count:
+            await asyncio.sleep(0)
 
     async def hang_up(self) -> None:
         """Close the test's side of all connections."""
@@ -94,13 +100,12 @@ def run(server_of: Callable[[], Server], work: Callable[[Server], Awaitable[None
         server = server_of()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             server.address = listener.getsockname()
-            running = uvicorn.Server(server.config)
-            serving = asyncio.create_task(running.serve(sockets=[listener]))
+            serving = asyncio.create_task(server.running.serve(sockets=[listener]))
             try:
                 await work(server)
             finally:
                 await server.hang_up()
-                running.should_exit = True
+                server.running.should_exit = True
                 await serving
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
@@ -123,13 +128,15 @@ def test_slow_headers_are_closed_and_others_are_served() -> None:
         for _ in range(3):
             writer.write(REQUEST)
             assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
+        await server.until_open(61)
+        turn_on(31)
         answers = await asyncio.gather(*(reader.read() for reader, _ in slow))
         assert {status_of(answer) for answer in answers} == {408}
 
     server: list[Server] = []
 
     def make() -> Server:
-        server.append(Server(header_s=0.5))
+        server.append(Server(header_s=30))
         return server[0]
 
     run(make, work)
@@ -148,19 +155,18 @@ def test_headers_that_trickle_are_slow_however_often_they_come() -> None:
         reading = asyncio.create_task(reader.read())
         while not reading.done():
             writer.write(drop)
-            await asyncio.wait([reading], timeout=0.02)
+            turn_on(1)
+            await asyncio.sleep(0)
         # What was sent after the end may have reset the connection before the answer was read.
         error = reading.exception()
         assert isinstance(error, OSError) or status_of(reading.result()) == 408
 
     async def work(server: Server) -> None:
-        await asyncio.gather(
-            trickle(server, b"GET / HTTP/1.1\r\n", b"X: y\r\n"),
-            trickle(server, REQUEST, b"\r\n"),
-        )
+        await trickle(server, b"GET / HTTP/1.1\r\n", b"X: y\r\n")
+        await trickle(server, REQUEST, b"\r\n")
         assert server.count("connections_slow") == 2
 
-    run(lambda: Server(header_s=0.3), work)
+    run(lambda: Server(header_s=30), work)
 
 
 def test_slow_bodies_are_cut_off() -> None:
@@ -170,6 +176,9 @@ def test_slow_bodies_are_cut_off() -> None:
         slow = [await server.connect() for _ in range(20)]
         for _, writer in slow:
             writer.write(REQUEST[:-2])
+        while len(server.app.seen) < 20:
+            await asyncio.sleep(0)
+        turn_on(11)
         answers = await asyncio.gather(
             *(reader.read() for reader, _ in slow), return_exceptions=True
         )
@@ -179,7 +188,7 @@ def test_slow_bodies_are_cut_off() -> None:
         while sum(one["type"] == "http.disconnect" for one in server.app.seen) < 20:
             await asyncio.sleep(0)
 
-    run(lambda: Server(body_s=0.2), work)
+    run(lambda: Server(body_s=10), work)
 
 
 def test_a_slow_app_is_not_the_senders_fault() -> None:
@@ -191,15 +200,19 @@ def test_a_slow_app_is_not_the_senders_fault() -> None:
         size = 1 << 22
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
         writer.write(bytes(size))
+        while not any(one.flow.read_paused for one in server.running.server_state.connections):  # type: ignore[union-attr]
+            await asyncio.sleep(0)
         # Another connection is closed meanwhile, so time enough has passed.
         other, _ = await server.connect()
+        await server.until_open(2)
+        turn_on(31)
         assert status_of(await other.read()) == 408
         server.app.may_read.set()
         answer = await reader.readuntil(str(size).encode())
         assert status_of(answer) == 200
         await writer.drain()
 
-    run(lambda: Server(header_s=0.3, body_s=0.1), work)
+    run(lambda: Server(header_s=30, body_s=10), work)
 
 
 @pytest.mark.parametrize(
@@ -315,12 +328,16 @@ def test_a_slow_answer_is_nobodys_limit() -> None:
         server.app.may_answer.clear()
         reader, writer = await server.connect()
         writer.write(REQUEST)
+        while not server.app.seen:
+            await asyncio.sleep(0)
         other, _ = await server.connect()
+        await server.until_open(2)
+        turn_on(31)
         assert status_of(await other.read()) == 408
         server.app.may_answer.set()
         assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
 
-    run(lambda: Server(header_s=0.2, body_s=0.1), work)
+    run(lambda: Server(header_s=30, body_s=10), work)
 
 
 def test_bad_requests_are_answered_as_before() -> None:

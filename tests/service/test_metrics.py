@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.programs import program
 
 from rase.errors import ConfigurationError, StorageUnusable
@@ -58,7 +59,7 @@ def test_what_was_not_counted_is_zero(process: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = parsed(text)

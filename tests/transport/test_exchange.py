@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.transport.exchange import NotHttp, Response, exchange
 
@@ -13,7 +14,7 @@ def answered(data: bytes, *, most: int = 10, path: str = "/x", **more: str) -> R
     """Send a request to a server that answers these bytes and hangs up."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(10)
+        ours.settimeout(PATIENCE_S)
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         return exchange(ours, "GET", path, headers={"Host": "h", **more}, body=None, most=most)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks.loading.ports import held_port
+from tests.patience import PATIENCE_S
 
 from rase.errors import ConfigurationError
 from rase.transport.face import Unreachable
@@ -103,7 +104,7 @@ def test_a_server_that_does_not_answer_is_unreachable(server: Server) -> None:
             HttpTransport(f"http://127.0.0.1:{port}", timeout_s=0.05).get("/")
         assert caught.value.exit_code == 4
     with pytest.raises(Unreachable, match="Connection refused"):
-        HttpTransport(f"http://127.0.0.1:{held_port()}", timeout_s=1).get("/")
+        HttpTransport(f"http://127.0.0.1:{held_port()}", timeout_s=PATIENCE_S).get("/")
 
 
 def test_nonsense_is_unreachable() -> None:
@@ -120,7 +121,7 @@ def test_nonsense_is_unreachable() -> None:
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(Unreachable, match="NotHttp"):
-            HttpTransport(url, timeout_s=5).get("/")
+            HttpTransport(url, timeout_s=PATIENCE_S).get("/")
         thread.join()
 
 

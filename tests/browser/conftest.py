@@ -12,8 +12,16 @@ from pathlib import Path
 
 import pytest
 from benchmarks.loading.ports import held_port
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 from tests.browser import serving
+from tests.patience import PATIENCE_S
 from tests.programs import program
 
 HERE = Path(__file__).parent
@@ -26,7 +34,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_S = 30
 ROUNDS = 10_000
 
 
@@ -63,11 +70,16 @@ class Site:
         self.process.communicate()
 
     def say(self, word: str) -> None:
-        """Let the next round become final (``round``, ``withheld``), or nothing (``silence``)."""
+        """Let the next round become final (``round``, ``withheld``), or nothing (``silence``).
+
+        Returns once it is so.
+        """
         assert self.process is not None
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
 
 
 def made(folder: Path, rounds: int) -> Site:
@@ -122,6 +134,7 @@ def browser() -> Iterator[Browser]:
     chosen = program("chromium")
     # What the browser is told to do without.
     os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=chosen, args=ARGUMENTS)
         yield chromium

@@ -171,13 +171,13 @@ def _obey(centre: FusionCentre, clock: FakeClock) -> None:
     for line in sys.stdin:
         if line.strip() == "silence":
             clock.jump(3600)
-            continue
-        add_rounds(
-            centre.database, 1, withheld=frozenset({0} if line.strip() == "withheld" else ())
-        )
-        set_clock(centre.database, clock)
-        for wake in tuple(centre.on_final):
-            wake()
+        else:
+            withheld = frozenset({0} if line.strip() == "withheld" else ())
+            add_rounds(centre.database, 1, withheld=withheld)
+            set_clock(centre.database, clock)
+            for wake in tuple(centre.on_final):
+                wake()
+        print("done", flush=True)  # noqa: T201 - read by the test
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ def test_a_run_is_for_everybody(site: Site, opened: Opens, seen: Seen, scheme: s
     page.fill("#f-days", "5")
     page.uncheck("#attacks-value")
     page.get_by_role("button", name="Attack", exact=True).click()
-    expect(page.get_by_role("heading", name="Device by device")).to_be_visible(timeout=120_000)
+    expect(page.get_by_role("heading", name="Device by device")).to_be_visible()
     page.wait_for_selector("#plot canvas")
     for summary in page.query_selector_all("details:not([open]) > summary"):
         summary.click()

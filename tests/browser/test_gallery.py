@@ -16,8 +16,9 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
 from tests.browser import serving
-from tests.browser.conftest import PATIENCE_S, Seen
+from tests.browser.conftest import Seen
 from tests.device.owning import HOURS, QUARTERS, Owned, owned
+from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
@@ -369,7 +370,7 @@ def attacked(painter: Painter, at: str, folder: Path) -> dict[str, str]:
     """Start runs of all fates; return where they are."""
     context = painter.browser.new_context(base_url=at)
     context.add_cookies(painter.cookies)  # type: ignore[arg-type]
-    context.set_default_timeout(300_000)
+    context.set_default_timeout(1000 * PATIENCE_S)
     page = context.new_page()
     found: dict[str, str] = {}
 

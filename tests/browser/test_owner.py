@@ -12,6 +12,7 @@ from tests.browser.conftest import Opens, Seen
 from tests.browser.test_forms import walked
 from tests.browser.test_pages import violations
 from tests.device.owning import QUARTERS, Owned, owned
+from tests.patience import PATIENCE_S
 
 
 @dataclass
@@ -172,7 +173,7 @@ def test_forgetting_by_keyboard(device: Owned, opened: Opens) -> None:
     page = visit(device, opened)
 
     def agent() -> None:
-        if device.page.is_to_forget.wait(60):
+        if device.page.is_to_forget.wait(PATIENCE_S):
             device.page.is_forgotten.set()
 
     waiting = threading.Thread(target=agent)

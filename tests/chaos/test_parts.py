@@ -16,6 +16,7 @@ from chaos.programs import environment
 from chaos.proxy import Harm, ToxicProxy
 from chaos.reader import Reader
 from chaos.soak import is_flat
+from tests.patience import PATIENCE_S, until
 
 ANSWER = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\nno"
 
@@ -43,7 +44,7 @@ def port() -> Iterator[int]:
 def ask(port: int) -> bytes:
     """Return what comes back for a request of more than two hundred bytes; empty if cut off."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
             connection.sendall(b"x" * 1000)
             return connection.recv(65536)
     except ConnectionError:
@@ -110,8 +111,8 @@ def test_a_slow_disk_is_waited_for(tmp_path: Path) -> None:
     library = build_slow_disk(tmp_path)
     variables = disk_variables(library, "one", {"LD_PRELOAD": ""})
     assert variables["LD_PRELOAD"] == str(library)
-    took: list[float] = []
-    for pause_ms in ("300", "0"):
+
+    def synced_s(pause_ms: str) -> float:
         (tmp_path / "one.disk").write_text(pause_ms)
         program = (
             "import os, sys, time\nbegin = time.perf_counter()\nos.fsync(1)\nos.fdatasync(1)\n"
@@ -126,6 +127,8 @@ def test_a_slow_disk_is_waited_for(tmp_path: Path) -> None:
                 text=True,
                 check=True,
             )
-        took.append(float(done.stderr))
-    assert took[0] >= 0.6
-    assert took[1] < took[0]
+        return float(done.stderr)
+
+    assert synced_s("300") >= 0.6
+    # A true disk may be slow, too, but not each time.
+    until(lambda: synced_s("0") < 0.6)

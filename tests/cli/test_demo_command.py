@@ -19,6 +19,7 @@ pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 
 import httpx
+from tests.patience import PATIENCE_S
 
 from rase.cli import main
 
@@ -132,7 +133,7 @@ def test_a_real_interrupt_on_a_terminal(folder: Path) -> None:
         while seen.count(b"2014-06-0") < 3:
             seen += os.read(master, 4096)
         process.send_signal(signal.SIGINT)
-        _, talk = process.communicate(timeout=60)
+        _, talk = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()
@@ -160,7 +161,7 @@ def test_the_dashboard_is_served_until_the_end(folder: Path) -> None:
         talk = iter(process.stderr.readline, "")
         first = next(line for line in talk if line.startswith("dashboard "))
         last = next(line for line in talk if "is still served" in line)
-        with httpx.Client(trust_env=False) as visitor:
+        with httpx.Client(trust_env=False, timeout=PATIENCE_S) as visitor:
             for line in (first, last):
                 answer = visitor.get(line.split()[1])
                 assert answer.status_code == 303
@@ -168,7 +169,7 @@ def test_the_dashboard_is_served_until_the_end(folder: Path) -> None:
                 assert "demo-power" in visitor.get(address).text
                 assert visitor.get(line.split()[1]).headers["location"] == "/login?why=once"
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert "Traceback" not in process.stderr.read()
     finally:
         process.kill()

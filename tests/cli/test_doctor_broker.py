@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.broker import Mosquitto
 from tests.cli.test_doctor import _campaign
+from tests.patience import PATIENCE_S, until
 from tests.shuffler.certificates import Authority
 
 from rase.cli import main
@@ -28,9 +29,9 @@ USERS = {
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait no longer than a broker on this machine needs."""
-    for name, value in (("_RETAINED_S", 0.2), ("_RECONNECT_S", 0), ("_TIMEOUT_S", 2.0)):
+def _at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for answers however long they take, and little where nothing may come."""
+    for name, value in (("_RETAINED_S", 0.2), ("_RECONNECT_S", 0), ("_TIMEOUT_S", PATIENCE_S)):
         monkeypatch.setattr(f"rase.transport.probe.{name}", value)
 
 
@@ -90,7 +91,7 @@ def publish_policy(folder: Path, mosquitto: Mosquitto, *, is_forged: bool = Fals
     policy = Policy(versions_bytes([version.to_bytes()]), signed.to_bytes())
     session = BrokerSession(mosquitto.broker("rase-shuffler", "hush"), "shuffler")
     session.start()
-    assert session.wait_up(10)
+    assert session.wait_up(PATIENCE_S)
     sent = session.publish(Topics(campaign.id).policy, policy.to_bytes(), is_retained=True)
     session.stop(sent)
 
@@ -116,15 +117,17 @@ def test_the_deployed_broker_is_well(
         assert kept[0] == "warning"
         assert "keeps no campaign" in kept[1]
     publish_policy(folder, mosquitto)
-    for role in ("shuffler", "fusion"):
-        assert broker_checks(folder / role, capsys)[2] == (
-            "ok",
-            "it keeps fleet, signed by both servers.",
-        )
+
+    def kept_at(role: str) -> tuple[str, str]:
+        return broker_checks(folder / role, capsys)[2]
+
+    # On a busy machine what is kept may come after the doctor has stopped waiting for it.
+    signed = ("ok", "it keeps fleet, signed by both servers.")
+    until(lambda: kept_at("shuffler") == signed)
+    until(lambda: kept_at("fusion") == signed)
     publish_policy(folder, mosquitto, is_forged=True)
-    level, text = broker_checks(folder / "fusion", capsys)[2]
-    assert level == "problem"
-    assert "rase/fleet/policy is not what both pinned keys signed" in text
+    until(lambda: kept_at("fusion")[0] == "problem")
+    until(lambda: "rase/fleet/policy is not what both pinned keys signed" in kept_at("fusion")[1])
 
 
 def test_rights_that_are_missing_or_too_many_are_told(
@@ -153,7 +156,10 @@ def test_rights_that_are_missing_or_too_many_are_told(
 
 
 def test_who_is_not_let_in_is_told_why(
-    folder: Path, mosquitto: Mosquitto, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    mosquitto: Mosquitto,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An unknown user, a foreign certificate, no TLS, a broker that is away, a missing file."""
     port = mosquitto.port
@@ -168,7 +174,11 @@ def test_who_is_not_let_in_is_told_why(
     }
     for words, changes in cases.items():
         with_broker(folder, "fusion", mosquitto, **changes)
-        ((level, text),) = broker_checks(folder / "fusion", capsys)
+        with monkeypatch.context() as patch:
+            if "MQTT 5" in words:
+                # No answer will ever come.
+                patch.setattr("rase.transport.probe._TIMEOUT_S", 0.5)
+            ((level, text),) = broker_checks(folder / "fusion", capsys)
         assert level == "problem"
         assert words in text, text
         assert "hush" not in text
@@ -187,8 +197,15 @@ def test_a_device_looks_for_its_campaign(
     path.write_text(path.read_text().replace("[device]\n", broker))
     assert broker_checks(place, capsys) == []
     DeviceFolder(place).keep_enrolment(CREDENTIAL)
-    ((level, text),) = broker_checks(place, capsys)
-    assert (level, "no campaign is published" in text) == ("problem", True)
+
+    def is_seen() -> bool:
+        ((level, text),) = broker_checks(place, capsys)
+        assert level == "problem"
+        return "no campaign is published" in text
+
+    # On a busy machine a second may be over before the broker has answered at all.
+    until(is_seen)
+    path.write_text(path.read_text().replace("timeout_s = 1", f"timeout_s = {PATIENCE_S}"))
     publish_policy(folder, mosquitto)
     ((level, text),) = broker_checks(place, capsys)
     assert (level, "keeps fleet, signed by both" in text) == ("ok", True)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
 from rase.lab.experiments import conduct
@@ -23,10 +23,22 @@ from rase.lab.pictures import Chart, Line, Picture
 
 SMALL = ("--data", "fleet:16x5:1", "--fast", "--jobs", "1")
 # Python leaves an interrupt ignored where its parent ignored it; here it must not be.
-INTERRUPTIBLE = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from rase.cli import main; sys.exit(main(sys.argv[1:]))"
-)
+# Says when so many cells are kept, and stays there until a signal comes.
+HELD = """
+import signal, sys
+from rase.cli import main
+from rase.lab.cache import CellCache
+signal.signal(signal.SIGINT, signal.default_int_handler)
+keep, left = CellCache.keep, [None] * int(sys.argv[1])
+def held(self, key, outcome):
+    keep(self, key, outcome)
+    left.pop()
+    if not left:
+        print("held", flush=True)
+        signal.pause()
+CellCache.keep = held
+sys.exit(main(sys.argv[2:]))
+"""
 Shown = pytest.CaptureFixture[str]
 
 
@@ -118,17 +130,20 @@ def test_interrupt_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys: Shown
     assert not list(Path("rase-lab").glob("*.json"))
 
 
-def process(*arguments: str) -> subprocess.Popen[str]:
-    """Start a command in a process group of its own."""
+def held_after(cells: int, *arguments: str) -> subprocess.Popen[str]:
+    """Start a command in a process group of its own; return once so many cells are kept."""
     source = str(Path(__file__).parents[2] / "src")
-    return subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTIBLE, "lab", "run", *arguments],
+    running = subprocess.Popen(
+        [sys.executable, "-c", HELD, str(cells), "lab", "run", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": source},
         start_new_session=True,
     )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "held\n", running.communicate()[1]
+    return running
 
 
 def processes_of(group: int) -> list[str]:
@@ -142,17 +157,11 @@ def processes_of(group: int) -> list[str]:
     return found
 
 
-def wait_for_cells(running: subprocess.Popen[str], cells: int) -> None:
-    """Wait until so many cells are kept, for a minute at most."""
-    for _ in range(1200):
-        try:
-            running.wait(timeout=0.05)
-        except subprocess.TimeoutExpired:
-            if len(kept_cells()) >= cells:
-                return
-        else:
-            break
-    raise AssertionError(running.communicate()[1])
+def ignores_interrupts(process: str) -> bool:
+    """Return whether a process is deaf to Ctrl-C."""
+    status = Path(f"/proc/{process}/status").read_text()
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    return bool(ignored >> (signal.SIGINT - 1) & 1)
 
 
 def kept_cells() -> dict[str, int]:
@@ -163,11 +172,11 @@ def kept_cells() -> dict[str, int]:
 def test_killed_runs_are_resumed() -> None:
     """A run that is killed in the middle goes on where it was: kept cells are not touched."""
     arguments = ("fig6a", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "1")
-    killed = process(*arguments)
-    wait_for_cells(killed, 3)
+    killed = held_after(3, *arguments)
     killed.kill()
     killed.communicate()
     before = kept_cells()
+    assert len(before) == 3
     assert not Path("out/fig6a.json").exists()
     # The claims need more than 16 devices, so they may fail; what counts is the work.
     assert main(["lab", "run", *arguments]) in {0, 7}
@@ -180,19 +189,19 @@ def test_killed_runs_are_resumed() -> None:
 
 def test_interrupted_processes_end() -> None:
     """Ctrl-C at a terminal ends all processes, with exit code 130 and nothing half-written."""
-    running = process("fig6a", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "2")
-    wait_for_cells(running, 2)
+    arguments = ("fig6a", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "2")
+    running = held_after(2, *arguments)
+    workers = [one for one in processes_of(running.pid) if one != str(running.pid)]
+    assert len(workers) >= 2
+    # The parent alone answers it, once they have begun.
+    until(lambda: all(map(ignores_interrupts, workers)))
     os.killpg(running.pid, signal.SIGINT)
-    _, error = running.communicate(timeout=60)
+    _, error = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert error.splitlines()[-1] == "rase: error: interrupted."
     assert "Traceback" not in error
     assert not list(Path("out").rglob("*.part"))
-    for _ in range(100):
-        if not processes_of(running.pid):
-            return
-        Event().wait(0.1)
-    raise AssertionError(processes_of(running.pid))
+    until(lambda: not processes_of(running.pid))
 
 
 @pytest.mark.parametrize(

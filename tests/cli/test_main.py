@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.patience import PATIENCE_S
 
 import rase
 from rase.cli import COMMANDS, main
@@ -154,7 +155,7 @@ def test_interrupt(tmp_path: Path) -> None:
     # Opening a pipe to write returns once the command reads from it.
     with fifo.open("w"):
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, told.strip()) == (130, "rase: error: interrupted.")
     assert list(tmp_path.iterdir()) == [fifo]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
 from rase.cli import main
@@ -301,14 +302,19 @@ def _check_stops(
         stop_with_parent(stop, pipe)
         assert not stop.is_set()
         signal.raise_signal(signal.SIGTERM)
-        assert stop.wait(10)
+        assert stop.wait(PATIENCE_S)
     finally:
         os.close(parent)
-        for watcher in threading.enumerate():
-            if watcher.name == "parent-watch":
-                watcher.join(10)
+        join_watchers()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def join_watchers() -> None:
+    """Wait for the threads that watch a parent, which has ended."""
+    for watcher in threading.enumerate():
+        if watcher.name == "parent-watch":
+            watcher.join(PATIENCE_S)
 
 
 def test_a_parent_at_a_socket_is_one_too() -> None:
@@ -323,8 +329,9 @@ def test_a_parent_at_a_socket_is_one_too() -> None:
             stop_with_parent(stop, pipe)
             assert not stop.is_set()
             parents.close()
-            assert stop.wait(10)
+            assert stop.wait(PATIENCE_S)
     finally:
+        join_watchers()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -342,7 +349,7 @@ def test_a_closer_without_a_parent_runs_on() -> None:
         assert not any(one.name == "parent-watch" for one in threading.enumerate())
         assert not stop.is_set()
         signal.raise_signal(signal.SIGTERM)
-        assert stop.wait(10)
+        assert stop.wait(PATIENCE_S)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard.conftest import Desk
+from tests.patience import PATIENCE_S
 
 from rase.dashboard import attack_lab, attack_worker
 from rase.dashboard.attack_form import ATTACKS, SCHEMES, Wanted, wanted_of
@@ -22,7 +23,6 @@ from rase.dashboard.attack_lab import RUNS
 from rase.lab.attacks import ATTACK_NAMES
 from rase.lab.schemes import SCHEME_NAMES
 
-PATIENCE_S = 120
 FAST: dict[str, Any] = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}
 
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.dashboard.conftest import Desk, add_rounds
 from tests.fusion.conftest import ROUND, served
+from tests.patience import PATIENCE_S
 
 from rase.dashboard.hub import Hub
 from rase.dashboard.inside import InsideTransport
@@ -16,7 +17,6 @@ from rase.subscriber.answers import FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 
 CLIENTS = 200
-PATIENCE_S = 60
 
 
 async def logged_in(desk: Desk, client: httpx.AsyncClient) -> None:
@@ -38,7 +38,9 @@ def test_events_are_handed_on(desk: Desk) -> None:
     """A stream begins with the newest round, for those who come later too."""
 
     async def follow(address: str) -> None:
-        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(
+            base_url=address, trust_env=False, timeout=PATIENCE_S
+        ) as client:
             assert (await client.get("/live/events")).status_code == 303
             events = {"Accept": "text/event-stream"}
             assert (await client.get("/live/events", headers=events)).status_code == 401
@@ -63,7 +65,9 @@ def test_a_stream_ends_with_its_session(desk: Desk) -> None:
     """Who is logged out is told nothing more, even by a stream that was open."""
 
     async def follow(address: str) -> None:
-        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(
+            base_url=address, trust_env=False, timeout=PATIENCE_S
+        ) as client:
             await logged_in(desk, client)
             async with client.stream("GET", "/live/events") as answer:
                 lines = answer.aiter_lines()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,11 @@ TROUBLE = {
 def promtool(*arguments: str | Path) -> str:
     """Run the tool, and return what it says of files it finds well."""
     done = subprocess.run(
-        [program("promtool"), *arguments], capture_output=True, text=True, check=False, timeout=60
+        [program("promtool"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

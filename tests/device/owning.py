@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.device.conftest import CAMPAIGN, START_ROUND, Notes, Shuffler
+from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -170,7 +171,7 @@ class Owned:
         self, method: str, path: str, *, body: str = "", headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Ask for an address as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=PATIENCE_S)
         try:
             given: dict[str, Any] = {
                 name.replace("_", "-"): text for name, text in (headers or {}).items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.broker import Mosquitto
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.transport.test_discovery import check_discovery
 
 from rase.accounting.ledger import LedgerUnusable
@@ -50,7 +50,7 @@ class Panel:
 
     def press(self, word: bytes) -> None:
         """Send a command."""
-        self._client.publish(SWITCH, word, qos=1).wait_for_publish(5)
+        self._client.publish(SWITCH, word, qos=1).wait_for_publish(PATIENCE_S)
 
     def state(self) -> Any:
         """Return the state, once there is one."""
@@ -172,22 +172,20 @@ name = "attic"
     panel = Panel(mosquitto)
     meter = BrokerSession(mosquitto.broker(), "meter")
     meter.start()
-    meter.wait_up(10)
-    waits, pause = 0, threading.Event()
+    assert meter.wait_up(PATIENCE_S)
+    pause = threading.Event()
 
     def wait(seconds: float) -> bool:
-        nonlocal waits
-        waits += 1
         meter.publish("meter", b"0.5")
         pause.wait(min(seconds, 0.05))
         # Its first rounds may end before the agent has heard of its meter: then it sends covers.
-        return waits > 2000 or has_reported()
+        return has_reported()
 
     def has_reported() -> bool:
         contents = map(http_shuffler.shuffler.content, list(http_shuffler.shuffler.received))
         return any(not one.is_cover for one in contents)
 
-    run_device(folder, {}, wait=wait, rounds=20)
+    run_device(folder, {}, wait=wait, rounds=PATIENCE_S)
     meter.stop()
     assert has_reported()
     until(lambda: panel.state()["last_sent"] is not None)

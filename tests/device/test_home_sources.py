@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.broker import Mosquitto
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 from rase.device.collection import Collection
 from rase.device.habits import Habits
@@ -182,7 +182,8 @@ def test_a_meter_is_read_through_the_broker(
 ) -> None:
     """Messages since the last question become readings; retained ones, of unknown age, do not."""
     topic = "tele/it/SENSOR"
-    meter.publish(topic, json.dumps(TASMOTA).encode(), is_retained=True).wait_for_publish(5)
+    old = json.dumps(TASMOTA).encode()
+    meter.publish(topic, old, is_retained=True).wait_for_publish(PATIENCE_S)
     chosen = settings(preset="tasmota", meter="it", scale=2.0)
     source = source_of(chosen.source, tmp_path, home=mosquitto.broker("owner", "hush"))
     assert isinstance(source, MqttSource)
@@ -199,11 +200,11 @@ def test_a_meter_is_read_through_the_broker(
         assert set(found) == {18.0}
         while source.read():
             pass
-        meter.publish(topic, b'{"ENERGY": {"Power": null}}').wait_for_publish(5)
-        meter.publish(topic, b'{"ENERGY": {"Power": 4}}').wait_for_publish(5)
+        meter.publish(topic, b'{"ENERGY": {"Power": null}}').wait_for_publish(PATIENCE_S)
+        meter.publish(topic, b'{"ENERGY": {"Power": 4}}').wait_for_publish(PATIENCE_S)
         until(lambda: 8.0 in source.read())
         for payload in (b"nonsense", b'{"ENERGY": {"Power": "high"}}'):
-            meter.publish(topic, payload).wait_for_publish(5)
+            meter.publish(topic, payload).wait_for_publish(PATIENCE_S)
             with pytest.raises(SourceFailed):
                 until(lambda: bool(source.read()))
     finally:

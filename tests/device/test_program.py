@@ -10,10 +10,10 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.cli import main
 from rase.device.folder import DeviceFolder
@@ -72,7 +72,7 @@ def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "rase", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
         **more,
     )
@@ -81,22 +81,28 @@ def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
 def test_a_real_agent_reports_and_keeps_its_secrets(
     http_shuffler: Any, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Three rounds arrive; neither log nor folder holds the reading, the log no noisy value."""
-    done = run("device", "run", f"--folder={folder}", "--rounds=3")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    shuffler = http_shuffler.shuffler
-    contents = [shuffler.content(report) for report in shuffler.stored.values()]
-    places = [content.place for content in contents if not content.is_cover]
-    assert len(places) >= 2
+    """Rounds arrive; neither log nor folder holds the reading, the log no noisy value."""
+    shuffler, log = http_shuffler.shuffler, ""
+
+    def places() -> list[int]:
+        contents = [shuffler.content(report) for report in shuffler.stored.values()]
+        return [content.place for content in contents if not content.is_cover]
+
+    # On a busy machine a round of a second may end before anything was read, and is a cover report.
+    while len(places()) < 2:
+        done = run("device", "run", f"--folder={folder}", "--rounds=3")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ""
+        log += done.stderr
     assert {len(report) for report in shuffler.received} == {143}
     # The log holds listed events and fields only, and none of them can hold a value.
-    for line in done.stderr.splitlines():
+    for line in log.splitlines():
         fields = dict(word.split("=", 1) for word in line.split())
         assert fields.keys() - {"time", "event"} <= set(EVENTS[fields["event"]])
-    logged = set(done.stderr.replace("=", " ").split())
-    assert str(READING) not in done.stderr
-    assert not logged & {str(place) for place in places if place > 100}
+    logged = set(log.replace("=", " ").split())
+    assert str(READING) not in log
+    # Smaller numbers are versions and attempts; a place is at most 4096, no round is so early.
+    assert not logged & {str(place) for place in places() if place > 100}
     raw = (str(READING).encode(), struct.pack(">d", READING), struct.pack("<d", READING))
     for file in folder.rglob("*"):
         data = file.read_bytes()
@@ -178,7 +184,7 @@ def test_an_agent_stays_below_forty_megabytes(folder: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     code, peak_kb, *modules = done.stdout.split()
     # A table of readings and exact noise come after the start, and need what it does without.
@@ -203,6 +209,17 @@ sys.exit(code)
 """
 
 
+# The same, and prints how many functions were called; what runs in C counts as one call.
+COUNTED = """
+import sys
+calls = 0
+def count(frame, event, argument):
+    global calls
+    calls += event in ("call", "c_call")
+sys.setprofile(count)
+""" + START.replace("print(*sys.modules)", "sys.setprofile(None); print(calls)")
+
+
 def at_start(folder: Path) -> dict[str, str]:
     """Return the environment of an agent that has nothing to send: no round has ended yet."""
     return plain_environment() | {"FOLDER": str(folder), "RASE_DEVICE__COVER": "false"}
@@ -212,7 +229,7 @@ def start(environment: dict[str, str], code: str = START) -> set[str]:
     """Start an agent that ends after its first step; return the modules it has imported."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     return set(done.stdout.split())
 
@@ -243,7 +260,7 @@ def behind_tls(http_shuffler: Any, folder: Path) -> None:
         [*request.split(), *names.split(), "-keyout", key, "-out", certificate],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -256,14 +273,14 @@ def behind_tls(http_shuffler: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_an_agent_starts_quickly(
+def test_an_agent_starts_with_little_work(
     http_shuffler: Any, folder: Path, tmp_path: Path, scheme: str
 ) -> None:
     """The whole command: imports, settings, ledger, verified terms, first step, its fetch included.
 
-    Measured on two cores with seven times their work: 8.9 to 9.9 times a bare interpreter by http,
-    9.8 to 10.6 by https with an authority of its own; on quiet ones see benchmarks/startup.py.
-    Held to 12; what creeps in module by module is caught above.
+    Work is counted in calls, which the load of the machine does not change; seconds are measured by
+    benchmarks/startup.py. Counted with Python 3.11: 91,341 by http, 97,701 by https with an
+    authority of its own, the same in each of four starts. Held to 120,000.
     """
     run_device(DeviceFolder(folder), {}, wait=lambda seconds: True)
     if scheme == "https":
@@ -271,17 +288,9 @@ def test_an_agent_starts_quickly(
     # As installed: compiled once, not at every start.
     environment = at_start(folder) | {"PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def cost_s(code: str) -> float:
-        before = getrusage(RUSAGE_CHILDREN)
-        start(environment, code)
-        after = getrusage(RUSAGE_CHILDREN)
-        # Processor time, because the machine may have other things to do.
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    cost_s(START)  # compiles
-    starts, bares = zip(*((cost_s(START), cost_s("pass")) for _ in range(8)), strict=True)
-    assert min(starts) < 12 * min(bares)
+    start(environment)  # compiles
+    (count,) = start(environment, COUNTED)
+    assert int(count) < 120_000
 
 
 def test_refused_terms_end_an_agent_that_has_none(http_shuffler: Any, folder: Path) -> None:
@@ -369,7 +378,7 @@ def asked(address: str, fields: dict[str, str] | None = None) -> str:
         home = address.rsplit("/", 1)[0] + "/"
         proof = re.findall(r'name="proof" value="(\w+)"', asked(home))[0]
         data = urlencode({"proof": proof, **fields}).encode()
-    with urlopen(address, data, timeout=60) as answer:  # noqa: S310 - an address of our own
+    with urlopen(address, data, timeout=PATIENCE_S) as answer:  # noqa: S310 - an address of our own
         text: str = answer.read().decode()
         return text
 
@@ -426,7 +435,7 @@ def test_an_agent_with_a_page_stays_below_forty_megabytes(folder: Path) -> None:
             for name in ("", "payload", "ledger.csv", "rase.css", "owner.css"):
                 asked(address + name)
         agent.terminate()
-        code, peak_kb, *heavy = agent.communicate(timeout=60)[0].split()
+        code, peak_kb, *heavy = agent.communicate(timeout=PATIENCE_S)[0].split()
     assert (code, heavy) == ("0", [])
     assert int(peak_kb) < 40 * 1024
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.device.sources.csv import CsvSource
 from rase.device.sources.exec import ExecSource
@@ -117,7 +118,7 @@ def test_stdin_does_not_take_endless_lines() -> None:
 
 def run(code: str, **more: Any) -> ExecSource:
     """Return a source that runs Python code."""
-    return ExecSource([sys.executable, "-S", "-c", code], **more)
+    return ExecSource([sys.executable, "-S", "-c", code], timeout_s=PATIENCE_S, **more)
 
 
 def test_exec_takes_the_last_line() -> None:
@@ -132,7 +133,7 @@ def test_exec_failures_are_told_by_kind() -> None:
     """Exit codes, slow commands, missing commands and other words fail."""
     assert "exit code 3" in failure(run("print(4321); raise SystemExit(3)"))
     assert "finite number" in failure(run("print('x4321')"))
-    slow = run("import sys; print(4321); sys.stdin = open(0); import time; time.sleep(9)")
+    slow = run("import signal; print(4321); signal.pause()")
     slow._timeout_s = 0.2
     assert "took more than 0.2 s" in failure(slow)
     assert "No such file" in failure(ExecSource(["/nowhere/meter"]))

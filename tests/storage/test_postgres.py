@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.cli import main
 from rase.errors import (
@@ -178,7 +179,7 @@ def test_two_who_wait_for_each_other_both_finish(open_one: Callable[[], Postgres
                     sql = "UPDATE thing SET content = content + 1 WHERE id = ?"
                     transaction.execute(sql, (place,))
                     if place == order[0] and tries.count(place) == 1:
-                        meeting.wait(10)
+                        meeting.wait(PATIENCE_S)
 
         retried(add)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.device.owning import QUARTERS, Owned, owned
+from tests.patience import PATIENCE_S
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.device.page.server import OwnerPage
@@ -201,10 +202,10 @@ def test_forgetting_needs_a_tick_and_waits_for_the_agent(device: Owned) -> None:
     told: list[Any] = []
     asking = threading.Thread(target=lambda: told.append(device.post("forget", {"sure": "yes"})))
     asking.start()
-    assert device.page.is_to_forget.wait(30)
+    assert device.page.is_to_forget.wait(PATIENCE_S)
     assert told == []
     device.page.is_forgotten.set()
-    asking.join(30)
+    asking.join(PATIENCE_S)
     assert told[0].status == 200
     assert "Unsent reports, credential and key are erased" in told[0].text
 
@@ -257,7 +258,7 @@ def test_many_open_connections_do_not_take_the_agents_memory(device: Owned) -> N
     for one in idle:
         one.sendall(b"GET /")
     late = socket.create_connection(("127.0.0.1", device.page.port))
-    late.settimeout(30)
+    late.settimeout(PATIENCE_S)
     assert late.recv(1) == b""
     for one in [*idle, late]:
         one.close()
@@ -273,7 +274,7 @@ def test_many_open_connections_do_not_take_the_agents_memory(device: Owned) -> N
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert answered.wait(30)
+    assert answered.wait(PATIENCE_S)
     asking.join()
 
 

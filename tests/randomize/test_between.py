@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
+from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Optimal, Piecewise, Precision, ValueRange
 from rase.kernels.fixed import WORD, clamped_table, log_ratio
@@ -70,9 +71,9 @@ def counted(mechanism: str, epsilon: float, steps: int, index: int, share: int) 
     return found
 
 
-@pytest.mark.parametrize("mechanism", LAWS)
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("steps", [1, 7, 12])
+@each_case("mechanism", LAWS)
+@each_case("epsilon", [0.3, 1.0, 4.0])
+@each_case("steps", [1, 7, 12])
 def test_each_weight_lies_between_those_of_its_neighbours(
     mechanism: str, epsilon: float, steps: int
 ) -> None:
@@ -96,7 +97,7 @@ def test_each_weight_lies_between_those_of_its_neighbours(
                     assert low <= found[place] <= high
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@each_case("epsilon", [0.3, 1.0, 4.0])
 def test_weights_of_the_optimal_channel_lie_between_those_of_its_inputs(epsilon: float) -> None:
     """Wherever a reading stands, each weight is within those of the two inputs beside it."""
     programme = programme_below(epsilon)
@@ -112,8 +113,8 @@ def test_weights_of_the_optimal_channel_lie_between_those_of_its_inputs(epsilon:
     assert programme.mixed_row(3, 0, 7) == programme.rows[3]
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.05, 0.7, 1.0, 3.0, 9.0, 20.0, 30.0])
-@pytest.mark.parametrize("steps", [1, 2, 3, 15, 1000, 3003, 4096, 65535, 65536])
+@each_case("epsilon", [1e-4, 0.05, 0.7, 1.0, 3.0, 9.0, 20.0, 30.0])
+@each_case("steps", [1, 2, 3, 15, 1000, 3003, 4096, 65535, 65536])
 def test_whole_weights_exist_for_every_budget_and_grid(epsilon: float, steps: int) -> None:
     """Totals are 2^64, ratios keep the budget, and hardly anything of it is given away."""
     # Below 0.61 the mixture is the bit alone.
@@ -131,8 +132,8 @@ def test_whole_weights_exist_for_every_budget_and_grid(epsilon: float, steps: in
             assert min(ratios) > epsilon * (1 - 1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [0.7, 1.0, 3.0])
-@pytest.mark.parametrize("steps", [3, 15, 4096])
+@each_case("epsilon", [0.7, 1.0, 3.0])
+@each_case("steps", [3, 15, 4096])
 def test_means_are_linear_in_whole_numbers(epsilon: float, steps: int) -> None:
     """The mean place of the window, and that of the bit, move by the same amount at each step."""
     for parts in (

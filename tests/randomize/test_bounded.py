@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, Laplace, NotIdentifiable, Piecewise, ValueRange
 from rase.randomize.bounded import HYBRID_FROM
@@ -17,7 +18,7 @@ WORST = {
 }
 
 
-@pytest.mark.parametrize("epsilon", WORST)
+@each_case("epsilon", WORST)
 def test_the_largest_variances_are_those_of_the_papers(epsilon: float) -> None:
     """On a fine grid each mechanism has the worst variance its authors derived, within 1 %."""
     public = ValueRange(0, 1)
@@ -40,7 +41,7 @@ def test_hybrid_is_duchi_below_its_threshold() -> None:
     assert Hybrid(0.62, public).variance(0.5) < Duchi(0.62, public).variance(0.5)
 
 
-@pytest.mark.parametrize("make", [Duchi, Hybrid])
+@each_case("make", [Duchi, Hybrid])
 def test_one_bit_knows_nothing_of_the_spread(make: type[Duchi] | type[Hybrid]) -> None:
     """Squares cannot be decoded from one bit, and the refusal says what to use."""
     with pytest.raises(NotIdentifiable, match="use BudgetAware, Piecewise or Hybrid"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -37,7 +38,7 @@ def unclamped(epsilon: float, public: ValueRange) -> GridRandomizer:
 
 
 BOUNDED: list[Maker] = [clamped, Duchi, Piecewise, Hybrid, Optimal, SquareWave]
-each_bounded = pytest.mark.parametrize("make", BOUNDED, ids=lambda make: make.__name__)
+each_bounded = each_case("make", BOUNDED)
 
 
 def largest_ratio(rows: list[Mapping[int, int]]) -> Fraction:
@@ -50,8 +51,8 @@ def largest_ratio(rows: list[Mapping[int, int]]) -> Fraction:
 
 
 @each_bounded
-@pytest.mark.parametrize("epsilon", [0.1, 0.6, 1.0, 3.0, 8.0])
-@pytest.mark.parametrize("steps", [1, 2, 7, 64])
+@each_case("epsilon", [0.1, 0.6, 1.0, 3.0, 8.0])
+@each_case("steps", [1, 2, 7, 64])
 def test_the_certificate_is_that_of_the_whole_channel(
     make: Maker, epsilon: float, steps: int
 ) -> None:
@@ -81,7 +82,7 @@ def test_the_certificate_names_two_readings_and_a_report(make: Maker) -> None:
 
 
 @each_bounded
-@pytest.mark.parametrize("steps", [1, 5, 64])
+@each_case("steps", [1, 5, 64])
 def test_tables_are_unbiased_in_fractions(make: Maker, steps: int) -> None:
     """The exact mean of the decoded reports of every grid point is that point, within 1e-12."""
     randomizer = make(1.0, ValueRange(0, steps, steps))
@@ -94,8 +95,8 @@ def test_tables_are_unbiased_in_fractions(make: Maker, steps: int) -> None:
         assert abs(mean / sum(row.values()) - index) <= Fraction(1, 10**12) * steps
 
 
-@pytest.mark.parametrize("make", [Laplace, unclamped])
-@pytest.mark.parametrize("steps", [1, 165, 4096])
+@each_case("make", [Laplace, unclamped])
+@each_case("steps", [1, 165, 4096])
 def test_noise_without_end_is_certified_by_formula(make: Maker, steps: int) -> None:
     """The loss of all steps is an exact fraction, at most the budget; there is no table."""
     randomizer = make(0.7, ValueRange(0, 1, steps))

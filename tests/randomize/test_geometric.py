@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import BudgetAware, Laplace, Precision, ValueRange
 from rase.kernels.fixed import digit_sums, geometric_digits, log_ratio
@@ -14,8 +15,8 @@ from rase.randomize.geometric import ClampedGeometric, UnboundedGeometric
 WORD = 1 << 64
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+@each_case("epsilon", [0.01, 1.0, 3.0, 10.0])
+@each_case("steps", [1, 2, 5, 40])
 def test_the_loss_is_the_largest_ratio_over_all_inputs_and_reports(
     epsilon: float, steps: int
 ) -> None:
@@ -62,7 +63,7 @@ def test_br_needs_a_precision() -> None:
         BudgetAware(1.0, ValueRange(0, 1), (0.5, 0.9))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("epsilon", "steps"), [(8.0, 8), (1.0, 4096), (1e-4, 65536), (30.0, 1)])
+@each_case(("epsilon", "steps"), [(8.0, 8), (1.0, 4096), (1e-4, 65536), (30.0, 1)])
 def test_unclamped_reports_beyond_all_draws_are_refused(epsilon: float, steps: int) -> None:
     """The bound is what the tables give if every digit is the largest, and not a step less."""
     law = UnboundedGeometric(epsilon, steps)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -39,14 +40,12 @@ def unclamped(epsilon: float, public: ValueRange) -> Randomizer:
 
 
 MAKERS: list[Maker] = [clamped, unclamped, Laplace, Duchi, Piecewise, Hybrid, Optimal, SquareWave]
-each_maker = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+each_maker = each_case("make", MAKERS)
 
 
 @each_maker
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize(
-    "public", [ValueRange(0, 3000), ValueRange(-40, 125, 165), ValueRange(2, 3, 1)]
-)
+@each_case("epsilon", [0.1, 1.0, 4.0])
+@each_case("public", [ValueRange(0, 3000), ValueRange(-40, 125, 165), ValueRange(2, 3, 1)])
 def test_every_randomizer_keeps_the_contract(
     make: Maker, epsilon: float, public: ValueRange
 ) -> None:
@@ -55,8 +54,8 @@ def test_every_randomizer_keeps_the_contract(
 
 
 @each_maker
-@pytest.mark.parametrize("epsilon", [0.1, 0.7, 1.0, 4.0, 8.0])
-@pytest.mark.parametrize("steps", [1, 2, 7, 64])
+@each_case("epsilon", [0.1, 0.7, 1.0, 4.0, 8.0])
+@each_case("steps", [1, 2, 7, 64])
 def test_decoding_is_unbiased_by_enumeration(make: Maker, epsilon: float, steps: int) -> None:
     """Summed over all reports, decode gives the reading and its square, variance its spread."""
     public = ValueRange(10, 20, steps)
@@ -83,8 +82,8 @@ def test_decoding_is_unbiased_by_enumeration(make: Maker, epsilon: float, steps:
 
 
 @each_maker
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.5, 1, 4, 10, 30])
-@pytest.mark.parametrize("steps", [1, 3, 4096])
+@each_case("epsilon", [1e-4, 0.01, 0.5, 1, 4, 10, 30])
+@each_case("steps", [1, 3, 4096])
 def test_the_drawn_law_never_exceeds_the_budget(make: Maker, epsilon: float, steps: int) -> None:
     """The loss computed from the integers is at most epsilon, and hardly below it."""
     effective = make(epsilon, ValueRange(0, 1, steps)).effective_epsilon  # type: ignore[attr-defined]
@@ -93,14 +92,14 @@ def test_the_drawn_law_never_exceeds_the_budget(make: Maker, epsilon: float, ste
 
 
 @each_maker
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, 1e-5, 31])
+@each_case("epsilon", [0, -1, math.nan, math.inf, 1e-5, 31])
 def test_impossible_budgets_are_refused(make: Maker, epsilon: float) -> None:
     """A budget must be positive, finite and of a size that means something."""
     with pytest.raises(ValueError, match="epsilon must be"):
         make(epsilon, ValueRange(0, 1))
 
 
-@pytest.mark.parametrize("epsilon", ["1", None, True, [0.5, "1"]])
+@each_case("epsilon", ["1", None, True, [0.5, "1"]])
 def test_budgets_that_are_no_numbers_are_refused(epsilon: object) -> None:
     """A text is not a budget."""
     with pytest.raises(TypeError, match="epsilon must be a number"):
@@ -170,7 +169,7 @@ def test_some_contributors_can_be_picked() -> None:
     assert same.for_contributors([5]) is same
 
 
-@pytest.mark.parametrize("edges", [[0], [1, 0], [0, 0], [[0, 1]]])
+@each_case("edges", [[0], [1, 0], [0, 0], [[0, 1]]])
 def test_edges_must_ascend(edges: list[float]) -> None:
     """Bins need two or more ascending edges."""
     with pytest.raises(ValueError, match="edges must be"):
@@ -184,7 +183,7 @@ def test_reports_of_another_grid_are_refused(make: Maker) -> None:
         make(1.0, ValueRange(0, 10, 10)).decode([2.5])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "report"),
     [
         (clamped, 11.0),
@@ -202,7 +201,7 @@ def test_reports_that_cannot_be_drawn_are_refused(make: Maker, report: float) ->
 
 
 @each_maker
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@each_case("epsilon", [0.1, 1.0, 4.0])
 def test_no_report_is_decoded_beyond_the_reach(make: Maker, epsilon: float) -> None:
     """Of all places that are not refused, none is read as less or more than the reach says."""
     public = ValueRange(10, 20, 64)
@@ -236,7 +235,7 @@ def test_only_noise_without_end_has_another_clamped_twin() -> None:
     )
 
 
-@pytest.mark.parametrize("readings", [["4711 W"], [4711j], "4711 W", [[4711], [1, 2]]])
+@each_case("readings", [["4711 W"], [4711j], "4711 W", [[4711], [1, 2]]])
 def test_what_is_no_number_is_refused_without_being_shown(readings: Any) -> None:
     """Neither the refusal nor its causes quote what may be a reading."""
     for refuse in (

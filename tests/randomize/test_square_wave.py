@@ -3,13 +3,14 @@
 import math
 
 import pytest
+from tests.cases import each_case
 
 from rase import Piecewise, SquareWave, ValueRange, amplify
 from rase.kernels.parts import square_wave_half, window_half
 from rase.testing import check_randomizer
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("epsilon", "share"), [(1e-4, 0.5), (0.5, 0.358), (1.0, 0.256), (2.0, 0.129), (4.0, 0.0304)]
 )
 def test_the_window_is_that_of_the_paper(epsilon: float, share: float) -> None:
@@ -21,8 +22,8 @@ def test_the_window_is_that_of_the_paper(epsilon: float, share: float) -> None:
         assert square_wave_half(epsilon, 65536) == round(65536 * exact)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 30.0])
-@pytest.mark.parametrize("steps", [1, 7, 256])
+@each_case("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 30.0])
+@each_case("steps", [1, 7, 256])
 def test_the_integers_keep_the_budget(epsilon: float, steps: int) -> None:
     """No two readings' weights of one report differ by more than e^epsilon, and rows are whole.
 

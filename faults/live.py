@@ -1,0 +1,290 @@
+"""Faults of the live system: reports lost, counted twice, told too early or to too few."""
+
+from typing import Final
+
+from faults.fault import Fault
+
+__all__ = ["LIVE"]
+
+_DEVICE: Final = (
+    Fault(
+        name="noise-drawn-again",
+        wrong="A device that asks its ledger for a paid round again draws fresh noise, for free.",
+        file="rase/accounting/ledger.py",
+        old="""            if stored is not None:
+                return stored
+            self._book""",
+        new="""            if stored is not None:
+                report = bytes(draw())
+                envelope = report if seal is None else bytes(seal(report))
+                return StoredReport(
+                    campaign, round, stored.epsilon, report=report, envelope=envelope
+                )
+            self._book""",
+        tests=("tests/accounting/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
+    ),
+    Fault(
+        name="ledger-not-consulted",
+        wrong="A device that starts after a crash does not look up what its ledger has paid for.",
+        file="rase/device/agent.py",
+        old="                self._done[entry.round] = None\n",
+        new="                continue\n",
+        tests=("tests/device/test_agent.py",),
+    ),
+    Fault(
+        name="ledger-written-later",
+        wrong="The ledger hands a report out to be sent before its entry is committed.",
+        file="rase/accounting/ledger_file.py",
+        old="""            yield
+            self.rows("COMMIT")
+""",
+        new="""            yield
+            if begin == "BEGIN":
+                self.rows("COMMIT")
+""",
+        tests=("tests/accounting/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
+    ),
+    Fault(
+        name="window-overspent",
+        wrong="The ledger lets the last report of a window exceed its budget.",
+        file="rase/accounting/ledger_book.py",
+        old="            if spent + asked > limit:\n",
+        new="            if spent > limit:\n",
+        tests=("tests/accounting/test_ledger.py",),
+    ),
+    Fault(
+        name="reading-not-clamped",
+        wrong="A device draws the report of a reading above the range without clipping it.",
+        file="rase/randomize/pure.py",
+        old="""        exact = min(
+            max((reading - self.value_range.low) / self.value_range.step, 0.0), float(steps)
+        )
+""",
+        new="        exact = max((reading - self.value_range.low) / self.value_range.step, 0.0)\n",
+        tests=("tests/randomize/test_pure.py::test_the_same_words_give_the_same_report",),
+    ),
+    Fault(
+        name="key-of-now",
+        wrong="A device seals a round for the fusion key of now, not for that of the round's end.",
+        file="rase/device/terms.py",
+        old="fusion = keyset.active(Role.FUSION, end_s, kem",
+        new="fusion = keyset.active(Role.FUSION, now_s, kem",
+        tests=("tests/device/test_terms.py::test_keys_are_those_of_the_rounds_end",),
+    ),
+    Fault(
+        name="value-in-journal",
+        wrong="A device writes the noisy place of its report into its log.",
+        file="rase/device/reporter.py",
+        old="""        self._show(campaign, stored)
+        self._journal.note("sealed", round=round)
+""",
+        new="""        self._show(campaign, stored)
+        self._journal.note("sealed", round=_DRAWN.unpack(stored.report)[2])
+""",
+        tests=("tests/device/test_agent.py",),
+    ),
+)
+
+_SHUFFLER: Final = (
+    Fault(
+        name="repeat-is-a-new-report",
+        wrong="After a lost acknowledgement the repeated report is stored beside the first.",
+        file="rase/storage/migrations/shuffler/0001_initial.sql",
+        old="    PRIMARY KEY (round, tag, device)\n",
+        new="    PRIMARY KEY (round, tag, device, wire)\n",
+        tests=("tests/shuffler/test_intake.py::test_the_first_envelope_counts",),
+    ),
+    Fault(
+        name="device-counted-twice",
+        wrong="A release holds every report of a device that waited, not only its newest.",
+        file="rase/shuffler/release.py",
+        old="                newest[one.device] = found.fusion_key_id,",
+        new="                newest[len(newest)] = found.fusion_key_id,",
+        tests=("tests/shuffler/test_carry.py",),
+    ),
+    Fault(
+        name="acknowledged-before-commit",
+        wrong="The shuffler acknowledges a report before it is on the disk.",
+        file="rase/shuffler/desk.py",
+        old="            outcome = await self._commits.submit(pending)\n",
+        new="            self._commits.submit(pending)\n            outcome = Outcome.STORED\n",
+        tests=("tests/shuffler/test_app.py::test_a_full_disk_loses_nothing",),
+    ),
+    Fault(
+        name="lease-not-checked",
+        wrong="A closer that lost its lease writes its release all the same.",
+        file="rase/shuffler/release.py",
+        old="            check_lease(transaction, lease)\n",
+        new="",
+        tests=("tests/shuffler/test_closer.py::test_one_holder_at_a_time",),
+    ),
+    Fault(
+        name="lease-missing",
+        wrong="Two closers may take the same round at the same time.",
+        file="rase/shuffler/rounds.py",
+        old='"AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ?) "',
+        new='"AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ? OR 1 = 1) "',
+        tests=("tests/shuffler/test_closer.py::test_one_holder_at_a_time",),
+    ),
+    Fault(
+        name="round-released-twice",
+        wrong="A released round can be taken by a closer again, once the lease ends.",
+        file="rase/shuffler/release.py",
+        old='"UPDATE round SET state = ?, lease_token = NULL WHERE campaign = ? AND round = ?",\n'
+        "                (state, agreed.hash, lease.round),\n",
+        new='"UPDATE round SET lease_token = NULL WHERE campaign = ? AND round = ?",\n'
+        "                (agreed.hash, lease.round),\n",
+        tests=("tests/shuffler/test_release.py",),
+    ),
+    Fault(
+        name="released-as-it-came",
+        wrong="A batch holds the reports in the order in which they are stored.",
+        file="rase/shuffler/release.py",
+        old="tuple(some[place].inner for place in order)",
+        new="tuple(member.inner for member in some)",
+        tests=("tests/shuffler/test_release.py",),
+    ),
+    Fault(
+        name="below-k-released",
+        wrong="The shuffler releases a round of one report fewer than k_min.",
+        file="rase/shuffler/release.py",
+        old="            if len(some) >= agreed.campaign.k_min:\n",
+        new="            if len(some) >= agreed.campaign.k_min - 1:\n",
+        tests=("tests/shuffler/test_release.py::test_below_k_nothing_is_released",),
+    ),
+    Fault(
+        name="late-into-next-round",
+        wrong="A report that comes after its round closed is stored for the next round.",
+        file="rase/shuffler/intake.py",
+        old="""    if now_s >= end_s:
+        raise WireError(f"round {header.round} is closed.", problem="round-closed")
+""",
+        new="""    if now_s >= end_s:
+        later_s = campaign.closes_s(header.round + 1)
+        return OpenRound(agreed, header.round + 1, end_s, later_s, size)
+""",
+        tests=(
+            "tests/shuffler/test_intake.py::test_a_round_is_open_from_its_end_through_its_grace",
+        ),
+    ),
+    Fault(
+        name="closed-before-grace",
+        wrong="Rounds are closed when they end, while devices may still send.",
+        file="rase/shuffler/rounds.py",
+        old="            due = (int(now_s) - campaign.grace_s) // campaign.round_s - 1\n",
+        new="            due = int(now_s) // campaign.round_s - 1\n",
+        tests=("tests/shuffler/test_closer.py",),
+    ),
+    Fault(
+        name="batch-forgotten",
+        wrong="The shuffler forgets a batch that the fusion centre did not answer.",
+        file="rase/shuffler/forward.py",
+        old="        if answer in (Answer.ACCEPTED, Answer.FINAL):\n",
+        new="        if answer in (Answer.ACCEPTED, Answer.FINAL, Answer.LATER):\n",
+        tests=("tests/shuffler/test_closer.py::test_the_outbox_is_sent_until_taken",),
+    ),
+    Fault(
+        name="revoked-device-accepted",
+        wrong="A running intake goes on taking reports of a device that was revoked.",
+        file="rase/shuffler/enrolment.py",
+        old="        for (device,) in rows:\n            self._digests.pop(device, None)\n",
+        new="        for (device,) in rows:\n            self._digests.get(device)\n",
+        tests=("tests/shuffler/test_app.py::test_a_revoked_device_is_refused_by_a_running_intake",),
+    ),
+    Fault(
+        name="device-in-log",
+        wrong="The shuffler's log names the device of a report together with its bytes.",
+        file="rase/shuffler/desk.py",
+        old="        if outcome is Outcome.STORED:\n            return 201\n",
+        new="""        if outcome is Outcome.STORED:
+            self._telemetry.event("stored", state=f"{device:016x}-{wire.hex()}")
+            return 201
+""",
+        tests=("tests/simulation/test_trust.py::test_no_log_line_has_an_identity_or_a_value",),
+    ),
+)
+
+_FUSION: Final = (
+    Fault(
+        name="batch-taken-twice",
+        wrong="The fusion centre does not recognise a batch that is delivered a second time.",
+        file="rase/fusion/intake.py",
+        old="    return Receipt(False, rows[0][0], rows[0][1]) if rows else None\n",
+        new="    return None\n",
+        tests=("tests/fusion/test_intake.py::test_a_batch_is_taken_in_once",),
+    ),
+    Fault(
+        name="envelope-counted-twice",
+        wrong="An envelope that is in the round already is counted again.",
+        file="rase/fusion/intake.py",
+        old="        if tag not in seen:\n",
+        new="        if tag:\n",
+        tests=("tests/fusion/test_intake.py::test_replayed_envelopes_add_nothing",),
+    ),
+    Fault(
+        name="batch-after-final",
+        wrong="A batch that comes after its round is final is taken in.",
+        file="rase/fusion/intake.py",
+        old="        raise LateBatch(campaign.id, round)\n",
+        new="        return\n",
+        tests=("tests/fusion/test_intake.py::test_a_final_round_takes_no_other_batch",),
+    ),
+    Fault(
+        name="cover-counted",
+        wrong="Cover reports are counted as readings at the low end of the range.",
+        file="rase/fusion/opening.py",
+        old="        kind = _COVER if content.is_cover else _REPORT\n",
+        new="        kind = _REPORT\n",
+        tests=("tests/fusion/test_intake.py::test_cover_reports_are_dropped_after_their_tag",),
+    ),
+    Fault(
+        name="below-k-taken",
+        wrong="The fusion centre takes a batch of one report fewer than k_min.",
+        file="rase/fusion/intake.py",
+        old="    if manifest.n < campaign.k_min:\n",
+        new="    if manifest.n < campaign.k_min - 1:\n",
+        tests=("tests/fusion/test_intake.py::test_a_batch_below_k_is_refused",),
+    ),
+    Fault(
+        name="below-k-told",
+        wrong="A round in which one report fewer than k_min is no cover has an estimate.",
+        file="rase/fusion/rounds.py",
+        old="        is_withheld = len(settled.places) < settled.campaign.k_min\n",
+        new="        is_withheld = len(settled.places) < settled.campaign.k_min - 1\n",
+        tests=("tests/fusion/test_rounds.py",),
+    ),
+    Fault(
+        name="final-before-grace",
+        wrong="A round becomes final before its grace is over.",
+        file="rase/fusion/rounds.py",
+        old="        if now_s < campaign.closes_s(round):\n            return False\n",
+        new="",
+        tests=("tests/fusion/test_adversity.py", "tests/fusion/test_dishonest_shuffler.py"),
+    ),
+    Fault(
+        name="settled-before-grace",
+        wrong="A batch that comes before its round's grace is over settles the round at once.",
+        file="rase/fusion/intake.py",
+        old="        return max(now, closes_s) + (",
+        new="        return now + (",
+        tests=("tests/fusion/test_dishonest_shuffler.py",),
+    ),
+    Fault(
+        name="window-of-too-few",
+        wrong="Windows answer with half of their rounds, where three quarters are needed.",
+        file="rase/estimate/window.py",
+        old="    return rounds >= LEAST_SHARE * w\n",
+        new="    return rounds >= 0.5 * w\n",
+        tests=("tests/fusion/test_query.py::test_windows_answer_with_the_rounds_they_have",),
+    ),
+    Fault(
+        name="revoked-token-accepted",
+        wrong="The token of a subscriber that was taken back still opens the estimates.",
+        file="rase/fusion/subscribers.py",
+        old="        if revoked_s is None and (expires_s",
+        new="        if (expires_s",
+        tests=("tests/fusion/test_subscribers.py::test_tokens_are_taken_back",),
+    ),
+)
+
+LIVE: Final = (*_DEVICE, *_SHUFFLER, *_FUSION)

@@ -19,10 +19,6 @@ _SHARES: Final = (
     ("3-in-1000", "0.3 %", 333),
     ("1-in-1000", "0.1 %", 1000),
 )
-    ("1-percent", "1 %", 100),
-    ("3-in-1000", "0.3 %", 333),
-    ("1-in-1000", "0.1 %", 1000),
-)
 
 
 def _noise(name: str, factor: str) -> tuple[Fault, Fault, Fault]:

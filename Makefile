@@ -6,24 +6,15 @@ SOAK ?= 3600
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 BIN := .venv/bin
-COVERED := --cov --cov-report= --cov-fail-under=0
-MATHS := src/rase/stream.py,src/rase/campaign.py,src/rase/mistakes.py,src/rase/privacy.py,src/rase/clock.py,src/rase/kernels/**,src/rase/randomize/**,src/rase/shuffle/**,src/rase/estimate/**,src/rase/accounting/**,src/rase/wire/**
-# Where there is no C compiler the compiled kernels cannot run, and what calls them is not covered; CI must have one.
-COMPILED := src/rase/kernels/**,src/rase/shuffle/permutation.py
-UNCOMPILED = $(if $(or $(CI),$(shell ls src/rase/kernels/*.so 2>/dev/null)),,--omit='$(COMPILED)')
-# More than two cores have work for: tests also wait for processes, sockets and disks. Stealing
-# keeps the tests of a module together, so that what they share is made once.
-WORKERS := -n $(if $(filter 1 2,$(shell getconf _NPROCESSORS_ONLN)),3,4) --dist worksteal
 # What a test starts is compiled once, not at each of several hundred starts.
 unexport PYTHONDONTWRITEBYTECODE
 # Spark is a large download and of no use without Java: only where it is asked for, and in CI.
 SPARK ?= $(CI)
 TESTED := $(if $(SPARK),spark,dev)
-# Where each run of pytest writes what it skipped, to be shown at the very end.
-SKIPPED := build/skipped.jsonl
-# What skipped tests would cover is not covered: without some programs only the mathematics has its gate.
-UNGATED := $$(grep -qs 'is not installed' $(SKIPPED) && echo --fail-under=0)
-.PHONY: help demo test check slow homeassistant spark bench chaos load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+# More workers than cores: tests also wait for processes, sockets and disks.
+WORKERS := -n 3 --dist worksteal
+SUITE := $(BIN)/python -m scripts.suite
+.PHONY: help demo test unit system check slow homeassistant spark bench chaos load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,20 +22,22 @@ help:  ## list the targets
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
-test: export RASE_SKIPPED := $(SKIPPED)
-test: check  ## check, then run the tests with their coverage gates; SPARK=1: those on Spark, too
-	@rm -f $(SKIPPED)
-	$(BIN)/pytest $(WORKERS) $(COVERED) $(if $(SPARK),--ignore=tests/engine/spark,--without-spark) $(ARGS)
-	$(if $(SPARK),$(if $(ARGS),,$(BIN)/pytest $(COVERED) --cov-append tests/engine/spark))
-	$(BIN)/coverage report $(UNGATED)
-	$(BIN)/coverage report --include='$(MATHS)' --fail-under=100 $(UNCOMPILED)
-	@$(BIN)/python scripts/skipped.py $(SKIPPED)
-check:  ## style, types and import directions
+test:  ## check, unit and system at the same time, with the coverage gates; SPARK=1: on Spark, too
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
+	@$(if $(ARGS),$(BIN)/pytest $(WORKERS) $(ARGS),$(SUITE) check unit system $(if $(SPARK),spark))
+unit:  ## the tests that need little but a processor, with coverage and its gates
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
+	@$(SUITE) unit $(if $(ARGS),-- $(ARGS))
+system:  ## the tests that start processes, wait, or run whole worlds
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
+	@$(SUITE) system $(if $(SPARK),spark) $(if $(ARGS),-- $(ARGS))
+check:  ## style, types, import directions, and evidence that is not of this code
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/evidence.py --check
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/pytest $(WORKERS) -m slow $(if $(SPARK),,--without-spark) $(ARGS)
@@ -65,9 +58,9 @@ load:  ## the intake's highest steady rate, twice that, and an hour of soak
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python -m chaos.load $(ARGS)
 	$(BIN)/python -m chaos.soak --seconds $(SOAK)
-evidence:  ## write the page of what was measured, from docs/evidence
+evidence:  ## measure what the page of evidence shows, e.g. make evidence ARGS="chaos fuzz"; ARGS=--list: what there is
 	@$(PYTHON) scripts/bootstrap.py dev
-	$(BIN)/python scripts/evidence.py
+	$(BIN)/python scripts/evidence.py $(ARGS)
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/site.py

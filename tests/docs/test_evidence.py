@@ -1,26 +1,42 @@
-"""The page of evidence is what its script writes from the results that are kept."""
+"""The page of evidence is what its script writes from the records that are kept."""
 
-import json
+import ast
 from pathlib import Path
-from typing import Any
 
 import pytest
-from chaos.kinds import KINDS
+from chaos.evidence import INSTALLATION, INTAKE
+from fuzz.__main__ import ROOMS as FUZZED
 from fuzz.targets import TARGETS
-from scripts.evidence import FOLDER, PAGE, WORDS, main, page
+from scripts.evidence import main
+from scripts.records.pages import Place, page, records
+from scripts.records.parts import PARTS, ROOT
+from scripts.records.slow_tests import GROUPS
+
+import rase
+from rase.lab import cache
+from rase.lab.provenance import HEADER
+
+KEPT = records(Place().folder)
 
 
-def test_the_page_is_written_from_the_results(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody typed a figure: the page equals what the script writes."""
-    assert PAGE.read_text(encoding="utf-8") == page(FOLDER)
-    assert main(["--check"]) == 0
-    assert capsys.readouterr().out == "as measured.\n"
+def test_the_page_is_written_from_the_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody typed a figure, and what is of earlier code says so."""
+    assert main(["--check"]) == 0, capsys.readouterr().out
+    assert capsys.readouterr().out == "the evidence is as measured.\n"
+
+
+def test_every_record_has_the_same_header() -> None:
+    """What a record does not know of itself is null, not absent."""
+    assert len(KEPT) >= 7
+    for name, record in KEPT.items():
+        assert [one for one in HEADER if one not in record] == [], name
+        assert record["command"], name
 
 
 def test_kept_runs_lost_nothing() -> None:
     """A run with a violation is a finding to be fixed, not a result to be kept."""
     for name in ("chaos", "chaos-postgresql"):
-        run = kept(name)
+        run = KEPT[name]
         assert (run["lost"], run["doubled"], run["wrong"], run["repaid"]) == (0, 0, 0, 0), name
         assert (run["unexplained"], run["violations"]) == (0, []), name
         assert sum(run["faults"].values()) > 10
@@ -28,9 +44,9 @@ def test_kept_runs_lost_nothing() -> None:
 
 def test_kept_loads_were_held() -> None:
     """Nothing is lost or grows under a load that lasts; refusals say when to try again."""
-    soak = kept("soak")
+    soak = KEPT["soak"]
     assert (soak["lost"], soak["doubled"], soak["failures"]) == (0, 0, [])
-    load = kept("load")
+    load = KEPT["load"]
     assert load["failures"] == []
     assert load["steady"]["p99_ms"] < 250
     assert load["accepted"] == load["stored"]
@@ -40,25 +56,54 @@ def test_kept_loads_were_held() -> None:
 
 def test_every_parser_was_tried() -> None:
     """No parser is left out of the search, and none had a mere handful of inputs."""
-    counts: dict[str, int] = kept("fuzz")["executions"]
+    counts: dict[str, int] = KEPT["fuzz"]["executions"]
     assert counts.keys() == TARGETS.keys()
     assert min(counts.values()) >= 100_000
 
 
-def kept(name: str) -> dict[str, Any]:
-    """Return a result that is kept with the documents."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-    return found
+def test_what_was_not_measured_has_a_row_that_says_so_and_no_section() -> None:
+    """Without records there is only the table; each record adds its section."""
+    empty = page({}, PARTS)
+    assert empty.count("| never measured |") == len(PARTS)
+    assert "##" not in empty
+    header = dict.fromkeys(HEADER)
+    fuzz = {**header, "command": "make fuzz", "executions": {"cbor": 1234567}}
+    text = page({"fuzz": fuzz}, PARTS)
+    assert "| `cbor` | 1,234,567 |" in text
+    assert text.count("| never measured |") == len(PARTS) - 1
 
 
-def test_faults_have_the_words_of_the_harness() -> None:
-    """Page and harness say the same of every kind."""
-    assert WORDS == KINDS
+@pytest.mark.parametrize(
+    "rooms", [INSTALLATION, INTAKE, FUZZED, *(group.rooms for group in GROUPS.values())]
+)
+def test_rooms_are_in_the_package(rooms: tuple[str, ...]) -> None:
+    """A room that was renamed has to be renamed here, before an hour is spent on measuring it."""
+    root = Path(rase.__file__).parent
+    assert [room for room in rooms if not (root / room).exists()] == []
 
 
-def test_what_was_not_measured_is_not_told(tmp_path: Path) -> None:
-    """Without results there is only the head; each file adds its part."""
-    assert page(tmp_path).count("##") == 0
-    fuzz = {"command": "make fuzz", "seed": 1, "code": "ab", "code_date": "2026-01-01"}
-    (tmp_path / "fuzz.json").write_text(json.dumps({**fuzz, "executions": {"cbor": 1234567}}))
-    assert "| `cbor` | 1,234,567 |" in page(tmp_path)
+def test_all_that_is_fuzzed_is_in_the_rooms_of_its_record() -> None:
+    """A change of a parser makes the record of its search old."""
+    root = Path(rase.__file__).parent
+    sources = set(cache._sources(root, FUZZED))
+    imported = set()
+    for path in (ROOT / "fuzz").glob("*_targets.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rase."):
+                file = root.joinpath(*str(node.module).split(".")[1:])
+                imported.add(file / "__init__.py" if file.is_dir() else file.with_suffix(".py"))
+    assert len(imported) > 20
+    assert imported <= sources
+
+
+def test_every_folder_with_slow_tests_is_in_a_group() -> None:
+    """No slow test is forgotten; faults have a part of their own, and pages are pictures."""
+    grouped = {test for group in GROUPS.values() for test in group.tests}
+    assert [test for test in grouped if not (ROOT / test).is_dir()] == []
+    slow = {
+        path.relative_to(ROOT).parts[1]
+        for path in (ROOT / "tests").glob("*/**/test_*.py")
+        if "mark.slow" in path.read_text("utf-8") and path.parent != Path(__file__).parent
+    }
+    assert len(slow) > 8
+    assert {f"tests/{name}" for name in slow - {"browser", "chaos"}} <= grouped

@@ -1,32 +1,18 @@
 """Say which tests were skipped, why, and how to get what they need.
 
-Called as skipped.py FILE at the end of `make test`. The file, in which each run of pytest adds its
-own lines (tests/conftest.py), need not exist: then nothing was skipped.
+Each run of pytest adds its own lines to one file (tests/conftest.py), and scripts/suite.py prints
+their sum. The file need not exist: then nothing was skipped.
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-# A program of tests/programs.py; the Makefile looks for the same words.
+# Of a program of tests/programs.py.
 ABSENT = "is not installed"
 ALL = "On Debian .ci/setup gets all programs, as root."
 UNGATED = "Without them coverage was measured, but only that of the mathematics had to be complete."
-
-
-def main() -> int:
-    """Print what the file of skipped tests says."""
-    if len(sys.argv) != 2:
-        print("usage: skipped.py FILE", file=sys.stderr)
-        return 2
-    reasons = read(Path(sys.argv[1]))
-    for line in summary(reasons):
-        print(line)
-    if any(ABSENT in reason for reason in reasons):
-        print(UNGATED)
-    return 0
 
 
 def add(path: Path, reasons: Mapping[str, int]) -> None:
@@ -55,7 +41,3 @@ def summary(reasons: Mapping[str, int]) -> list[str]:
     lines = [f"{tests:5} {reason}" for reason, tests in ordered]
     ends = [ALL] if any(ABSENT in reason for reason in reasons) else []
     return [f"Skipped {sum(reasons.values())} tests:", *lines, *ends]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

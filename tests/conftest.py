@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests import times
 from tests.programs import NEEDED_BY, absence, program
 
 # Shells start what goes to the background deaf to Ctrl-C, and so would be all that tests start.
@@ -33,6 +34,11 @@ settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure where the time goes."""
+    config.pluginmanager.register(times, "times")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

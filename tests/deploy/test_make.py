@@ -1,17 +1,18 @@
 """What make runs: the tests on Spark where they are asked for, and in CI always."""
 
 import os
-import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scripts import skipped
+from scripts import skipped, suite
+from tests import tiers
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
-SPARK = "--cov-append tests/engine/spark"
 pytestmark = pytest.mark.needs("make")
 
 
@@ -44,58 +45,51 @@ def test_java_alone_fetches_no_spark(path: Path) -> None:
         found = steps("test", path=path, **named)
         assert "bootstrap.py dev" in found
         assert "bootstrap.py spark" not in found
-        assert SPARK not in found
-        assert "--without-spark" in found
+        assert found.rstrip().endswith("scripts.suite check unit system")
+    assert {tiers.SPARK, "--without-spark"} <= set(suite.command_of("system"))
 
 
 def test_spark_is_tested_where_it_is_asked_for(path: Path) -> None:
-    """`make test SPARK=1` installs Spark and runs its tests with their coverage."""
-    found = steps("test", "SPARK=1", path=path)
-    assert "bootstrap.py spark" in found
-    assert "--without-spark" not in found
-    assert found.index(SPARK) < found.index("coverage report")
-
-
-def test_ci_has_no_way_around(path: Path) -> None:
-    """In CI Spark is installed at any rate, so that a missing Java fails instead of skipping."""
+    """`make test SPARK=1`, and CI always, installs Spark and runs its tests with the others."""
     assert "export CI=true" in (ROOT / ".ci/run").read_text("utf-8")
-    found = steps("test", path=path, CI="true")
-    assert "bootstrap.py spark" in found
-    assert "--without-spark" not in found
-    assert found.index(SPARK) < found.index("coverage report")
+    for found in (steps("test", "SPARK=1", path=path), steps("test", path=path, CI="true")):
+        assert "bootstrap.py spark" in found
+        assert found.rstrip().endswith("scripts.suite check unit system spark")
+    assert tiers.SPARK not in suite.command_of("system", with_spark=True)
+    assert tiers.SPARK in suite.command_of("spark")
 
 
-def test_a_choice_of_tests_leaves_spark_out(path: Path) -> None:
-    """Asked for some tests alone, make runs no others."""
-    assert SPARK not in steps("test", "ARGS=-k something", path=path, CI="true")
+def test_a_choice_of_tests_runs_no_others(path: Path) -> None:
+    """Asked for some tests alone, make hands them to pytest, or to the tier that is named."""
+    chosen = steps("test", "ARGS=-k something", path=path, CI="true")
+    assert chosen.rstrip().endswith("worksteal -k something")
+    assert "scripts.suite unit -- -k some" in steps("unit", "ARGS=-k some", path=path)
+    assert suite.command_of("unit", ["-k", "some"])[-2:] == ["-k", "some"]
 
 
-def test_what_was_skipped_is_the_last_that_make_says(path: Path) -> None:
-    """The summary comes after all runs of pytest and the coverage, from a file begun empty."""
-    lines = steps("test", "SPARK=1", path=path).strip().split("\n")
-    assert lines[-1].endswith("scripts/skipped.py build/skipped.jsonl")
-    first = next(place for place, line in enumerate(lines) if "bin/pytest" in line)
-    assert lines.index("rm -f build/skipped.jsonl") < first
+def test_every_test_is_in_one_tier() -> None:
+    """What the parts are given leaves out no file of tests and runs none twice."""
+    for place in (*tiers.SYSTEM, tiers.SPARK):
+        assert (ROOT / place).exists(), f"{place} is listed in tests/tiers.py and does not exist"
+    counted = Counter(tiers.tier_of(path, ROOT) for path in ROOT.glob("tests/**/test_*.py"))
+    assert set(counted) == {"unit", "system", "spark"}
+    ignored = {one.removeprefix("--ignore=") for one in suite.command_of("unit") if "=" in one}
+    assert ignored >= {*tiers.SYSTEM, tiers.SPARK}
+    assert set(tiers.SYSTEM) <= set(suite.command_of("system"))
+    assert counted["unit"] > counted["system"] > counted["spark"]
 
 
-def test_skipped_tests_are_summed_up_over_all_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_tests_are_summed_up_over_all_runs(tmp_path: Path) -> None:
     """Reasons of both runs are added, those of the most tests first; without any, no line."""
     file = tmp_path / "build" / "skipped.jsonl"
-    monkeypatch.setattr("sys.argv", ["skipped.py", str(file)])
-    assert skipped.main() == 0
-    assert capsys.readouterr().out == ""
+    assert skipped.summary(skipped.read(file)) == []
     skipped.add(file, {"caddy is not installed: x": 2, "nginx is not installed: y": 1})
     skipped.add(file, {"nginx is not installed: y": 2})
-    assert skipped.main() == 0
-    assert capsys.readouterr().out.split("\n")[:3] == [
+    assert skipped.summary(skipped.read(file))[:3] == [
         "Skipped 5 tests:",
         "    3 nginx is not installed: y",
         "    2 caddy is not installed: x",
     ]
-    monkeypatch.setattr("sys.argv", ["skipped.py"])
-    assert skipped.main() == 2
 
 
 @pytest.mark.parametrize(
@@ -106,27 +100,58 @@ def test_skipped_tests_are_summed_up_over_all_runs(
     ],
 )
 def test_a_machine_without_programs_is_not_held_to_their_coverage(
-    reason: str,
-    is_gated: bool,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    reason: str, is_gated: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gate of the whole falls only if a program is absent; then the summary says so."""
-    text = (ROOT / "Makefile").read_text("utf-8")
-    assert "\t$(BIN)/coverage report $(UNGATED)\n" in text
-    (given,) = re.findall(r"^UNGATED := \$\$\((.*)\)$", text, re.MULTILINE)
-    file = tmp_path / "skipped.jsonl"
-    for lines in ({}, {reason: 3}):
-        skipped.add(file, lines)
-        shell = given.replace("$(SKIPPED)", str(file))
-        done = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, text=True, check=False)
-        assert (done.stdout == "") == (is_gated or not lines)
-    monkeypatch.setattr("sys.argv", ["skipped.py", str(file)])
-    assert skipped.main() == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[1] == f"    3 {reason}"
-    assert (printed[-1] == skipped.UNGATED) == (not is_gated)
+    """The gate of the whole falls only if a program is absent, and that is said."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr("scripts.suite.subprocess.run", run)
+    assert suite.gates({reason: 3}) == ["coverage", "coverage of the mathematics"]
+    whole, mathematics = asked
+    assert ("--fail-under=0" in whole) == (not is_gated)
+    assert "--fail-under=100" in mathematics
+    assert (skipped.UNGATED in capsys.readouterr().out) == (not is_gated)
+
+
+def planned(*commands: str) -> Callable[..., list[str]]:
+    """Return a stand-in for `command_of` that runs lines of shell, one for each part."""
+    lines = iter(commands)
+    return lambda name, given, *, with_spark: ["/bin/sh", "-c", next(lines)]
+
+
+def test_parts_run_together_and_one_failure_fails_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for a file that the other makes; both logs are printed, and who failed."""
+    monkeypatch.setattr(suite, "LOGS", tmp_path)
+    monkeypatch.setattr(suite, "SKIPPED", tmp_path / "skipped.jsonl")
+    monkeypatch.setattr(suite, "TIMES", tmp_path / "times.jsonl")
+    meet = "touch {0}/{1}; while [ ! -e {0}/{2} ]; do :; done; echo {1} met {2}; "
+    one, two = meet.format(tmp_path, "a", "b"), meet.format(tmp_path, "b", "a")
+    times = '{"kind": "file", "name": "tests/slow.py", "seconds": 2.5}'
+    with_times = f"{two} echo '{times}' >> $RASE_TIMES; exit 3"
+    monkeypatch.setattr(suite, "command_of", planned(one, with_times))
+    assert suite.main(["check", "system"]) == 1
+    printed = capfd.readouterr().out
+    assert "a met b" in printed
+    assert "b met a" in printed
+    assert "check passed after" in printed
+    assert "system FAILED with exit code 3" in printed
+    assert "    2.5 s  tests/slow.py" in printed
+    assert "FAILED: system." in printed
+    monkeypatch.setattr(suite, "command_of", planned("true", "true"))
+    assert suite.main(["check", "system"]) == 0
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is no part, or none, runs nothing and names the parts."""
+    assert suite.main(["units"]) == 2
+    assert suite.main([]) == 2
+    assert "parts must be among check, unit, system, spark, got units." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])

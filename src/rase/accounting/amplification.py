@@ -150,7 +150,7 @@ def amplify(
     Example:
         >>> result = amplify(1.0, 1000, delta=1e-6)
         >>> print(result)
-        1000 reports of epsilon 1, shuffled uniformly, are (0.182, 1e-06)-DP: clone pair (Feldman,
+        1000 reports of epsilon 1, shuffled uniformly, are (0.183, 1e-06)-DP: clone pair (Feldman,
         McMillan, Talwar 2021, Theorem 3.2), summed exactly. Epsilon is at least 0.126
         for some mechanism.
         >>> print(amplify(4.0, 64, delta=1e-6))

@@ -1,0 +1,228 @@
+"""Run the parts of `make test` at the same time, and say where the time went.
+
+Usage: python -m scripts.suite PART ... [-- ARGUMENT OF PYTEST ...]
+
+Parts: check (style, types, imports), unit (with coverage and its gates), system, spark. Each writes
+to build/suite/PART.log, which is printed when the part ends. What is skipped, the slowest files and
+the slowest fixtures come last. The exit code is 0 only if every part and every gate passed.
+
+More processes than cores run at the same time, on purpose: while tests of the system wait for
+sockets, disks and clocks, others compute.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts import skipped
+from tests.tiers import SPARK, SYSTEM
+
+__all__ = ["PARTS", "command_of", "gates", "main", "summary"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("check", "unit", "system", "spark")
+LOGS = ROOT / "build/suite"
+SKIPPED = LOGS / "skipped.jsonl"
+TIMES = LOGS / "times.jsonl"
+# The mathematics, accounting and the wire: every line and branch must be covered.
+MATHEMATICS = (
+    *(f"src/rase/{name}.py" for name in ("stream", "campaign", "mistakes", "privacy", "clock")),
+    *(
+        f"src/rase/{name}/**"
+        for name in ("kernels", "randomize", "shuffle", "estimate", "accounting", "wire")
+    ),
+)
+# Without a C compiler these cannot be covered; CI must have one.
+COMPILED = ("src/rase/kernels/**", "src/rase/shuffle/permutation.py")
+_COVERED = ("--cov", "--cov-report=", "--cov-fail-under=0")
+_EVERY_S = 30.0
+_LOOK_S = 0.2
+
+
+@dataclass(slots=True)
+class Part:
+    """A part that runs, and what became of it."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    start: float
+    seconds: float | None = field(default=None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the parts that are named, and return the exit code."""
+    names, given = _split(arguments)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown or not names:
+        asked = ", ".join(unknown) or "none"
+        print(f"parts must be among {', '.join(PARTS)}, got {asked}.", file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    for old in (SKIPPED, TIMES):
+        old.unlink(missing_ok=True)
+    parts: list[Part] = []
+    try:
+        for name in names:
+            command = command_of(name, given, with_spark="spark" in names)
+            parts.append(_begin(name, command))
+        failed = _wait(parts)
+    except KeyboardInterrupt:
+        _stop(parts)
+        print("\nInterrupted.", file=sys.stderr)
+        return 130
+    if "unit" in names and "unit" not in failed and not given:
+        failed += gates(skipped.read(SKIPPED))
+    for line in [*skipped.summary(skipped.read(SKIPPED)), *summary(TIMES)]:
+        print(line)
+    print("Parts: " + ", ".join(f"{part.name} {part.seconds or 0:.0f} s" for part in parts) + ".")
+    if failed:
+        print(f"FAILED: {', '.join(failed)}. What they printed is above and in build/suite.")
+    return 1 if failed else 0
+
+
+def command_of(name: str, given: Sequence[str] = (), *, with_spark: bool = False) -> list[str]:
+    """Return what a part runs.
+
+    Args:
+        name: One of `PARTS`.
+        given: Further arguments of pytest.
+        with_spark: Whether Spark's tests are a part of this run; else the tests of the system
+            name them as skipped.
+    """
+    if name == "check":
+        return ["make", "--no-print-directory", "check"]
+    pytest = [str(Path(sys.executable).parent / "pytest")]
+    if name == "spark":
+        return [*pytest, SPARK, *given]
+    if name == "system":
+        left_out = () if with_spark else (SPARK, "--without-spark")
+        return [*pytest, *_workers(5), *SYSTEM, *left_out, *given]
+    ignored = [f"--ignore={place}" for place in (*SYSTEM, SPARK)]
+    return [*pytest, *_workers(2), *_COVERED, *ignored, *given]
+
+
+def gates(reasons: Mapping[str, int]) -> list[str]:
+    """Ask for the coverage, of the whole and of the mathematics; return which gate failed."""
+    coverage = [sys.executable, "-m", "coverage", "report"]
+    # What skipped tests would cover is not covered: the whole has its gate only where all ran.
+    is_bare = any(skipped.ABSENT in reason for reason in reasons)
+    whole = [*coverage, "--fail-under=0"] if is_bare else coverage
+    maths = [*coverage, f"--include={','.join(MATHEMATICS)}", "--fail-under=100"]
+    has_kernels = any((ROOT / "src/rase/kernels").glob("*.so"))
+    if not has_kernels and not os.environ.get("CI"):
+        maths.append(f"--omit={','.join(COMPILED)}")
+    failed = []
+    for name, command in (("coverage", whole), ("coverage of the mathematics", maths)):
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+            failed.append(name)
+    if is_bare:
+        print(skipped.UNGATED)
+    return failed
+
+
+def summary(path: Path, most: int = 8) -> list[str]:
+    """Return the lines on where the time of the tests went."""
+    sums: dict[str, defaultdict[str, float]] = {
+        "file": defaultdict(float),
+        "fixture": defaultdict(float),
+    }
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            sums[entry["kind"]][entry["name"]] += entry["seconds"]
+    lines = []
+    for kind, found in sums.items():
+        if found:
+            lines.append(f"Slowest {kind}s, of {sum(found.values()):.0f} s in all:")
+            slowest = sorted(found.items(), key=lambda pair: -pair[1])[:most]
+            lines += [f"{seconds:7.1f} s  {name}" for name, seconds in slowest]
+    return lines
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    if "--" not in arguments:
+        return list(arguments), []
+    at = list(arguments).index("--")
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
+def _workers(count: int) -> list[str]:
+    """Return the options of a pool; stealing keeps the tests of a module together."""
+    return ["-n", str(count), "--dist", "worksteal"]
+
+
+def _begin(name: str, command: Sequence[str]) -> Part:
+    log = LOGS / f"{name}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "RASE_SKIPPED": str(SKIPPED), "RASE_TIMES": str(TIMES)},
+            start_new_session=True,
+        )
+    print(f"{name}: {' '.join(_short(command))}", flush=True)
+    return Part(name, process, log, time.monotonic())
+
+
+def _short(command: Sequence[str]) -> list[str]:
+    is_long = ("--ignore=", *SYSTEM)
+    return [Path(command[0]).name, *(one for one in command[1:] if not one.startswith(is_long))]
+
+
+def _wait(parts: Sequence[Part]) -> list[str]:
+    """Print each part as it ends, and now and then what runs; return the names of the failed."""
+    failed = []
+    shown = time.monotonic()
+    while waiting := [part for part in parts if part.seconds is None]:
+        for part in waiting:
+            if part.process.poll() is not None:
+                part.seconds = time.monotonic() - part.start
+                is_ok = part.process.returncode == 0
+                words = "passed" if is_ok else f"FAILED with exit code {part.process.returncode}"
+                print(f"\n===== {part.name} =====", flush=True)
+                sys.stdout.buffer.write(part.log.read_bytes())
+                print(f"{part.name} {words} after {part.seconds:.0f} s.", flush=True)
+                if not is_ok:
+                    failed.append(part.name)
+        if time.monotonic() - shown > _EVERY_S and waiting:
+            shown = time.monotonic()
+            print("; ".join(_state(part) for part in waiting if part.seconds is None), flush=True)
+        with suppress(subprocess.TimeoutExpired):
+            waiting[0].process.wait(timeout=_LOOK_S)
+    return failed
+
+
+def _state(part: Part) -> str:
+    """Return how long a part has run, and how far pytest says it is."""
+    text = part.log.read_bytes()[-4096:].decode("utf-8", "replace")
+    share = [word.rstrip("%]") for word in text.replace("[", " ").split() if word.endswith("%]")]
+    done = f", {share[-1]} %" if share else ""
+    return f"{part.name} {time.monotonic() - part.start:.0f} s{done}"
+
+
+def _stop(parts: Sequence[Part]) -> None:
+    """Interrupt what runs, as Ctrl-C would, and wait for its end."""
+    for part in parts:
+        if part.process.poll() is None:
+            os.killpg(part.process.pid, signal.SIGINT)
+    for part in parts:
+        try:
+            part.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(part.process.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""Which tests are of which tier: what each costs decides, not what it is about.
+
+`make unit` runs what needs little but a processor, with coverage; `make system` runs what starts
+processes, waits for clocks, sockets and disks, or runs whole worlds, without coverage, which would
+double its cost; `make slow` runs what is marked so. `make test` is unit and system.
+"""
+
+from pathlib import Path
+
+__all__ = ["SPARK", "SYSTEM", "tier_of"]
+
+# Folders and files, from the root. A test that is not listed here is a unit test.
+SYSTEM = (
+    "tests/browser",
+    "tests/chaos",
+    "tests/deploy",
+    "tests/examples",
+    "tests/live",
+    "tests/simulation",
+    "tests/accounting/test_ledger_kill.py",
+    "tests/cli/test_demo_command.py",
+    "tests/cli/test_lab.py",
+    "tests/dashboard/test_stream.py",
+    "tests/device/test_program.py",
+    "tests/docs/test_site.py",
+    "tests/docs/test_tutorials.py",
+    "tests/engine/test_killed_at_random.py",
+    "tests/fusion/test_kill.py",
+    "tests/fuzz/test_http_interfaces.py",
+    "tests/lab/experiments/test_all_fast.py",
+    "tests/shuffler/test_mqtt_fleet.py",
+    "tests/shuffler/test_processes.py",
+    "tests/test_programs.py",
+)
+# A group of its own: Java and the executors are started once, while the others run.
+SPARK = "tests/engine/spark"
+
+
+def tier_of(path: Path, root: Path) -> str:
+    """Return "unit", "system" or "spark" for a file of tests."""
+    place = path.relative_to(root).as_posix()
+    if place.startswith(f"{SPARK}/"):
+        return "spark"
+    is_system = any(place == one or place.startswith(f"{one}/") for one in SYSTEM)
+    return "system" if is_system else "unit"

@@ -1,0 +1,73 @@
+"""Where the time of a run of pytest went: by file and by fixture, also with workers.
+
+A plugin of tests/conftest.py. With ``RASE_TIMES`` set, a run adds its lines to that file, and
+scripts/suite.py prints the sum over all runs.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_terminal_summary"]
+
+VARIABLE = "RASE_TIMES"
+# Shorter ones are many, and none of them is worth a line.
+_LEAST_S = 0.05
+_SENT = "fixture_seconds"
+_FIXTURES = pytest.StashKey[dict[str, float]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note how long a fixture took, with the test that was the first to ask for it."""
+    start = perf_counter()
+    try:
+        return (yield)
+    finally:
+        seconds = perf_counter() - start
+        item = request._pyfuncitem  # the one way to the test from a fixture of any scope
+        if seconds >= _LEAST_S:
+            name = f"{fixturedef.baseid or item.path.name}::{fixturedef.argname}"
+            item.stash.setdefault(_FIXTURES, {})[name] = seconds
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send the times of fixtures along with the report, which workers send on."""
+    report = yield
+    if call.when == "setup":
+        setattr(report, _SENT, item.stash.get(_FIXTURES, {}))
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Write the sums by file and by fixture, one line each."""
+    path = os.environ.get(VARIABLE)
+    if not path or hasattr(config, "workerinput"):
+        return
+    files: defaultdict[str, float] = defaultdict(float)
+    fixtures: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                files[report.nodeid.split("::")[0]] += report.duration
+                for name, seconds in getattr(report, _SENT, {}).items():
+                    fixtures[name] += seconds
+    with Path(path).open("a", encoding="utf-8") as file:
+        for kind, sums in (("file", files), ("fixture", fixtures)):
+            for name, seconds in sums.items():
+                line = {"kind": kind, "name": name, "seconds": round(seconds, 3)}
+                file.write(json.dumps(line) + "\n")

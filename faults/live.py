@@ -33,16 +33,22 @@ _DEVICE: Final = (
     ),
     Fault(
         name="ledger-written-later",
-        wrong="The ledger hands a report out to be sent before its entry is committed.",
+        wrong="The ledger hands a report out, and commits its entry when it is used the next time.",
         file="rase/accounting/ledger_file.py",
-        old="""            yield
+        old="""raise RuntimeError("draw and seal must not use the ledger that calls them.")
+        self.rows(begin)
+        try:
+            yield
             self.rows("COMMIT")
 """,
-        new="""            yield
+        new="""self.rows("COMMIT")
+        self.rows(begin)
+        try:
+            yield
             if begin == "BEGIN":
                 self.rows("COMMIT")
 """,
-        tests=("tests/accounting/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
+        tests=("tests/accounting/test_ledger_kill.py::test_kills_at_random_moments",),
     ),
     Fault(
         name="window-overspent",
@@ -79,9 +85,9 @@ _DEVICE: Final = (
         self._journal.note("sealed", round=round)
 """,
         new="""        self._show(campaign, stored)
-        self._journal.note("sealed", round=_DRAWN.unpack(stored.report)[2])
+        self._journal.note("sealed", round=round, place=_DRAWN.unpack(stored.report)[2])
 """,
-        tests=("tests/device/test_agent.py",),
+        tests=("tests/simulation/test_trust.py::test_no_log_line_has_an_identity_or_a_value",),
     ),
 )
 
@@ -108,7 +114,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/desk.py",
         old="            outcome = await self._commits.submit(pending)\n",
         new="            self._commits.submit(pending)\n            outcome = Outcome.STORED\n",
-        tests=("tests/shuffler/test_app.py::test_a_full_disk_loses_nothing",),
+        tests=("tests/shuffler/test_app.py::test_a_disk_that_hangs_sheds_load_and_loses_nothing",),
     ),
     Fault(
         name="lease-not-checked",
@@ -116,7 +122,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/release.py",
         old="            check_lease(transaction, lease)\n",
         new="",
-        tests=("tests/shuffler/test_closer.py::test_one_holder_at_a_time",),
+        tests=("tests/shuffler/test_simulation.py::test_a_rival_never_makes_a_second_batch",),
     ),
     Fault(
         name="lease-missing",

@@ -97,7 +97,7 @@ class Runner:
         code = f"import {package}; print({package}.__file__)"
         _, output, _ = self._finished([sys.executable, "-c", code], copy, environment)
         lines = output.strip().splitlines()
-        if lines and Path(lines[-1]).is_relative_to(copy):
+        if lines and Path(lines[-1]).is_relative_to(copy / "src"):
             return ""
         return f"{package} is not imported from the copy with the fault, but: {output.strip()}"
 

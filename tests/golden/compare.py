@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.golden.flatten import Number, Numbers
 
-__all__ = ["differences", "load", "recorded_form", "report", "save"]
+__all__ = ["differences", "load", "read", "recorded_form", "report", "save"]
 
 RELATIVE = 1e-9
-# What is nothing but the rounding of a zero: no quantity recorded here is smaller by nature.
-ABSOLUTE = 1e-15
+# A bias of 1e-14 among errors of 100 is the rounding of a zero, and other machines round otherwise.
+OF_THE_LARGEST = 1e-13
 FOLDER = Path(__file__).with_name("numbers")
 
 Recorded = Mapping[str, Any]
@@ -21,7 +21,8 @@ Recorded = Mapping[str, Any]
 def differences(recorded: Recorded, numbers: Numbers) -> list[str]:
     """Return one line for each number that differs, is missing or is new, by path.
 
-    Whole numbers are compared exactly, others with a relative tolerance of 1e-9.
+    Whole numbers are compared exactly, others with a relative tolerance of 1e-9, or of 1e-13 of the
+    largest number in their list.
     """
     found = []
     for name in sorted({*recorded, *numbers}):
@@ -39,21 +40,24 @@ def _differing(name: str, recorded: Any, now: list[tuple[str, Number]]) -> list[
     before = recorded if isinstance(recorded, list) else [recorded]
     if len(before) != len(now):
         return [f"{name}: recorded {len(before)} numbers, now {len(now)}"]
+    numbers = [read(one) for one in before]
+    sizes = [abs(number) for number in numbers if number is not None and math.isfinite(number)]
+    nothing = OF_THE_LARGEST * max(sizes, default=0.0)
     return [
         f"{name} at {path}: recorded {_shown(old)}, now {_shown(new)}"
-        for old, (path, new) in zip(before, now, strict=True)
-        if not _is_equal(_read(old), new)
+        for old, (path, new) in zip(numbers, now, strict=True)
+        if not _is_equal(old, new, nothing=nothing)
     ]
 
 
-def _is_equal(old: Number, new: Number) -> bool:
+def _is_equal(old: Number, new: Number, *, nothing: float) -> bool:
     if old is None or new is None:
         return old is new
     if isinstance(old, int) and isinstance(new, int):
         return old == new
     if math.isnan(old) or math.isnan(new):
         return math.isnan(old) and math.isnan(new)
-    return old == new or math.isclose(old, new, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return math.isclose(old, new, rel_tol=RELATIVE, abs_tol=nothing)
 
 
 def report(lines: list[str], *, most: int = 8) -> str:
@@ -79,7 +83,8 @@ def _written(number: Number) -> Any:
     return float(f"{number:.12g}") if math.isfinite(number) else str(number)
 
 
-def _read(written: Any) -> Number:
+def read(written: Any) -> Number:
+    """Return a number as it was before it was written."""
     number: Number = float(written) if isinstance(written, str) else written
     return number
 

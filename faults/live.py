@@ -128,8 +128,8 @@ _SHUFFLER: Final = (
         name="lease-missing",
         wrong="Two closers may take the same round at the same time.",
         file="rase/shuffler/rounds.py",
-        old='"AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ?) "',
-        new='"AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ? OR 1 = 1) "',
+        old="(lease_until_s <= ? OR lease_until_s > ?)",
+        new="(lease_until_s <= ? OR lease_until_s > ? OR 1 = 1)",
         tests=("tests/shuffler/test_closer.py::test_one_holder_at_a_time",),
     ),
     Fault(
@@ -148,7 +148,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/release.py",
         old="tuple(some[place].inner for place in order)",
         new="tuple(member.inner for member in some)",
-        tests=("tests/shuffler/test_release.py",),
+        tests=("tests/faults/test_release_order.py",),
     ),
     Fault(
         name="below-k-released",
@@ -175,10 +175,10 @@ _SHUFFLER: Final = (
     ),
     Fault(
         name="closed-before-grace",
-        wrong="Rounds are closed when they end, while devices may still send.",
+        wrong="A round is closed as soon as it has a report, while devices may still send.",
         file="rase/shuffler/rounds.py",
-        old="            due = (int(now_s) - campaign.grace_s) // campaign.round_s - 1\n",
-        new="            due = int(now_s) // campaign.round_s - 1\n",
+        old='"AND closes_s <= ? AND (',
+        new='"AND closes_s - 86400 <= ? AND (',
         tests=("tests/shuffler/test_closer.py",),
     ),
     Fault(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels import backend
 
@@ -50,7 +51,7 @@ PARTS = (0, 1, 1, 1, 1, 1, 0, 0)
 GRID = (0.0, 1.0, 10)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("function", "arguments"),
     [
         ("integers_below", (WORDS, np.ones(3, np.int64), np.ones(4, np.int64))),
@@ -97,7 +98,7 @@ def test_sizes_that_do_not_fit_are_refused(
         getattr(native, function)(*arguments)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "function",
     [
         name

@@ -5,9 +5,9 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels import unbounded
 from rase.kernels.digits import (
@@ -47,8 +47,8 @@ def boundary(rate: float, index: int, *, size: int | None, bits: int) -> int:
         return int(exact * (1 << bits))
 
 
-@pytest.mark.parametrize("size", [None, 4096])
-@pytest.mark.parametrize("index", [0, 3, 200])
+@each_case("size", [None, 4096])
+@each_case("index", [0, 3, 200])
 def test_further_words_decide_at_a_boundary(size: int | None, index: int) -> None:
     """One bit below the partial sum is the smaller digit, one above the larger, at any depth."""
     rate = 0.01
@@ -97,7 +97,7 @@ def test_boundary_words_are_settled_in_batches_too() -> None:
         assert one_exact_geometric(exact_digits(rate), Given(word >> 64, word % WORD)) == expected
 
 
-@pytest.mark.parametrize("rate", [1e-6, 0.02, 1.0, 60.0])
+@each_case("rate", [1e-6, 0.02, 1.0, 60.0])
 def test_batches_are_single_values_word_for_word(rate: float) -> None:
     """One value from a batch is the value of the pure sampler with the same words."""
     digits = exact_digits(rate)
@@ -108,7 +108,7 @@ def test_batches_are_single_values_word_for_word(rate: float) -> None:
         assert one_exact_geometric(digits, words) == one
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.7])
+@each_case("rate", [0.001, 0.7])
 def test_values_follow_the_geometric_law(rate: float) -> None:
     """Chi-square over 30 bins of 50,000 values. False alarms: 2 tests at 1e-9; 30 % off is seen."""
     values = exact_geometric(rate, 50_000, SeededRandom(2026))
@@ -123,8 +123,8 @@ def _pvalue(values: NDArray[np.int64], rate: float) -> float:
     return float(stats.chisquare(seen, chances * values.size).pvalue)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 4096, 165])
-@pytest.mark.parametrize("epsilon", [1e-4, 0.3, 1.0, 2.9, 30.0])
+@each_case("steps", [1, 3, 4096, 165])
+@each_case("epsilon", [1e-4, 0.3, 1.0, 2.9, 30.0])
 def test_the_rate_is_the_largest_within_the_budget(epsilon: float, steps: int) -> None:
     """As many rates as steps are at most epsilon in fractions, and one unit more would exceed."""
     rate = rate_within(epsilon, steps)

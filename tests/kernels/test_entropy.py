@@ -3,8 +3,8 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels.entropy import (
     SecureEntropy,
@@ -55,7 +55,7 @@ def test_seeded_words_repeat_and_show_their_seed() -> None:
     assert repr(other) == "SeededEntropy('1')"
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 7, 4097, 2**32 - 5])
+@each_case("bound", [1, 2, 3, 7, 4097, 2**32 - 5])
 def test_integers_are_those_of_numpy(bound: int) -> None:
     """Fed with the same words, both forms give the same integers."""
     for seed in range(50):
@@ -78,7 +78,7 @@ def test_words_that_would_bias_are_drawn_again() -> None:
     assert integer_below(3, Fixed(0, 2**63)) == 1
 
 
-@pytest.mark.parametrize("probability", EDGES)
+@each_case("probability", EDGES)
 def test_coins_are_those_of_numpy(probability: float) -> None:
     """Fed with the same word, both forms toss the same coin, at the edges, too."""
     for seed in range(50):

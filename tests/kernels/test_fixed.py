@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import pytest
+from tests.cases import each_case
 
 from rase.kernels.fixed import (
     WORD,
@@ -21,8 +21,8 @@ from rase.kernels.table import IntegerTable
 from rase.randomize import geometric as noise
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.5, 1.0, 3.0, 10.0, 30.0])
-@pytest.mark.parametrize("steps", [1, 2, 5, 40, 4096])
+@each_case("epsilon", [1e-4, 0.01, 0.5, 1.0, 3.0, 10.0, 30.0])
+@each_case("steps", [1, 2, 5, 40, 4096])
 def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     """The effective epsilon is never above the asked one; NumPy draws from the same table."""
     table = clamped_table(epsilon, steps)
@@ -58,8 +58,8 @@ def test_the_largest_ratio_may_stand_at_any_end() -> None:
     assert pair == ((1, 0), 1, WORD - (1 << 62), 1)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 10.0, 30.0])
-@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+@each_case("epsilon", [1e-4, 1.0, 10.0, 30.0])
+@each_case("steps", [1, 2, 5, 40])
 def test_the_worst_pair_is_that_of_all_pairs(epsilon: float, steps: int) -> None:
     """Comparing all inputs and reports finds the same ratio, with the weights it names."""
     table = clamped_table(epsilon, steps)
@@ -71,7 +71,7 @@ def test_the_worst_pair_is_that_of_all_pairs(epsilon: float, steps: int) -> None
     assert Fraction(table.worst.numerator, table.worst.denominator) == worst
 
 
-@pytest.mark.parametrize("seed", range(1, 21))
+@each_case("seed", range(1, 21))
 def test_reports_inside_count_where_rounding_makes_them_worst(seed: int) -> None:
     """In tables of any weights, too, the worst pair is that of all pairs."""
     generator = np.random.default_rng(seed)

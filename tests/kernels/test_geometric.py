@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels.fixed import FIXED_ONE, decay_powers
 from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import SeededRandom
 
 
-@pytest.mark.parametrize("rate", [1e-9, 0.01, 1.0, 30.0])
+@each_case("rate", [1e-9, 0.01, 1.0, 30.0])
 def test_powers_are_exact_far_beyond_floats(rate: float) -> None:
     """Neighbouring powers agree with floats, and products of powers with powers of the sum."""
     powers = decay_powers(rate, 60)
@@ -20,7 +21,7 @@ def test_powers_are_exact_far_beyond_floats(rate: float) -> None:
     assert abs(powers[20] * powers[30] // FIXED_ONE - powers[50]) <= 200
 
 
-@pytest.mark.parametrize("rate", [2.0, 0.3, 1e-3, 2e-5])
+@each_case("rate", [2.0, 0.3, 1e-3, 2e-5])
 def test_geometric_numbers_follow_their_law(rate: float) -> None:
     """Chi-square at 1e-9 accepts the law and rejects a rate 30 % off, over one and two digits."""
     drawn = exact_geometric(rate, 40_000, SeededRandom(2026)).astype(np.float64)

@@ -1,8 +1,8 @@
 """Exact integers from random words."""
 
 import numpy as np
-import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels.integers import chosen_with, integers_below, threshold
 from rase.kernels.table import IntegerTable
@@ -57,9 +57,7 @@ def test_thresholds_saturate_below_two_to_the_64() -> None:
     assert threshold(np.array([0.0, 0.5, 1.0])).tolist() == [0, 2**63, 2**64 - 1]
 
 
-@pytest.mark.parametrize(
-    ("word", "index"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 3), (2**64 - 1, 3)]
-)
+@each_case(("word", "index"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 3), (2**64 - 1, 3)])
 def test_draws_fall_into_the_weight_of_their_word(word: int, index: int) -> None:
     """A word below the first partial sum gives 0; a weight of zero is never drawn."""
     table = IntegerTable([10, 20, 20])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 from rase.kernels.keyed import (
@@ -64,7 +65,10 @@ def test_a_tag_depends_on_the_name_alone() -> None:
 
 
 def test_keys() -> None:
-    """A key has 32 bytes, never shows them, survives pickling, and follows from a seed."""
+    """A key has 32 bytes, never shows them, survives pickling, and follows from a seed.
+
+    False alarms: two secure keys give the same tag with probability 2^-128.
+    """
     with pytest.raises(ValueError, match="key must have 32 bytes, got 3"):
         RunKey(b"abc")
     assert repr(KEY) == "RunKey(...)"
@@ -132,7 +136,7 @@ def test_round_words_are_one_stream() -> None:
     assert SecureRandom().part(np.ones(1, np.bool_)).words(1).size == 1
 
 
-@pytest.mark.parametrize("randomizer", MECHANISMS, ids=lambda one: type(one).__name__)
+@each_case("randomizer", MECHANISMS)
 def test_reports_do_not_depend_on_the_batch(randomizer: GridRandomizer) -> None:
     """Drawn together or in parts, in any order, each reading has the same report."""
     count = 3000
@@ -150,7 +154,7 @@ def test_reports_do_not_depend_on_the_batch(randomizer: GridRandomizer) -> None:
         assert (drawn(part) == whole[part]).all()
 
 
-@pytest.mark.parametrize("randomizer", MECHANISMS, ids=lambda one: type(one).__name__)
+@each_case("randomizer", MECHANISMS)
 def test_keyed_reports_follow_the_law(randomizer: GridRandomizer) -> None:
     """A chi-square over 20 bins of 40,000 reports of one reading stays below its 1 - 1e-7 point.
 

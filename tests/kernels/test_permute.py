@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.kernels.permute import (
     inversion_count,
@@ -30,14 +31,14 @@ def some_codes(n: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return (words % np.arange(n, 0, -1, dtype=np.uint64)).astype(np.int64)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5, 63, 64, 65, 127, 128, 129, 1000, 4097])
+@each_case("n", [0, 1, 2, 5, 63, 64, 65, 127, 128, 129, 1000, 4097])
 def test_codes_pick_among_the_remaining_items(n: int) -> None:
     """Orders built by merging runs are those of picking items one by one."""
     codes = some_codes(n, seed=n)
     assert order_from_codes(codes).tolist() == picked_one_by_one(codes.tolist())
 
 
-@pytest.mark.parametrize("n", [1, 6, 64, 600])
+@each_case("n", [1, 6, 64, 600])
 def test_a_batch_of_codes_gives_the_orders_of_its_rows(n: int) -> None:
     """A table of codes gives row by row what single rounds give, short or long."""
     codes = np.stack([some_codes(n, seed) for seed in range(3)])
@@ -45,7 +46,7 @@ def test_a_batch_of_codes_gives_the_orders_of_its_rows(n: int) -> None:
     assert orders.tolist() == [picked_one_by_one(row) for row in codes.tolist()]
 
 
-@pytest.mark.parametrize("n", [6, 600])
+@each_case("n", [6, 600])
 def test_a_batch_without_rounds_is_empty(n: int) -> None:
     """No rounds in, no rounds out."""
     assert orders_from_codes(np.empty((0, n), np.int64)).shape == (0, n)
@@ -67,7 +68,7 @@ def test_inversions_are_counted_as_defined(items: list[int], n: int) -> None:
     assert inversion_count(np.array(order, np.int64)) == sum(a > b for a, b in pairs)
 
 
-@pytest.mark.parametrize("n", [1, 64, 1000, 100_000])
+@each_case("n", [1, 64, 1000, 100_000])
 def test_inversions_are_the_sum_of_the_codes(n: int) -> None:
     """An order has as many inversions as its codes add up to, and the reverse has the most."""
     codes = some_codes(n, seed=3)
@@ -89,7 +90,7 @@ def test_swaps_follow_the_printed_loop() -> None:
     assert order_from_swaps(np.empty(0, np.int64)).tolist() == []
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 100])
+@each_case("n", [0, 1, 2, 100])
 def test_a_uniform_order_is_a_permutation_fixed_by_its_words(n: int) -> None:
     """The same words give the same order, and it holds every item once."""
     order = uniform_order(n, SeededRandom(2026))

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 
 import rase
 from rase import BudgetAware, Mallows, Precision, SeededRandom, Uniform, ValueRange
@@ -31,7 +32,7 @@ PRODUCTION = (
 SEEDED = {"SeededEntropy", "SeededRandom"}
 
 
-@pytest.mark.parametrize("package", PRODUCTION)
+@each_case("package", PRODUCTION)
 def test_production_names_no_seeded_source(package: str) -> None:
     """No module of a production package so much as names a source that can be repeated."""
     modules = sorted((ROOT / package).rglob("*.py"))

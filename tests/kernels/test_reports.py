@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels.fixed import WORD, clamped_table
 from rase.kernels.reports import ClampedKernel, draw_reports, grid_places
@@ -32,8 +33,8 @@ def exact_law(epsilon: float, reading: float) -> list[float]:
 
 
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize("reading", [0.0, 7.0, 11.4, 23.9])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@each_case("reading", [0.0, 7.0, 11.4, 23.9])
+@each_case("epsilon", [0.5, 4.0])
 def test_reports_follow_the_exact_law(epsilon: float, reading: float) -> None:
     """Chi-square of 200,000 reports at 1e-6; a budget 30 % too large is rejected."""
     readings = np.full(200_000, reading)

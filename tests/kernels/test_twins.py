@@ -1,6 +1,7 @@
 """The same words give the same results in C and in NumPy, whatever the sizes."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase.kernels import backend
 from rase.kernels.fixed import clamped_table
@@ -84,23 +86,29 @@ def assert_same(work: Callable[[], NDArray[Any] | None]) -> NDArray[Any]:
     return np.asarray(compiled)
 
 
-@pytest.mark.parametrize("n", [*SIZES, 40_000, LARGE])
+@each_case("n", [*SIZES, 40_000, 140_003])
 def test_uniform_orders_are_the_same(n: int) -> None:
-    """One order, from every number of items."""
+    """One order, from every number of items: within a batch of words, over several, over 2^17."""
     order = assert_same(lambda: uniform_order(n, SeededRandom(2026)))
     assert is_permutation(order)
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3, 40, 700])
-@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65])
+@pytest.mark.slow
+def test_uniform_orders_of_a_million_items_are_the_same() -> None:
+    """The same for as many items as the largest of the other kernels."""
+    assert is_permutation(assert_same(lambda: uniform_order(LARGE, SeededRandom(2026))))
+
+
+@each_case("rounds", [0, 1, 3, 40, 700])
+@each_case("n", [0, 1, 2, 63, 64, 65])
 def test_batches_of_uniform_orders_are_the_same(rounds: int, n: int) -> None:
     """Many orders at once, few rounds and many."""
     orders = assert_same(lambda: uniform_orders(rounds, n, SeededRandom(2026)))
     assert (np.sort(orders, axis=1) == np.arange(n)).all()
 
 
-@pytest.mark.parametrize("theta", [0.0, 1e-12, 1e-3, 0.05, 0.25, 1.0, 5.0, 800.0, float("inf")])
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1025, 5000])
+@each_case("theta", [0.0, 1e-12, 1e-3, 0.05, 0.25, 1.0, 5.0, 800.0, float("inf")])
+@each_case("n", [1, 2, 63, 64, 65, 1025, 5000])
 def test_mallows_orders_are_the_same(n: int, theta: float) -> None:
     """One order and a batch, at every theta."""
     law = Mallows(n, theta)
@@ -137,7 +145,7 @@ def test_free_codes_of_any_size_give_the_same_orders(
     assert np.array_equal(assert_same(lambda: orders_from_codes(codes)), orders)
 
 
-@pytest.mark.parametrize("code", [0, 1])
+@each_case("code", [0, 1])
 def test_extreme_codes_give_the_same_orders(code: int) -> None:
     """Always the first and always the last of the remaining items."""
     n = 20_000
@@ -147,8 +155,8 @@ def test_extreme_codes_give_the_same_orders(code: int) -> None:
     )
 
 
-@pytest.mark.parametrize("n", [65, 1000, 1024, 1025, 16_384, 16_385, 70_000])
-@pytest.mark.parametrize("change", [0, 1, 70, 600])
+@each_case("n", [65, 1000, 1024, 1025, 16_384, 16_385, 70_000])
+@each_case("change", [0, 1, 70, 600])
 def test_small_codes_that_grow_give_the_same_orders(n: int, change: int) -> None:
     """Words that empty from the front, words left behind, and a tree that takes over midway."""
     remaining = np.arange(n, 0, -1)
@@ -162,7 +170,7 @@ def test_small_codes_that_grow_give_the_same_orders(n: int, change: int) -> None
     assert assert_same(lambda: order_from_codes(ones))[-1] == 0
 
 
-@pytest.mark.parametrize("n", [*SIZES, LARGE])
+@each_case("n", [*SIZES, LARGE])
 def test_inversions_are_the_same(n: int) -> None:
     """Of a random order and of the two extreme ones."""
     order = uniform_order(n, SeededRandom(2026))
@@ -172,7 +180,7 @@ def test_inversions_are_the_same(n: int) -> None:
     assert compiled == n * (n - 1) // 2
 
 
-@pytest.mark.parametrize("n", [*SIZES, LARGE])
+@each_case("n", [*SIZES, LARGE])
 def test_disagreements_are_inversions(n: int) -> None:
     """Two orders disagree in the inversions of one seen from the other; NumPy counts those."""
     a, b = uniform_order(n, SeededRandom(1)), uniform_order(n, SeededRandom(2))
@@ -222,7 +230,7 @@ def test_draws_from_any_table_are_the_same(sums: list[int], words: list[int]) ->
     assert np.array_equal(assert_same(lambda: table.indices(drawn)), expected)
 
 
-@pytest.mark.parametrize("rate", [1e-14, 1e-9, 1e-6, 1.0 / 4096, 0.01, 0.7, 40.0, 60.0])
+@each_case("rate", [1e-14, 1e-9, 1e-6, 1.0 / 4096, 0.01, 0.7, 40.0, 60.0])
 def test_exact_geometric_numbers_are_the_same(rate: float) -> None:
     """From five digits to one; a word that settles nothing is followed by others in both."""
     assert_same(lambda: exact_geometric(rate, 5001, SeededRandom(2026)))
@@ -250,17 +258,21 @@ KERNELS: dict[str, Callable[[float, int], Kernel]] = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("n", [*SIZES, 32_767, 32_769, LARGE])
-@pytest.mark.parametrize(
-    ("epsilon", "steps"), [(1.0, 4096), (30.0, 4096), (1e-4, 1), (2.0, 65536), (3.0, 1000)]
-)
+@cache
+def kernel_named(name: str, epsilon: float, steps: int) -> Kernel:
+    """Return a kernel; its tables do not change by drawing from them."""
+    return KERNELS[name](epsilon, steps)
+
+
+@each_case("kernel", KERNELS)
+@each_case("n", [*SIZES, 32_767, 32_769, LARGE])
+@each_case(("epsilon", "steps"), [(1.0, 4096), (30.0, 4096), (1e-4, 1), (2.0, 65536), (3.0, 1000)])
 def test_reports_are_the_same(kernel: str, n: int, epsilon: float, steps: int) -> None:
     """Inside and outside the range, on grid points and between them, to the last bit."""
     if n == LARGE and (epsilon, steps) != (1.0, 4096):
         return
     public = ValueRange(-5, 95.3, steps)
-    law = KERNELS[kernel](epsilon, steps)
+    law = kernel_named(kernel, epsilon, steps)
     readings = np.random.default_rng(2026).uniform(-30, 120, n)
     readings[::3] = public.low + public.step * np.floor(readings[::3] % steps)
     readings[:4] = [1e300, -1e300, public.high, public.low][:n]
@@ -268,7 +280,7 @@ def test_reports_are_the_same(kernel: str, n: int, epsilon: float, steps: int) -
     assert_same(lambda: draw_reports(readings, law, public=public, source=FixedWords(words[:n])))
 
 
-@pytest.mark.parametrize("n", [*SIZES, LARGE])
+@each_case("n", [*SIZES, LARGE])
 def test_sums_of_reports_are_the_same(n: int) -> None:
     """Sums of places and counts of ends, whatever the number of reports."""
     places = (SeededRandom(2026).words(n) % np.uint64(4097)).astype(np.float64)
@@ -277,7 +289,7 @@ def test_sums_of_reports_are_the_same(n: int) -> None:
     assert [column.tolist() for column in sums] == [column.tolist() for column in by_numpy]
 
 
-@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+@each_case("strange", [np.nan, np.inf, -np.inf])
 def test_strange_readings_and_reports_are_refused_by_both(strange: float) -> None:
     """Neither draws a report of what is no number, nor sums what is no point of the grid."""
     readings = np.full(300, 1.0)
@@ -295,7 +307,7 @@ def test_strange_readings_and_reports_are_refused_by_both(strange: float) -> Non
         assert twice(lambda reports=reports: clamped_sums(reports, PUBLIC)) == (None, None)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("n", [3, 40_000])
+@each_case("n", [3, 40_000])
 def test_a_refused_word_is_replaced_alike(n: int) -> None:
     """A word of 0 is refused for bounds that do not divide 2^64; the next of the stream follows."""
     order = assert_same(lambda: uniform_order(n, FixedWords([0])))
@@ -306,7 +318,7 @@ def test_a_refused_word_is_replaced_alike(n: int) -> None:
     assert_same(lambda: integers_from(source_words, np.array([3, 3]), source=SeededRandom(1)))
 
 
-@pytest.mark.parametrize("n", [0, 1, 65, 3000])
+@each_case("n", [0, 1, 65, 3000])
 def test_kendall_distances_are_the_same(n: int) -> None:
     """Counted at once in C, by way of an inverse in NumPy."""
     a, b = uniform_order(n, SeededRandom(1)), uniform_order(n, SeededRandom(2))
@@ -352,7 +364,7 @@ def test_orders_too_long_for_the_compiled_kernels_go_to_numpy(
     assert disagreement_count(expected[0], expected[1]) is None
 
 
-@pytest.mark.parametrize("codes", [[1, 0, 1], [-1, 0, 0]])
+@each_case("codes", [[1, 0, 1], [-1, 0, 0]])
 def test_codes_out_of_bounds_do_not_leave_the_arrays(codes: list[int]) -> None:
     """What is no code is left to NumPy, which has its own opinion; nothing crashes."""
     assert_same(lambda: order_from_codes(np.array(codes)))

@@ -2,13 +2,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.shuffle.attacker import order_attack
 from rase.shuffle.mallows import Mallows
 
 
-@pytest.mark.parametrize("theta", [0.0, 1e-9, 0.03, 0.7, 5.0, 60.0])
-@pytest.mark.parametrize("n", [1, 2, 7, 100, 300])
+@each_case("theta", [0.0, 1e-9, 0.03, 0.7, 5.0, 60.0])
+@each_case("n", [1, 2, 7, 100, 300])
 def test_small_rounds_are_exact(n: int, theta: float) -> None:
     """Up to n = 512 the numbers are those of the marginals, the first slot the most exposed."""
     marginals = Mallows(n, theta).marginals()
@@ -20,14 +21,14 @@ def test_small_rounds_are_exact(n: int, theta: float) -> None:
     assert attack.stay_share == pytest.approx(np.trace(marginals) / n, rel=1e-12)
 
 
-@pytest.mark.parametrize("n", [513, 800])
-@pytest.mark.parametrize("theta_times_n", [1e-6, 0.1, 1, 4, 10, 25])
+@each_case("n", [513, 800])
+@each_case("theta_times_n", [1e-6, 0.1, 1, 4, 10, 25])
 def test_the_limit_of_large_rounds_is_close(n: int, theta_times_n: float) -> None:
     """Below theta 0.05 the limit differs from the exact law by less than 0.1 %."""
     assert_close_to_exact(n, theta_times_n / n, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("theta", [0.05, 0.3, 5.0])
+@each_case("theta", [0.05, 0.3, 5.0])
 def test_ends_and_middle_make_up_large_rounds(theta: float) -> None:
     """From theta 0.05 on, ends and middle of a smaller round give the larger one."""
     assert_close_to_exact(900, theta, tolerance=1e-4)

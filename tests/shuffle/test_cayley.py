@@ -3,13 +3,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.shuffle.cayley import CayleyMallows, cayley_distance, cayley_sensitivity
 from rase.shuffle.partition import Partition
 
 
-@pytest.mark.parametrize("theta", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("n", range(1, 6))
+@each_case("theta", [0.0, 0.5, 3.0])
+@each_case("n", range(1, 6))
 def test_probabilities_add_up_to_one(n: int, theta: float) -> None:
     """Z = Π(1 + jq) normalises the weights q^d over all orders."""
     law = CayleyMallows(n, theta)
@@ -32,7 +33,7 @@ def test_at_infinite_theta_nothing_moves() -> None:
     assert law.log_probability([0, 1, 3, 2]) == -math.inf
 
 
-@pytest.mark.parametrize("n", range(1, 6))
+@each_case("n", range(1, 6))
 def test_sensitivity_is_group_size_less_one(n: int) -> None:
     """Enumeration of all rearrangements of every partition finds |G| - 1, and the sum for all."""
     for labels in itertools.product(range(n), repeat=n):

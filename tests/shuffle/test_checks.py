@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.shuffle.checks import number_at_least, positive_number, whole_number
 
@@ -12,7 +13,7 @@ def test_whole_numbers_of_python_and_numpy_pass() -> None:
     assert whole_number("n", 3, least=3) == 3
 
 
-@pytest.mark.parametrize("value", [True, 2.0, "2", None])
+@each_case("value", [True, 2.0, "2", None])
 def test_what_is_no_whole_number_is_refused(value: object) -> None:
     """Truth values, floats and texts are no counts."""
     with pytest.raises(TypeError, match="n must be a whole number"):
@@ -29,14 +30,14 @@ def test_a_number_below_its_least_is_refused() -> None:
         number_at_least("theta", math.nan, least=0)
 
 
-@pytest.mark.parametrize("value", [True, "2", None])
+@each_case("value", [True, "2", None])
 def test_what_is_no_number_is_refused(value: object) -> None:
     """Truth values and texts are no numbers."""
     with pytest.raises(TypeError, match="theta must be a number"):
         number_at_least("theta", value, least=0)
 
 
-@pytest.mark.parametrize("value", [0, math.inf])
+@each_case("value", [0, math.inf])
 def test_a_positive_number_is_above_zero_and_finite(value: float) -> None:
     """Zero and infinity are refused where a budget is asked for."""
     with pytest.raises(ValueError, match="alpha must be above 0 and finite"):

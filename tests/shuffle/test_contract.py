@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from tests.cases import each_case
 
 from rase import Cyclic, MallowsShuffle, Partition, Robust, Shuffler, Uniform
 from rase.shuffle.robust import Line9
@@ -31,7 +32,7 @@ SHUFFLERS = {
 }
 
 
-@pytest.mark.parametrize("name", SHUFFLERS)
+@each_case("name", SHUFFLERS)
 def test_shufflers_keep_the_contract(name: str) -> None:
     """All implementations pass the public contract checks."""
     check_shuffler(SHUFFLERS[name])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase.kernels.integers import chosen_with
 from rase.kernels.permute import inversion_count, uniform_orders
@@ -112,7 +113,7 @@ def test_single_draws_of_mallows_follow_the_law() -> None:
     assert evidence_against(law, faulty) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("n", [5, 6])
+@each_case("n", [5, 6])
 def test_uniform_draws_all_orders_alike(n: int) -> None:
     """Uniform orders, and Mallows orders of theta 0, are uniform; 30 % sorted pairs are seen.
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.permute import inversion_count
 from rase.kernels.words import SeededRandom
@@ -28,8 +29,8 @@ def enumerated(
     return distances, weights / weights.sum()
 
 
-@pytest.mark.parametrize("theta", THETAS)
-@pytest.mark.parametrize("n", range(1, 7))
+@each_case("theta", THETAS)
+@each_case("n", range(1, 7))
 def test_the_law_is_that_of_the_definition(n: int, theta: float) -> None:
     """Probabilities, moments, distances and marginals agree with enumeration up to n = 6."""
     law = Mallows(n, theta)
@@ -49,7 +50,7 @@ def test_the_law_is_that_of_the_definition(n: int, theta: float) -> None:
     np.testing.assert_allclose(law.marginals(), marginals, rtol=1e-11)
 
 
-@pytest.mark.parametrize("theta", [0.0, 1e-7, 4 / 300, 0.1, 3.0])
+@each_case("theta", [0.0, 1e-7, 4 / 300, 0.1, 3.0])
 def test_moments_of_many_items_agree_with_their_law(theta: float) -> None:
     """At n = 120 series and closed forms meet the moments of the distance's law."""
     law = Mallows(120, theta)
@@ -60,7 +61,7 @@ def test_moments_of_many_items_agree_with_their_law(theta: float) -> None:
     assert law.distance_variance == pytest.approx(float(pmf @ (distances - mean) ** 2), rel=1e-10)
 
 
-@pytest.mark.parametrize("theta", [0.0, 1e-3, 0.1, 2.0, 40.0])
+@each_case("theta", [0.0, 1e-3, 0.1, 2.0, 40.0])
 def test_marginals_are_doubly_stochastic_and_symmetric(theta: float) -> None:
     """Every item has a slot and every slot an item; the law reads the same from all sides."""
     marginals = Mallows(151, theta).marginals()
@@ -88,7 +89,7 @@ def test_a_tiny_theta_is_no_theta() -> None:
     assert Mallows(5, 2e-16).samples(10, rng=SeededRandom(1)).shape == (10, 5)
 
 
-@pytest.mark.parametrize("theta", [0.0, 0.3, 60.0])
+@each_case("theta", [0.0, 0.3, 60.0])
 def test_samples_are_orders_fixed_by_the_seed(theta: float) -> None:
     """Single draws and batches hold every item once and repeat with their seed."""
     law = Mallows(100, theta)
@@ -99,7 +100,7 @@ def test_samples_are_orders_fixed_by_the_seed(theta: float) -> None:
     assert np.sort(batch, axis=1).tolist() == [list(range(100))] * 3
 
 
-@pytest.mark.parametrize("theta", [0.02, 0.3, 2.0])
+@each_case("theta", [0.02, 0.3, 2.0])
 def test_fit_finds_the_theta_of_samples(theta: float) -> None:
     """The estimate solves the likelihood equation and lies within 6 standard errors of theta.
 

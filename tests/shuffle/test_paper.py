@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.permute import uniform_order
 from rase.kernels.words import SeededRandom
@@ -23,7 +24,7 @@ def paper_mode(
         return Robust(alpha, group_count, partition=partition, mode="paper", line9=line9)
 
 
-@pytest.mark.parametrize("line9", Line9)
+@each_case("line9", Line9)
 def test_each_reading_of_line_9_releases_what_its_name_says(line9: Line9) -> None:
     """From one Mallows draw π, slots receive the report of the place or contributor described."""
     rank = inverse(ARRIVAL)
@@ -45,7 +46,7 @@ def test_each_reading_of_line_9_releases_what_its_name_says(line9: Line9) -> Non
     assert line9.value in release.manifest.reason
 
 
-@pytest.mark.parametrize("line9", Line9)
+@each_case("line9", Line9)
 def test_outside_the_bounds_of_line_4_the_loop_starts_at_the_data_permutation(line9: Line9) -> None:
     """Lines 11 to 17: z_i is the y of index σ_y(c(i)), c a cyclic permutation."""
     rank = inverse(ARRIVAL)

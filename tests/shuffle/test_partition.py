@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.kernels.permute import inversion_count
 from rase.shuffle.partition import Partition, group_width, sensitivity
@@ -35,7 +36,7 @@ def largest_distance(groups: tuple[tuple[int, ...], ...], n: int) -> int:
     return best
 
 
-@pytest.mark.parametrize("n", range(7))
+@each_case("n", range(7))
 def test_exact_sensitivity_is_the_largest_distance_of_neighbours(n: int) -> None:
     """For every partition of up to 6, one group changing or all, enumeration finds the formula."""
     for partition in all_partitions(n):
@@ -120,7 +121,7 @@ def test_a_partition_cannot_be_changed() -> None:
         partition.labels = np.array([0, 0])  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("n", range(1, 20))
+@each_case("n", range(1, 20))
 def test_contiguous_blocks_have_the_least_width(n: int) -> None:
     """There are exactly k blocks of neighbours, of width ⌈n/k⌉ - 1."""
     for group_count in range(1, n + 1):
@@ -156,7 +157,7 @@ def test_a_graph_in_parts_needs_a_group_for_each() -> None:
     assert Partition.from_graph(3, [], 3).group_count == 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("edges", "message"),
     [
         ([(0, 3)], r"edges must join contributors 0\.\.2, got \(0, 3\)"),

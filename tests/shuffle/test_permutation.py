@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.shuffle.permutation import (
     as_permutation,
@@ -54,7 +55,7 @@ def test_the_data_permutation_is_that_of_the_paper() -> None:
     assert data_rank(["b", "a"], ["b", "a"]).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arrivals", "contributors"),
     [(["a", "a"], None), (["a"], ["b"]), (["a"], ["a", "b"]), (["a", "b"], ["a", "a"])],
 )
@@ -66,7 +67,7 @@ def test_a_data_permutation_needs_everybody_once(
         data_rank(arrivals, contributors)
 
 
-@pytest.mark.parametrize("wrong", [[0, 0], [1, 2], [-1, 0], [0, 2, 2]])
+@each_case("wrong", [[0, 0], [1, 2], [-1, 0], [0, 2, 2]])
 def test_what_is_no_permutation_is_refused(wrong: list[int]) -> None:
     """The error names the argument and what it must be."""
     with pytest.raises(ValueError, match=r"order must be a permutation of 0\.\."):

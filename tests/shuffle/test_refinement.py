@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.integers import integers_below
 from rase.kernels.permute import uniform_order
@@ -43,7 +44,7 @@ def is_connected(partition: Partition, edges: list[tuple[int, int]]) -> bool:
     return len(set(parts)) == partition.group_count
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_case("seed", range(60))
 def test_forests_are_cut_optimally(seed: int) -> None:
     """On random forests up to n = 8 no cut into as many connected groups is narrower."""
     source = SeededRandom(seed)
@@ -59,7 +60,7 @@ def test_forests_are_cut_optimally(seed: int) -> None:
         assert group_width(found.partition, rank) == best
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_other_graphs_are_cut_greedily_and_said_so(seed: int) -> None:
     """On graphs with rings the groups are connected, and nothing is claimed of their width."""
     n = 12

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.permute import uniform_order
 from rase.kernels.words import SeededRandom
@@ -73,9 +74,9 @@ def test_groups_of_one_are_shuffled_uniformly() -> None:
     assert Robust(alpha=30, group_count=9).plan(1).reason == "There was nothing to shuffle."
 
 
-@pytest.mark.parametrize("n", [0, 1])
-@pytest.mark.parametrize("refinement", ["contiguous", "agglomerative", "connected", "none"])
-@pytest.mark.parametrize("has_partition", [False, True])
+@each_case("n", [0, 1])
+@each_case("refinement", ["contiguous", "agglomerative", "connected", "none"])
+@each_case("has_partition", [False, True])
 def test_rounds_without_anybody_to_hide_among_pass(
     n: int, refinement: str, has_partition: bool
 ) -> None:
@@ -104,7 +105,7 @@ def test_unnamed_groups_count_as_one_group_of_all() -> None:
     assert "Nobody named the real groups" in manifest.reason
 
 
-@pytest.mark.parametrize(("n", "groups"), [(2, 1), (7, 3), (64, 5), (64, 64), (65, 2), (10, 99)])
+@each_case(("n", "groups"), [(2, 1), (7, 3), (64, 5), (64, 64), (65, 2), (10, 99)])
 def test_planning_for_no_arrival_in_particular_is_planning_for_one(n: int, groups: int) -> None:
     """Blocks measured by their size alone have the sensitivity of blocks looked at in order."""
     robust = Robust(alpha=0.5, group_count=groups)
@@ -135,7 +136,7 @@ def test_refinements_other_than_blocks_can_be_asked_for() -> None:
     assert [connected.plan(6).sensitivity for _ in range(2)] == [3, 3]
 
 
-@pytest.mark.parametrize("refinement", ["contiguous", "agglomerative", "connected", "none"])
+@each_case("refinement", ["contiguous", "agglomerative", "connected", "none"])
 def test_neighbouring_arrivals_are_planned_alike(refinement: str) -> None:
     """Theta is the same after members of a group used have changed places, so it tells nothing."""
     n, source = 8, SeededRandom(2026)
@@ -171,7 +172,7 @@ def test_partitions_of_others_are_refused() -> None:
         robust.shuffle(range(3), arrival=[0, 1, 1])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         ({"alpha": 0}, "alpha must be above 0 and finite"),

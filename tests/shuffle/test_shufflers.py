@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.words import SeededRandom
 from rase.privacy import PermutationPrivacy
@@ -36,7 +37,7 @@ def shuffler(request: pytest.FixtureRequest) -> Single:
     return built[request.param]
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 24])
+@each_case("n", [0, 1, 2, 3, 24])
 def test_a_release_holds_every_report_once(shuffler: Single, n: int) -> None:
     """Reports are permuted, never lost or changed, and the input stays as it was."""
     values = np.linspace(0, 1, n)
@@ -48,7 +49,7 @@ def test_a_release_holds_every_report_once(shuffler: Single, n: int) -> None:
     assert 0 <= release.manifest.stay_share <= 1
 
 
-@pytest.mark.parametrize("n", [0, 1, 24])
+@each_case("n", [0, 1, 24])
 def test_the_order_is_told_only_by_a_name_that_warns(shuffler: Single, n: int) -> None:
     """The order explains the release; the release itself does not hold it."""
     values = np.arange(100, 100 + n)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.errors import Malformed, WireError, WrongSize
 from rase.wire.cbor import MAX_DEPTH, decode, encode
@@ -49,7 +50,7 @@ def test_values_come_back_and_cbor2_writes_the_same(value: Any) -> None:
     assert encode(found) == data
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "words"),
     [
         ("", "ends too early"),
@@ -92,14 +93,14 @@ def test_oversized_messages_are_not_looked_at() -> None:
         decode(b"\xff" * 4, max_size=3)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, {1: 2}, 1j])
+@each_case("value", [object(), {1, 2}, {1: 2}, 1j])
 def test_other_types_cannot_be_written(value: object) -> None:
     """What the protocol has no form for is a TypeError."""
     with pytest.raises(TypeError):
         encode(value)
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**64) - 1, math.inf, math.nan])
+@each_case("value", [2**64, -(2**64) - 1, math.inf, math.nan])
 def test_other_numbers_cannot_be_written(value: float) -> None:
     """What has no deterministic form is a ValueError."""
     with pytest.raises(ValueError, match="must"):
@@ -121,8 +122,8 @@ def test_random_bytes_never_crash_the_decoder() -> None:
     assert read > 100
 
 
-@pytest.mark.parametrize("size", [0, 1, 23, 24, 80, 255, 256, 1168])
-@pytest.mark.parametrize("count", [63, 64, 300])
+@each_case("size", [0, 1, 23, 24, 80, 255, 256, 1168])
+@each_case("count", [63, 64, 300])
 def test_arrays_of_strings_of_one_size_are_like_others(count: int, size: int) -> None:
     """Many byte strings of one size, as in a batch, are written and read as cbor2 does."""
     items = [bytes([number % 251]) * size for number in range(count)]
@@ -131,8 +132,8 @@ def test_arrays_of_strings_of_one_size_are_like_others(count: int, size: int) ->
     assert decode(data, max_size=len(data)) == [7, items, b"end"]
 
 
-@pytest.mark.parametrize("other", [b"longer", b"", "text", 7, None, [b"same"]])
-@pytest.mark.parametrize("place", [0, 50, 99])
+@each_case("other", [b"longer", b"", "text", 7, None, [b"same"]])
+@each_case("place", [0, 50, 99])
 def test_one_item_that_differs_is_kept(place: int, other: Any) -> None:
     """Among many strings of one size one may be of another size or kind."""
     items: list[Any] = [b"same"] * 100
@@ -142,7 +143,7 @@ def test_one_item_that_differs_is_kept(place: int, other: Any) -> None:
     assert decode(data, max_size=len(data)) == items
 
 
-@pytest.mark.parametrize("cut", [1, 4, 5, 100])
+@each_case("cut", [1, 4, 5, 100])
 def test_many_strings_that_end_too_early_are_refused(cut: int) -> None:
     """The count of an array is not believed."""
     data = encode([b"same"] * 100)

@@ -1,8 +1,8 @@
 """Ed25519 in pure Python agrees with cryptography, on good and bad signatures."""
 
 import numpy as np
-import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.cases import each_case
 
 from rase.wire.ed25519 import is_signed
 
@@ -27,7 +27,7 @@ RFC_8032 = [
 ]
 
 
-@pytest.mark.parametrize(("public", "message", "signature"), RFC_8032)
+@each_case(("public", "message", "signature"), RFC_8032)
 def test_the_published_vectors_hold(public: str, message: str, signature: str) -> None:
     """RFC 8032's own examples are accepted, and nothing near them."""
     good = bytes.fromhex(signature)

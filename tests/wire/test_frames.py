@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.cases import each_case
 
 from rase.errors import WireError
 from rase.wire import cbor
@@ -37,7 +38,7 @@ def test_a_report_is_its_bytes_and_a_tag() -> None:
     assert b"secret" not in frame
 
 
-@pytest.mark.parametrize("place", [0, 142, 143, 158])
+@each_case("place", [0, 142, 143, 158])
 def test_a_changed_frame_is_not_believed(place: int) -> None:
     """One other bit, another handle, another key: each is refused."""
     frame = report_frame(WIRE, HANDLE, KEY)
@@ -74,7 +75,7 @@ def test_that_a_device_is_not_enrolled_needs_no_tag() -> None:
     assert read_answer(frame, HANDLE, KEY) == ("ab", reply)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text", [b"", b"[]", b"{}", b"nonsense", json.dumps({"report": "a", "more": 1}).encode()]
 )
 def test_what_is_no_answer_is_none(text: bytes) -> None:

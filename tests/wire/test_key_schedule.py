@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.errors import UnknownKey
 from rase.wire.key_schedule import (
@@ -43,7 +43,7 @@ def test_an_ordinary_keyset_keeps_the_limits() -> None:
     assert limit_mistakes(keyset(keys[0], replace(keys[0], id=2)), now_s=0) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("keys", "said"),
     [
         ([key(n, 10) for n in range(1, MAX_KEYS + 2)], f"at most {MAX_KEYS} of one KEM, got 7"),
@@ -81,7 +81,7 @@ def test_a_change_two_cache_times_ahead_is_none() -> None:
     assert sudden_changes(before, before, since_s=-1, until_s=2e6) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "after",
     [
         keyset(key(1, 0), key(2, 995)),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.errors import Malformed, UnknownVersion, WireError, WrongSize
 from rase.wire import cbor
@@ -57,7 +58,7 @@ def test_headers_come_back(key_id: int, tag: bytes, round: int) -> None:
     assert Header.from_report(header.to_bytes() + bytes(129)) == header
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "words"),
     [
         ((256, bytes(8), 1), "key_id must be a whole number from 0 to 255"),
@@ -73,14 +74,14 @@ def test_bad_headers_cannot_be_made(arguments: tuple[Any, Any, Any], words: str)
         Header(*arguments)
 
 
-@pytest.mark.parametrize("size", [0, 1, 14, 142, 144, 1230, 1232, 100_000])
+@each_case("size", [0, 1, 14, 142, 144, 1230, 1232, 100_000])
 def test_truncated_and_oversized_reports_are_refused(size: int) -> None:
     """Only two sizes exist."""
     with pytest.raises(WrongSize, match=f"143 or 1231 bytes, got {size}"):
         Header.from_report(b"\x01" * size)
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@each_case("version", [0, 2, 255])
 def test_unknown_versions_of_reports_are_named(version: int) -> None:
     """The version byte is checked before anything else is read."""
     with pytest.raises(UnknownVersion, match=f"report version {version} is unknown"):
@@ -104,7 +105,7 @@ def test_cover_reports_come_back() -> None:
     assert cover.to_bytes() == b"\x01\x01" + bytes(9) + b"\0\0\0\x07" + bytes(17)
 
 
-@pytest.mark.parametrize("place", range(15, 32))
+@each_case("place", range(15, 32))
 def test_padding_must_be_zero(place: int) -> None:
     """Nobody can hide anything in a report."""
     data = bytearray(Content(5, 7).to_bytes())
@@ -113,7 +114,7 @@ def test_padding_must_be_zero(place: int) -> None:
         Content.from_bytes(bytes(data))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("flags", "epsilon_class", "place", "words"),
     [
         (2, 0, 0, "flag"),
@@ -130,7 +131,7 @@ def test_bad_contents_are_refused(flags: int, epsilon_class: int, place: int, wo
         Content.from_bytes(data)
 
 
-@pytest.mark.parametrize("size", [0, 31, 33])
+@each_case("size", [0, 31, 33])
 def test_contents_have_one_size(size: int) -> None:
     """32 bytes."""
     with pytest.raises(WrongSize, match=f"32 bytes, got {size}"):
@@ -157,7 +158,7 @@ def test_batches_come_back(inner: list[bytes]) -> None:
 ENVELOPE = bytes(80)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "parts",
     [
         None,
@@ -211,7 +212,7 @@ def test_manifests_that_do_not_count_members_have_the_bytes_they_always_had() ->
     assert len(counted.to_bytes()) > len(MANIFEST.to_bytes())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "words"),
     [
         ({"batch_id": b""}, "batch_id must be the 32 bytes"),
@@ -244,7 +245,7 @@ def test_bad_manifests_are_refused(changes: dict[str, Any], words: str) -> None:
     assert refused.value.problem == "bad-batch"
 
 
-@pytest.mark.parametrize("body", [[], {}, {"format": "1"}, {"format": True}, {"format": 2}, "x"])
+@each_case("body", [[], {}, {"format": "1"}, {"format": True}, {"format": 2}, "x"])
 def test_manifests_of_other_formats_are_refused(body: Any) -> None:
     """Format 2 is named; what has no format is malformed."""
     with pytest.raises(WireError) as refused:

@@ -1,6 +1,7 @@
 """A batch travels with its manifest, which is also told ahead."""
 
 import pytest
+from tests.cases import each_case
 
 from rase.errors import WireError
 from rase.wire import cbor
@@ -12,10 +13,9 @@ def test_what_is_packed_is_unpacked() -> None:
     assert unpack(pack(b"body", b"manifest"), max_size=100) == (b"body", b"manifest")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [b"", b"\xff", cbor.encode([]), cbor.encode([b"", "x"]), cbor.encode(b"x"), bytes(200)],
-    ids=["nothing", "no CBOR", "empty", "a text", "one alone", "too long"],
 )
 def test_other_bytes_are_bad_batches(payload: bytes) -> None:
     """Whatever is wrong has one name."""
@@ -30,7 +30,7 @@ def test_a_manifest_survives_its_header() -> None:
     assert manifest_of(header_of(every)[MANIFEST_HEADER]) == every
 
 
-@pytest.mark.parametrize("header", [None, "", "x", "ab*=", "äöü=", "YQ==\n"])
+@each_case("header", [None, "", "x", "ab*=", "äöü=", "YQ==\n"])
 def test_other_headers_are_bad_batches(header: str | None) -> None:
     """A header that is missing or garbled is refused by name."""
     with pytest.raises(WireError, match=MANIFEST_HEADER) as refused:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 
 from rase import errors
 from rase.errors import Malformed, UnknownKey, WireError
@@ -75,7 +76,7 @@ def test_extensions_cannot_replace_the_standard_members() -> None:
         Problem(PROBLEM_TYPES["below-k"], extensions={"status": 200})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b"",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.errors import (
     Malformed,
@@ -68,7 +69,7 @@ def sealed(ch: bytes, configs: Configs) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "case",
     [("fusion", X25519, 143), ("fusion-aes", X25519, 143), ("fusion-x-wing", X_WING, 1231)],
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.campaign import ESTIMATORS, KEMS, MECHANISMS, Campaign, ShufflePlan
 from rase.errors import BadSignature, Malformed, UnknownVersion, WireError, WrongSize
@@ -110,7 +111,7 @@ def test_mangled_campaigns_are_refused_by_name_or_are_other_campaigns(campaign: 
     assert 0 < read < 2_500
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "words"),
     [
         ({"format": 2}, "campaign format 2 is unknown"),
@@ -200,7 +201,7 @@ def test_forged_manifests_are_bad_batches(signers: Signers, pinned: PinnedKeys) 
     assert refused.value.problem == "bad-batch"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "parts",
     [
         None,
@@ -240,7 +241,7 @@ def test_several_versions_travel_as_one_document() -> None:
     assert versions_from_bytes(packed) == (b"1", large, large)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "parts",
     [
         {},

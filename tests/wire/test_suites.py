@@ -8,6 +8,7 @@ import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.bindings._rust import openssl as rust
 from cryptography.hazmat.primitives.asymmetric import mlkem
+from tests.cases import each_case
 
 from rase.errors import Malformed, Unsupported
 from rase.wire.suites import (
@@ -25,7 +26,7 @@ from rase.wire.suites import (
 VECTORS = json.loads((Path(__file__).parent / "vectors/hpke.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['kem_id']:x}-{v['aead_id']}")
+@each_case("vector", VECTORS)
 def test_published_vectors_open(vector: dict[str, Any]) -> None:
     """Each suite is the registered one: keys, context and ciphertext fit together."""
     read = {

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 
 from rase.campaign import Campaign
 from rase.errors import NotOpened
@@ -95,7 +96,7 @@ def key(role: Role, document: dict[str, Any]) -> OpeningKey:
     )
 
 
-@pytest.mark.parametrize("number", range(8))
+@each_case("number", range(8))
 def test_the_reports_open_from_the_file(number: int) -> None:
     """Each report gives what the file says it holds."""
     document = read("report.json")

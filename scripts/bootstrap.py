@@ -27,6 +27,8 @@ GROWING = ["demo", "dev", "spark"]
 VENV = ROOT / OWN.get("".join(sys.argv[1:]), ".venv")
 PYTHON = VENV / "bin" / "python"
 SCRIPT = VENV / "bin" / "rase"
+# Modules are compiled when they are first imported: most of them never are.
+QUIET = ["--no-compile", "--retries=2", "--progress-bar=off"]
 STAMP = VENV / "bootstrap.stamp"
 LOG = VENV / "bootstrap.log"
 # What pip says, and what it means to the person who waits.
@@ -232,7 +234,7 @@ def install_lock(profile: str) -> None:
 
 def pip(arguments: "list[str]", total: int) -> None:
     """Run pip install, keep what it says in a log, and show a counter on a terminal."""
-    command = [str(PYTHON), "-m", "pip", "install", "--retries=2", "--progress-bar=off", *arguments]
+    command = [str(PYTHON), "-m", "pip", "install", *QUIET, *arguments]
     counter = total > 0 and sys.stdout.isatty()
     lines = []
     process = subprocess.Popen(

@@ -15,6 +15,7 @@ SYSTEM = (
     "tests/chaos",
     "tests/deploy",
     "tests/examples",
+    "tests/golden",
     "tests/live",
     "tests/simulation",
     "tests/accounting/test_ledger_kill.py",

@@ -53,7 +53,8 @@ class ClaimBroken(click.ClickException):
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="For study: the same samples again. Without it randomness is secure, as in production.",
+    help="For study: the same samples again, but for live orders and keys after a fork, which are "
+    "always secure. Without it all randomness is secure, as in production.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option(

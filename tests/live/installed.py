@@ -79,6 +79,11 @@ class Server:
         told = self._log.read_bytes()[self._told :].decode()
         return self.process.poll() is None and any(words in told for words in _ALREADY)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.process.poll() is not None
+
     def kill(self) -> None:
         """End it without a chance to do anything; nothing happens if it has ended."""
         self.process.send_signal(signal.SIGKILL)
@@ -199,8 +204,11 @@ class Installed:
         return server_rows(self.database(role), self._postgres, role=role, query=sql)
 
     def end(self) -> list[int]:
-        """End all servers in good order; return their exit codes."""
-        return [server.stop() for server in self.servers.values()]
+        """End all servers in good order once they are past their start; return exit codes."""
+        servers = self.servers.values()
+        # One that was started a moment ago does not know yet what a signal means.
+        until(lambda: all(one.is_working or one.has_ended for one in servers), logs=self.folder)
+        return [server.stop() for server in servers]
 
     def kill(self) -> None:
         """End all servers, whatever they do."""
@@ -240,11 +248,9 @@ class Fleet:
         self._stop = threading.Event()
         self._credentials = installed.enrolled(devices)
         ((signed,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM campaign")
-        newest = "SELECT signed FROM keyset ORDER BY version DESC LIMIT 1"
-        ((keyset,),) = installed.rows(Role.SHUFFLER, newest)
         pinned = _pinned(installed)
         self.campaign: Campaign = SignedCampaign.from_bytes(bytes(signed), pinned).campaign
-        self._keyset: Keyset = SignedKeyset.from_bytes(bytes(keyset), pinned).keyset
+        self.read_keys(installed)
         self._failures: list[BaseException] = []
         self.reports: list[Report] = []
         self._threads = [
@@ -252,6 +258,17 @@ class Fleet:
         ]
         for thread in self._threads:
             thread.start()
+
+    def read_keys(self, installed: Installed) -> None:
+        """Seal from now on with the newest keyset."""
+        newest = "SELECT signed FROM keyset ORDER BY version DESC LIMIT 1"
+        ((signed,),) = installed.rows(Role.SHUFFLER, newest)
+        keyset = SignedKeyset.from_bytes(bytes(signed), _pinned(installed)).keyset
+        self._keyset: Keyset = keyset
+
+    def acknowledged(self) -> list[Report]:
+        """Return the reports that the shuffler has taken in so far."""
+        return [report for report in list(self.reports) if report.fate == "acknowledged"]
 
     def stop(self) -> None:
         """Let no device begin another round, and wait until all know what became of theirs."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.live.counted import check_estimates, is_settled
-from tests.live.installed import Fleet, Installed, Report, Server
+from tests.live.installed import Fleet, Installed, Server
 from tests.live.running import environment
 from tests.patience import PATIENCE_S, until
 
@@ -43,7 +43,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         installed.publish()
         fleet = Fleet(installed, 4)
         try:
-            until(lambda: len(_acknowledged(fleet)) >= 4, logs=tmp_path)
+            until(lambda: len(fleet.acknowledged()) >= 4, logs=tmp_path)
             for server in (intake, fusion):
                 fill_disk(server)
             logs = [tmp_path / "intake.log", tmp_path / "fusion.log"]
@@ -61,11 +61,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
                 ),
                 logs=tmp_path,
             )
-            known = {id(report) for report in _acknowledged(fleet)}
+            known = {id(report) for report in fleet.acknowledged()}
             for server in (intake, fusion):
                 free_disk(server)
             until(
-                lambda: any(id(report) not in known for report in _acknowledged(fleet)),
+                lambda: any(id(report) not in known for report in fleet.acknowledged()),
                 logs=tmp_path,
             )
         finally:
@@ -75,10 +75,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     finally:
         installed.kill()
     check_estimates(installed, fleet)
-
-
-def _acknowledged(fleet: Fleet) -> list[Report]:
-    return [report for report in list(fleet.reports) if report.fate == "acknowledged"]
 
 
 def _run(server: Server) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.running import answers, free_ports, program, rase
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
 
@@ -24,9 +24,10 @@ def read_csv_of(device: Path) -> None:
 
 
 def test_an_estimate_comes_out_of_what_init_wrote(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shuffler, fusion centre and devices, each a process, answer a query within the deadline."""
+    """Shuffler, fusion centre and devices, each a process, answer a query."""
+    monkeypatch.setattr("rase.service.doctor._TIMEOUT_S", PATIENCE_S)
     shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]

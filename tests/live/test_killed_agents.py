@@ -6,13 +6,13 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.live.agents import Agent, enrolled_agents
 from tests.live.installed import K_MIN, Installed
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 from rase.kernels.words import SeededRandom
-from rase.service.doctor import fetch
 from rase.wire.keys import Role
 
 AGENTS = 4
@@ -70,11 +70,13 @@ def test_a_killed_agent_repeats_its_bytes_and_pays_once(
         kill_at_random(agents, kills, installed=installed)
         before = len(estimates(installed))
         until(lambda: len(estimates(installed)) > before, logs=tmp_path)
+        # One that was started a moment ago does not know yet what a signal means.
+        until(lambda: all(map(_is_working, agents)), logs=tmp_path)
         assert [agent.stop() for agent in agents] == [0] * AGENTS
         ended = max(round for agent in agents for round in agent.sent())
         last = "SELECT max(round) FROM rounds WHERE state <> 'open'"
         until(lambda: installed.rows(Role.FUSION, last)[0][0] >= ended, logs=tmp_path)
-        counters = fetch(installed.shuffler_url, "/metrics").body.decode()
+        counters = httpx.get(f"{installed.shuffler_url}/metrics", timeout=PATIENCE_S).text
         assert installed.end() == [0, 0, 0]
     finally:
         for agent in agents:

@@ -30,12 +30,7 @@ def check_closed_once(installed: Installed, fleet: Fleet) -> None:
 
 def has_sent(fleet: Fleet, count: int) -> bool:
     """Return whether more than so many of a fleet's reports were acknowledged."""
-    return acknowledged(fleet) > count
-
-
-def acknowledged(fleet: Fleet) -> int:
-    """Return how many of a fleet's reports were acknowledged."""
-    return sum(report.fate == "acknowledged" for report in list(fleet.reports))
+    return len(fleet.acknowledged()) > count
 
 
 @pytest.mark.parametrize("kills", [7, pytest.param(150, marks=pytest.mark.slow)])
@@ -54,7 +49,7 @@ def test_many_processes_are_killed_and_each_report_counts_once(
         try:
             until(partial(has_sent, fleet, DEVICES), logs=tmp_path)
             kill_at_random(installed, kills)
-            seen = acknowledged(fleet) + DEVICES
+            seen = len(fleet.acknowledged()) + DEVICES
             until(partial(has_sent, fleet, seen), logs=tmp_path)
         finally:
             fleet.stop()
@@ -83,7 +78,7 @@ def test_a_database_that_crashes_loses_nothing_acknowledged(
         fleet = Fleet(installed, DEVICES)
         try:
             for number in range(restarts):
-                seen = acknowledged(fleet) + DEVICES
+                seen = len(fleet.acknowledged()) + DEVICES
                 until(partial(has_sent, fleet, seen), logs=tmp_path)
                 durable_postgres.stop("fast" if number % 2 else "immediate")
                 pause.wait(0.2)

@@ -33,18 +33,23 @@ def test_a_fusion_key_is_rotated_without_a_restart(
         quicken(installed)
         installed.publish()
         place = tmp_path / "installed/fusion"
-        at_fusion = ("--config", installed.configs[Role.FUSION])
-        rase(capsys, "keys", "rotate", place, "--publish-within", "15s")
-        rase(capsys, "fusion", "publish-keys", place / "keyset.json", *at_fusion)
-        keyset = read_keyset(place / "keyset.json")
-        new = max(
-            (one for one in keyset.configs if one.role is Role.FUSION),
-            key=lambda one: one.not_before_s,
-        )
-        assert new.id == 2
-        assert "keys_reloaded count=2" in (tmp_path / "fusion.log").read_text()
+        config = installed.configs[Role.FUSION]
+        keyset = place / "keyset.json"
         fleet = Fleet(installed, 4)
         try:
+            until(lambda: bool(fleet.acknowledged()), logs=tmp_path)
+            asked = ["keys", "rotate", str(place), "--publish-within", "15s"]
+            assert main(asked) == 0
+            publish = ["fusion", "publish-keys", str(keyset), "--config", str(config)]
+            # On a busy machine the time to publish may be over: then another key takes its place.
+            until(lambda: main(publish) == 0 or main([*asked, "--replace-pending"]) != 0)
+            fleet.read_keys(installed)
+            new = max(
+                (one for one in read_keyset(keyset).configs if one.role is Role.FUSION),
+                key=lambda one: one.not_before_s,
+            )
+            assert new.id >= 2
+            assert "keys_reloaded count=2" in (tmp_path / "fusion.log").read_text()
 
             def rounds_after() -> int:
                 done = installed.rows(Role.FUSION, "SELECT round FROM rounds WHERE state = 'final'")

@@ -1,6 +1,7 @@
 """Addresses are taken as a socket would take them, and in the clear on this machine alone."""
 
 import pytest
+from tests.cases import each_case
 
 from rase.address import split_address
 from rase.errors import ConfigurationError
@@ -22,7 +23,7 @@ NO_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("url", NO_ADDRESSES)
+@each_case("url", NO_ADDRESSES)
 def test_what_no_socket_could_use_is_refused(url: str) -> None:
     """Broken numbers, ports and labels are told before anything is asked."""
     with pytest.raises(ValueError, match="must be an address of http or https"):
@@ -34,7 +35,7 @@ def test_what_no_socket_could_use_is_refused(url: str) -> None:
         Broker(url=url.replace("https", "mqtts"))
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
+@each_case("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
 def test_this_machine_needs_no_tls(host: str) -> None:
     """All numbers of the loopback are this machine, for everybody."""
     url = f"http://{host}:8702"
@@ -45,7 +46,7 @@ def test_this_machine_needs_no_tls(host: str) -> None:
     assert Broker(url=f"mqtt://{host}").port == 1883
 
 
-@pytest.mark.parametrize("host", ["fusion.example", "10.0.0.1", "localhost.example", "[::2]"])
+@each_case("host", ["fusion.example", "10.0.0.1", "localhost.example", "[::2]"])
 def test_other_machines_need_tls(host: str) -> None:
     """A plain scheme is refused unless it is asked for by name."""
     for take in (HttpTransport, HttpCountersigner, base_url):
@@ -58,7 +59,7 @@ def test_other_machines_need_tls(host: str) -> None:
     Broker(url=f"mqtt://{host}", insecure_mqtt=True)
 
 
-@pytest.mark.parametrize("url", ["http://me:secret@fusion.example", "https://me:secret@[::1"])
+@each_case("url", ["http://me:secret@fusion.example", "https://me:secret@[::1"])
 def test_passwords_in_addresses_are_not_told(url: str) -> None:
     """The refusal does not repeat the address."""
     with pytest.raises(ConfigurationError, match="must not hold a user") as caught:

@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 
 from rase.campaign import ESTIMATORS, Campaign, ShufflePlan
 from rase.estimate import named
@@ -73,7 +74,7 @@ def test_negative_zero_is_zero() -> None:
     assert str(campaign(low=-0.0).low) == "0.0"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "text"),
     [
         ("id", "Street", "id must be 1 to 63 lower-case letters"),
@@ -165,7 +166,7 @@ def test_new_precision_for_later_rounds_is_a_next_version() -> None:
     new.check_succeeds(old, from_round=495100)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "text"),
     [
         ({"id": "other"}, "id must stay 'street-power' in a new version, got 'other'."),

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase import Duchi, SeededRandom, Uniform, ValueRange
 from rase.accounting.amplification import amplify
@@ -65,7 +66,7 @@ def passed(first: Floats, second: Floats, certainty: float) -> float:
     return max(float(law[is_surer].sum()) for law in (first, second))
 
 
-@pytest.mark.parametrize(("n", "epsilon", "delta", "times"), ROUNDS)
+@each_case(("n", "epsilon", "delta", "times"), ROUNDS)
 def test_the_certainty_of_epsilon_is_passed_more_often_than_delta(
     n: int, epsilon: float, delta: float, times: float
 ) -> None:
@@ -81,8 +82,8 @@ def test_the_certainty_of_epsilon_is_passed_more_often_than_delta(
     assert "but for an event" not in str(made)
 
 
-@pytest.mark.parametrize(("n", "epsilon", "delta"), [setting[:3] for setting in ROUNDS])
-@pytest.mark.parametrize("others", [0.0, 0.25, 0.5, 1.0])
+@each_case(("n", "epsilon", "delta"), [setting[:3] for setting in ROUNDS])
+@each_case("others", [0.0, 0.25, 0.5, 1.0])
 def test_the_best_observer_keeps_to_what_is_said(
     n: int, epsilon: float, delta: float, others: float
 ) -> None:

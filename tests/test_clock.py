@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.clock import FakeClock, SystemClock, parse_duration_s, round_number, round_start_s
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "seconds"),
     [
         ("8s", 8),
@@ -23,7 +24,7 @@ def test_durations_are_read(text: str, seconds: int) -> None:
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "0s", "-1h", "1.5h", "1y", "one hour"])
+@each_case("text", ["", "h", "0s", "-1h", "1.5h", "1y", "one hour"])
 def test_bad_durations_are_refused_with_examples(text: str) -> None:
     """What is no duration is refused, with what one looks like."""
     with pytest.raises(ValueError, match="must look like 30s"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.collect import Collector, Contributions, combined
 from rase.errors import DataError
@@ -86,7 +87,7 @@ def test_interleaved(rows: list[Row], interval_ms: int | None, cuts: list[int], 
     assert found == pytest.approx(expected(rows, interval_ms=interval_ms), rel=1e-12)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+@each_case("cut", [0, 1, 2, 3])
 def test_backwards(cut: int) -> None:
     """Time going back within a device is refused with the row's number, in one batch or two."""
     rows: list[Row] = [(0, 0, 1.0), (5, 1, 1.0), (4, 0, 1.0), (3, 1, 1.0)]
@@ -94,7 +95,7 @@ def test_backwards(cut: int) -> None:
         collected(rows, interval_ms=10, cuts=[cut])
 
 
-@pytest.mark.parametrize("cut", [0, 1, 2])
+@each_case("cut", [0, 1, 2])
 def test_repeated(cut: int) -> None:
     """Of rows with one time and device the first reading counts; nulls are none."""
     rows: list[Row] = [(7, 3, None), (7, 3, 1.0), (7, 3, 5.0), (8, 3, 3.0)]
@@ -136,7 +137,7 @@ def test_memory_follows_devices() -> None:
     assert collector.rows == 10_000
 
 
-@pytest.mark.parametrize("interval_ms", [0, -5])
+@each_case("interval_ms", [0, -5])
 def test_interval_must_be_positive(interval_ms: int) -> None:
     """A round has a length."""
     with pytest.raises(ValueError, match="interval_ms must be greater than 0, got"):

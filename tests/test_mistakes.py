@@ -1,6 +1,7 @@
 """Mistakes: each check lets good values pass and names bad ones, and all are told at once."""
 
 import pytest
+from tests.cases import each_case
 
 from rase.mistakes import CampaignInvalid, Mistakes, shown
 
@@ -21,7 +22,7 @@ def test_good_values_leave_no_mistake() -> None:
     assert mistakes.found == []
 
 
-@pytest.mark.parametrize("value", [0, 10, 1.0, True, "1", None])
+@each_case("value", [0, 10, 1.0, True, "1", None])
 def test_what_is_no_whole_number_between_the_ends_is_named(value: object) -> None:
     """Beyond an end, a fraction, a truth value and a text are none."""
     mistakes = Mistakes()
@@ -29,7 +30,7 @@ def test_what_is_no_whole_number_between_the_ends_is_named(value: object) -> Non
     assert mistakes.found == [f"count must be a whole number from 1 to 9, got {value!r}."]
 
 
-@pytest.mark.parametrize("value", [[], [1.0, 1.0, 1.0], 1.0, [9.0], [True]])
+@each_case("value", [[], [1.0, 1.0, 1.0], 1.0, [9.0], [True]])
 def test_what_is_no_list_of_budgets_is_named(value: object) -> None:
     """None, too many, one outside the list, and budgets beyond an end are refused."""
     mistakes = Mistakes()

@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from tests.cases import each_case
 
 from rase.privacy import CentralDP, LocalDP, PermutationPrivacy, rounded_down
 
@@ -24,7 +25,7 @@ def test_local_dp_prints_one_sentence() -> None:
     assert "may become 99.9 % sure; this is hardly any protection" in str(LocalDP(10.0))
 
 
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf])
+@each_case("epsilon", [-1.0, math.nan, math.inf])
 def test_what_is_no_loss_is_refused(epsilon: float) -> None:
     """A loss is finite and not negative."""
     with pytest.raises(ValueError, match="epsilon must be finite"):
@@ -41,7 +42,7 @@ def test_a_bound_is_never_rounded_down() -> None:
         assert 0 <= float(printed.group(1)) - 100 * LocalDP(epsilon).posterior() < 0.1 + 1e-9
 
 
-@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
+@each_case("delta", [-1e-9, 1.0, math.nan])
 def test_what_is_no_delta_is_refused(delta: float) -> None:
     """A delta of 1 promises nothing at all."""
     with pytest.raises(ValueError, match="delta must be at least 0 and below 1"):
@@ -80,7 +81,7 @@ def test_central_dp_prints_what_follows_from_epsilon_and_delta() -> None:
     assert str(CentralDP(0.5, 0.1)).endswith("guesses right at most 66.1 % of the time.")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("delta", "chance"), [(1e-12, 1e-3), (1e-6, 1e-3), (1e-5, 0.01), (1e-4, 0.01), (0.01, 0.1)]
 )
 def test_the_stated_chance_leaves_the_certainty_to_epsilon(delta: float, chance: float) -> None:
@@ -103,7 +104,7 @@ def test_certainties_and_their_chances_are_inverse() -> None:
     assert CentralDP(0.3, 0.0).surer_chance(0.9) == 0.0
 
 
-@pytest.mark.parametrize("share", [-0.1, 0.4, 1.1, math.nan])
+@each_case("share", [-0.1, 0.4, 1.1, math.nan])
 def test_what_is_no_certainty_or_chance_is_refused(share: float) -> None:
     """A certainty of the likelier reading is at least a half; a chance is a probability."""
     with pytest.raises(ValueError, match=r"certainty must be between 0\.5 and 1"):
@@ -112,7 +113,7 @@ def test_what_is_no_certainty_or_chance_is_refused(share: float) -> None:
         CentralDP(1.0, 1e-6).certainty(0.0 if share == 0.4 else share)
 
 
-@pytest.mark.parametrize("local", [0.9, math.nan, math.inf])
+@each_case("local", [0.9, math.nan, math.inf])
 def test_a_local_epsilon_below_the_central_one_is_refused(local: float) -> None:
     """Shuffling never takes away what the reports have by themselves."""
     with pytest.raises(ValueError, match="epsilon_local must be finite and at least epsilon"):
@@ -136,9 +137,9 @@ def test_a_guess_is_no_better_than_the_local_epsilon_allows() -> None:
     assert promise.guess() < CentralDP(0.9, 0.4).guess()
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.1])
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("prior", [0.0, 0.1, 0.5, 0.9])
+@each_case("delta", [0.0, 1e-6, 0.1])
+@each_case("epsilon", [0.0, 0.5, 3.0])
+@each_case("prior", [0.0, 0.1, 0.5, 0.9])
 def test_a_guess_includes_delta(epsilon: float, delta: float, prior: float) -> None:
     """It is the most that the two inequalities of the definition leave, tried on a fine grid."""
     factor = math.exp(epsilon)
@@ -185,7 +186,7 @@ def test_permutation_odds_are_those_of_the_real_groups() -> None:
     assert "at most 50 % sure" in PermutationPrivacy(0.0, 0.0, 0.1, 0.1, exposed_success=0.1).odds
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("numbers", "name"),
     [
         ((-1.0, 0.0, 0.5, 0.5), "alpha"),
@@ -203,7 +204,7 @@ def test_permutation_privacy_refuses_what_is_no_loss_or_share(
         PermutationPrivacy(*numbers[:4], exposed_success=(*numbers, 0.5)[4])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "guarantee",
     [LocalDP(1.0), CentralDP(1.0, 1e-6), PermutationPrivacy(1, 2, 0.5, 0.5, exposed_success=0.5)],
 )

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.programs import ABSENT, PROGRAMS, absence, commands_in, find
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +93,7 @@ def test_programs_are_looked_for_in_one_place() -> None:
     assert found == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "subprocess.run(['nginx', '-t'])",

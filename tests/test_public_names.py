@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.cases import each_case
 
 import rase
 
@@ -76,7 +77,7 @@ def test_the_export_list_is_pinned() -> None:
     assert set(NAMES) < set(dir(rase))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_every_public_name_resolves_and_is_documented(name: str) -> None:
     """Each name exists and has a docstring."""
     assert getattr(rase, name).__doc__

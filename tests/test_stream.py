@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -29,44 +30,42 @@ def test_range_knows_width_step_and_middle() -> None:
     assert ValueRange(0, 1).steps == 4096
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(math.nan, 1), (0, math.inf), (-math.inf, 0), (1, 1), (2, 1)]
-)
+@each_case(("low", "high"), [(math.nan, 1), (0, math.inf), (-math.inf, 0), (1, 1), (2, 1)])
 def test_range_refuses_bounds_that_make_no_range(low: float, high: float) -> None:
     """NaN, infinity and low >= high are refused."""
     with pytest.raises(ValueError, match="must be"):
         ValueRange(low, high)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1.7e308, 1.7e308), (0, 1.1e60), (-1.1e60, 0)])
+@each_case(("low", "high"), [(-1.7e308, 1.7e308), (0, 1.1e60), (-1.1e60, 0)])
 def test_range_refuses_numbers_whose_powers_leave_the_floats(low: float, high: float) -> None:
     """Squares of squares of decoded reports must be numbers."""
     with pytest.raises(ValueError, match=r"low and high must be between -1e\+60 and 1e\+60"):
         ValueRange(low, high)
 
 
-@pytest.mark.parametrize("steps", [0, -1, 65537])
+@each_case("steps", [0, -1, 65537])
 def test_range_refuses_steps_out_of_bounds(steps: int) -> None:
     """The number of steps has bounds."""
     with pytest.raises(ValueError, match="steps must be between 1 and 65536"):
         ValueRange(0, 1, steps=steps)
 
 
-@pytest.mark.parametrize("steps", [True, 2.0, "8"])
+@each_case("steps", [True, 2.0, "8"])
 def test_range_refuses_steps_that_are_no_whole_number(steps: object) -> None:
     """Steps must be a whole number."""
     with pytest.raises(TypeError, match="steps must be a whole number"):
         ValueRange(0, 1, steps=steps)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("low", ["0", None, True])
+@each_case("low", ["0", None, True])
 def test_range_refuses_bounds_that_are_no_numbers(low: object) -> None:
     """Bounds must be numbers."""
     with pytest.raises(TypeError, match="low must be a number"):
         ValueRange(low, 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("low", "high", "steps"),
     [(1e16, 1e16 + 4096, 65536), (1, 1 + 1e-12, 4096), (-1 - 1e-12, -1, 4096), (0, 1e-61, 1)],
 )
@@ -138,7 +137,7 @@ def test_bound_for_one_reading_is_exact(reading: float, beta: float, rho: float)
     assert inside == pytest.approx(rho)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("precision", "public", "expected"),
     [
         (Precision(0.5, 0), ValueRange(0, 1), 0.0),
@@ -191,7 +190,7 @@ def test_share_met_refuses_nonsense() -> None:
         Precision(0.5, 0.9).share_met([1], epsilon=0, value_range=ValueRange(0, 1))
 
 
-@pytest.mark.parametrize(("beta", "rho"), [(-0.1, 0.5), (0.5, 1.1), (math.nan, 0.5)])
+@each_case(("beta", "rho"), [(-0.1, 0.5), (0.5, 1.1), (math.nan, 0.5)])
 def test_precision_refuses_what_is_no_share(beta: float, rho: float) -> None:
     """Beta and rho must lie between 0 and 1."""
     with pytest.raises(ValueError, match="must be between 0 and 1"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -119,7 +120,7 @@ class Boastful(Laplace):
         return LocalDP(2.0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fault", "promise"),
     [
         (TooLittleNoise, "follow the stated law"),
@@ -157,7 +158,7 @@ def _tear_rows(release: Any, values: Any) -> Any:
     return replace(release, values=np.column_stack([first, second[::-1]]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "promise"),
     [
         (lambda release, _: replace(release, values=release.values + 1), "stay the same"),
@@ -194,7 +195,7 @@ def test_a_shuffler_that_tells_its_order_is_noticed() -> None:
         check_shuffler(_shuffler(lambda release, _: Telling(release)))
 
 
-@pytest.mark.parametrize("name", [*ESTIMATORS, "winsorized_mean"])
+@each_case("name", [*ESTIMATORS, "winsorized_mean"])
 def test_every_named_estimator_keeps_the_contract(name: str) -> None:
     """All implementations pass, for a clamping and a plain mechanism, and noise without end."""
     for randomizer in (BR, Piecewise(4.0, PUBLIC), Laplace(1.0, PUBLIC)):
@@ -210,7 +211,7 @@ def _estimator(**change: Any) -> Any:
     return faulty
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("faulty", "promise"),
     [
         (_estimator(n=3), "count its reports"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.estimate.mean import (
     bootstrap_from,
@@ -67,8 +68,8 @@ def test_the_bootstrap_is_the_sample_mean_and_chance() -> None:
 
 
 @pytest.mark.departure(row=9)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize(("reading", "sign"), [(0.0, 1), (3000.0, -1)])
+@each_case("epsilon", [0.1, 1.0, 4.0])
+@each_case(("reading", "sign"), [(0.0, 1), (3000.0, -1)])
 def test_the_mean_of_clamped_reports_is_biased_to_the_middle(
     epsilon: float, reading: float, sign: int
 ) -> None:
@@ -90,7 +91,7 @@ def test_the_mean_of_clamped_reports_is_biased_to_the_middle(
 
 
 @pytest.mark.departure(row=9)
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0])
+@each_case("epsilon", [0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0])
 def test_clamping_and_decoding_beats_laplace_at_every_epsilon(epsilon: float) -> None:
     """Rao-Blackwell: the decoded clamped report varies less than Laplace noise for every reading.
 

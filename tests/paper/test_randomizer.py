@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import BudgetAware, Laplace, Precision, SeededRandom, ValueRange
 
@@ -41,7 +42,7 @@ def test_lemma_1_fails_for_every_smaller_reading() -> None:
     assert PAPER.epsilon_bound_everywhere(public) == math.inf
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+@each_case("epsilon", [1.0, 6.0])
 def test_theorem_1_both_branches_keep_epsilon(epsilon: float) -> None:
     """Theorem 1: whatever the branch, no report is more than e^epsilon times likelier."""
     public = ValueRange(0, 100, 50)

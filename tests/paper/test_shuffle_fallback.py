@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.permute import order_from_swaps
 from rase.shuffle.permutation import compose, cycle_count
@@ -19,7 +20,7 @@ def loop_outcomes(n: int) -> Counter[tuple[int, ...]]:
     return Counter(tuple(order_from_swaps(np.array([*js, n - 1])).tolist()) for js in choices)
 
 
-@pytest.mark.parametrize("n", SIZES)
+@each_case("n", SIZES)
 def test_the_loop_draws_as_many_permutations_as_theorem_3_counts(n: int) -> None:
     """It reaches (n-1)! permutations, each by one way, so an observer finds it by 1/(n-1)!."""
     outcomes = loop_outcomes(n)
@@ -28,7 +29,7 @@ def test_the_loop_draws_as_many_permutations_as_theorem_3_counts(n: int) -> None
 
 
 @pytest.mark.departure(row=1)
-@pytest.mark.parametrize("n", SIZES)
+@each_case("n", SIZES)
 def test_the_loop_is_not_uniform_it_draws_cycles_only(n: int) -> None:
     """All outcomes are n-cycles: (n-1)! of n! permutations, and no report keeps its place."""
     for order in loop_outcomes(n):
@@ -43,7 +44,7 @@ def test_two_reports_are_always_interchanged() -> None:
 
 
 @pytest.mark.departure(row=1)
-@pytest.mark.parametrize("n", range(2, 7))
+@each_case("n", range(2, 7))
 def test_theorem_3_fails_orders_of_different_parity_share_no_outcome(n: int) -> None:
     """From arrivals that differ by one swap the releases are disjoint: the loss is infinite."""
     for i, j in itertools.combinations(range(n), 2):
@@ -54,7 +55,7 @@ def test_theorem_3_fails_orders_of_different_parity_share_no_outcome(n: int) -> 
 
 
 @pytest.mark.departure(row=1)
-@pytest.mark.parametrize("n", SIZES)
+@each_case("n", SIZES)
 def test_the_loop_helps_an_observer_to_more_than_chance(n: int) -> None:
     """Each slot is assigned rightly with probability 1/(n-1) instead of 1/n."""
     orders = np.array(list(loop_outcomes(n)))
@@ -62,7 +63,7 @@ def test_the_loop_helps_an_observer_to_more_than_chance(n: int) -> None:
         assert np.bincount(orders[:, slot]).max() / len(orders) == pytest.approx(1 / (n - 1))
 
 
-@pytest.mark.parametrize("n", range(1, 7))
+@each_case("n", range(1, 7))
 def test_drawing_j_from_i_on_is_uniform_and_loses_nothing(n: int) -> None:
     """Fisher and Yates' loop, j in [i, n], reaches all n! permutations once, from any arrival."""
     choices = itertools.product(*(range(i, n) for i in range(n)))

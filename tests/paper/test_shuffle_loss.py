@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase.kernels.permute import inversion_count
 from rase.kernels.words import Random
@@ -27,7 +28,7 @@ Table = NDArray[np.int64]
 OTHER_READINGS = [line9 for line9 in Line9 if line9 is not Line9.LEFT_FIRST_BY_PLACE]
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@each_case("n", [2, 3, 4, 5])
 def test_the_reading_on_places_keeps_the_loss_within_alpha(n: int) -> None:
     """For every partition and arrival the loss is exactly alpha: for values, and for arrivals."""
     values, arrivals = losses(n, Line9.LEFT_FIRST_BY_PLACE)
@@ -35,7 +36,7 @@ def test_the_reading_on_places_keeps_the_loss_within_alpha(n: int) -> None:
     np.testing.assert_array_equal(arrivals, 1)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@each_case("n", [2, 3, 4, 5])
 def test_the_corrected_shuffler_keeps_the_loss_within_alpha(n: int) -> None:
     """What Robust plans for each partition has an enumerated loss of at most its alpha."""
     distances = np.array([inversion_count(order) for order in all_orders(n)])
@@ -66,8 +67,8 @@ def test_the_corrected_shuffler_keeps_the_loss_within_alpha(n: int) -> None:
             assert manifest.alpha == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("cap", [2.0, math.inf])
-@pytest.mark.parametrize("alpha", [0.3, 0.9, 3.0])
+@each_case("cap", [2.0, math.inf])
+@each_case("alpha", [0.3, 0.9, 3.0])
 def test_groups_along_edges_lose_no_more_than_is_told(alpha: float, cap: float) -> None:
     """For all real groups and arrivals of 4, by whatever law their neighbours are shuffled."""
     n, is_more_than_one_theta_tells = 4, False
@@ -95,8 +96,8 @@ def test_groups_along_edges_lose_no_more_than_is_told(alpha: float, cap: float) 
 
 
 @pytest.mark.departure(row=7)
-@pytest.mark.parametrize("line9", OTHER_READINGS)
-@pytest.mark.parametrize("n", [3, 4, 5])
+@each_case("line9", OTHER_READINGS)
+@each_case("n", [3, 4, 5])
 def test_every_other_reading_of_line_9_exceeds_alpha(n: int, line9: Line9) -> None:
     """The largest losses: 7 alpha for values, 9 alpha for arrivals at n = 5."""
     values, arrivals = losses(n, line9)
@@ -109,7 +110,7 @@ def test_every_other_reading_of_line_9_exceeds_alpha(n: int, line9: Line9) -> No
 
 
 @pytest.mark.departure(row=7)
-@pytest.mark.parametrize("line9", [Line9.LEFT_FIRST_BY_USER, Line9.RIGHT_FIRST_BY_USER])
+@each_case("line9", [Line9.LEFT_FIRST_BY_USER, Line9.RIGHT_FIRST_BY_USER])
 def test_readings_by_contributor_release_the_contributors_own_sequence(line9: Line9) -> None:
     """Where nothing moves, slot i holds contributor i's report, however the reports arrived."""
     manifest = mallows_manifest(5, "", theta=math.inf, sensitivity=0, alpha=0, real_loss=0)

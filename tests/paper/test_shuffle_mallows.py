@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.shuffle.mallows import Mallows
 
 MAHONIAN_5 = np.array([1, 4, 9, 15, 20, 22, 20, 15, 9, 4, 1])
 
 
-@pytest.mark.parametrize("theta", [0.0, 0.1, 0.5, 1.0, 2.0])
+@each_case("theta", [0.0, 0.1, 0.5, 1.0, 2.0])
 def test_fig_3_the_law_of_the_distance_at_m_5(theta: float) -> None:
     """Pr[d = D] is the Mahonian number of D times e^(-theta D), normalised."""
     weights = MAHONIAN_5 * np.exp(-theta * np.arange(11))
@@ -19,7 +20,7 @@ def test_fig_3_the_law_of_the_distance_at_m_5(theta: float) -> None:
     )
 
 
-@pytest.mark.parametrize("theta", [0.1, 0.5, 1.0, 2.0])
+@each_case("theta", [0.1, 0.5, 1.0, 2.0])
 def test_the_centre_is_the_mode_and_probability_decays_exponentially(theta: float) -> None:
     """Each of the 5! - 1 other orders is e^(-theta d) times as likely as the centre."""
     law = Mallows(5, theta)

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.kernels.permute import uniform_order
 from rase.kernels.words import SeededRandom
@@ -24,7 +25,7 @@ def labellings(n: int) -> set[Partition]:
 
 
 @pytest.mark.departure(row=2)
-@pytest.mark.parametrize("n", range(1, 9))
+@each_case("n", range(1, 9))
 def test_the_refinement_problem_is_easy_blocks_are_optimal(n: int) -> None:
     """Over all partitions of up to 8 into k groups none beats blocks, exactly or by the bound."""
     best: dict[tuple[int, str], int] = {}
@@ -53,7 +54,7 @@ def test_greedy_merging_is_up_to_3_3_times_worse() -> None:
 
 
 @pytest.mark.departure(row=3)
-@pytest.mark.parametrize(("n", "group_count"), [(16, 4), (64, 16), (64, 8)])
+@each_case(("n", "group_count"), [(16, 4), (64, 16), (64, 8)])
 def test_refining_moves_the_loss_to_the_real_groups(n: int, group_count: int) -> None:
     """With theta set for refined groups, real groups that interleave lose many times alpha."""
     real = Partition(np.arange(n) % group_count)
@@ -110,8 +111,8 @@ def test_theta_exceeds_1_for_most_numbers_of_groups() -> None:
 
 
 @pytest.mark.departure(row=6)
-@pytest.mark.parametrize("group_count", [2, 4, 8, 16])
-@pytest.mark.parametrize("n", [64, 128])
+@each_case("group_count", [2, 4, 8, 16])
+@each_case("n", [64, 128])
 def test_with_arrivals_independent_of_groups_the_branch_is_never_taken(
     n: int, group_count: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import BudgetAware, Laplace, Pipeline, Precision, Robust, SeededRandom, ValueRange
 from rase.collect import Contributions
@@ -21,7 +22,7 @@ def reports_of(count: int, pipeline: Pipeline) -> Reports:
     return drawn_reports(pipeline, some, key=KEY, devices=devices)
 
 
-@pytest.mark.parametrize("span", [1, 1 << 20, 1 << 40])
+@each_case("span", [1, 1 << 20, 1 << 40])
 def test_in_order(span: int) -> None:
     """Reports are sorted by round and then key, near rounds and far ones."""
     rng = np.random.default_rng(1)
@@ -33,7 +34,7 @@ def test_in_order(span: int) -> None:
     assert (found.round == rounds[expected]).all()
 
 
-@pytest.mark.parametrize("is_sorted", [True, False])
+@each_case("is_sorted", [True, False])
 def test_large_rounds_in_order(is_sorted: bool) -> None:
     """A few large rounds are sorted one by one, to the same order."""
     rng = np.random.default_rng(1)
@@ -54,7 +55,7 @@ def test_near_keys_are_told_apart() -> None:
     assert list(rounds_of(nothing.round)) == []
 
 
-@pytest.mark.parametrize("shuffler", [None, Robust(alpha=0.3, group_count=16)])
+@each_case("shuffler", [None, Robust(alpha=0.3, group_count=16)])
 def test_rounds_do_not_depend_on_the_order_of_reports(shuffler: Robust | None) -> None:
     """However reports arrive, each round's result is the same, and every report is in one round."""
     pipeline = Pipeline(BR, shuffler, ["auto", "median", "bootstrap_mean"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -45,7 +46,7 @@ def test_a_round_is_randomized_shuffled_and_estimated() -> None:
     assert result.round is None
 
 
-@pytest.mark.parametrize("make", [Laplace, Duchi, Piecewise, Hybrid])
+@each_case("make", [Laplace, Duchi, Piecewise, Hybrid])
 def test_every_mechanism_runs_and_covers_the_truth(
     make: type[Laplace] | type[Duchi] | type[Piecewise] | type[Hybrid],
 ) -> None:
@@ -71,12 +72,16 @@ def test_each_reading_is_randomized_once() -> None:
 
 
 def test_seeded_runs_repeat_and_secure_runs_differ() -> None:
-    """The seed decides everything; without one nothing repeats."""
+    """The seed decides everything; without one nothing repeats.
+
+    False alarms: below 1e-14. Two sums of 50 reports are equal with probability below 0.01, for
+    they spread over thousands of grid steps; here all of eight would have to be.
+    """
     pipeline = Pipeline(BR, estimator=ALL)
     seeded = [pipeline.run_round(range(50), rng=SeededRandom(3)).estimates for _ in range(2)]
     assert seeded[0] == seeded[1]
-    secure = [pipeline.run_round(range(50)).estimate.value for _ in range(2)]
-    assert secure[0] != secure[1]
+    secure = {pipeline.run_round(range(50)).estimate.value for _ in range(8)}
+    assert len(secure) > 1
 
 
 def test_tables_are_cut_into_rounds() -> None:
@@ -93,7 +98,7 @@ def test_tables_are_cut_into_rounds() -> None:
     assert results[0].estimate.value == pytest.approx(30, abs=15)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "time",
     [
         np.array(["2026-01-01T00:00", "2026-01-01T01:00"], dtype="datetime64[m]"),
@@ -121,7 +126,7 @@ def test_arrow_tables_and_other_mappings_are_tables() -> None:
         assert [r.n for r in results] == [2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"value": None}, "must have a column 'value'"),
@@ -149,14 +154,14 @@ def test_bad_tables_are_refused(change: dict[str, object], message: str) -> None
         Pipeline(BR).run(table)
 
 
-@pytest.mark.parametrize("table", ["readings.csv", [1.0, 2.0], None])
+@each_case("table", ["readings.csv", [1.0, 2.0], None])
 def test_what_is_no_table_is_refused(table: object) -> None:
     """A path or bare readings get a sentence that says what a table is."""
     with pytest.raises(DataError, match=r"must be a data frame or a mapping .* `rase run` takes"):
         Pipeline(BR).run(table)
 
 
-@pytest.mark.parametrize("value_range", [5, None, (0,), (0, 1, 2)])
+@each_case("value_range", [5, None, (0,), (0, 1, 2)])
 def test_a_range_is_a_pair(value_range: Any) -> None:
     """Anything else is named, in the one-line form too."""
     with pytest.raises(TypeError, match="value_range must be a pair of numbers or a ValueRange"):
@@ -228,7 +233,7 @@ def test_own_estimators_and_shufflers_take_part() -> None:
     assert Pipeline(BR, MallowsShuffle(theta=0.5)).run_round([1, 2, 3]).manifest.method == "mallows"
 
 
-@pytest.mark.parametrize("readings", [[], 5.0, [[1.0, 2.0]]])
+@each_case("readings", [[], 5.0, [[1.0, 2.0]]])
 def test_a_round_needs_one_row_of_readings(readings: object) -> None:
     """No readings, one number, and a matrix are refused."""
     with pytest.raises(ValueError, match="readings must be one row"):

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -41,7 +41,7 @@ MAKERS: dict[str, Maker] = {
     "hybrid": lambda epsilon: Hybrid(epsilon, PUBLIC),
     "optimal": lambda epsilon: Optimal(epsilon, PUBLIC),
 }
-each = pytest.mark.parametrize("name", MAKERS)
+each = each_case("name", MAKERS)
 
 
 def pvalue(
@@ -61,8 +61,8 @@ def pvalue(
 
 
 @each
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("reading", [0.0, 30.0, 100.0])
+@each_case("epsilon", [0.5, 1.0, 4.0])
+@each_case("reading", [0.0, 30.0, 100.0])
 def test_reports_follow_the_law(name: str, epsilon: float, reading: float) -> None:
     """Chi-square over 60 bins of 60,000 reports. False alarms: 54 tests at 1e-9."""
     randomizer = MAKERS[name](epsilon)
@@ -76,7 +76,7 @@ def test_reports_follow_the_law(name: str, epsilon: float, reading: float) -> No
 
 
 @each
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@each_case("epsilon", [0.5, 1.0, 4.0])
 def test_a_scale_thirty_percent_off_would_be_noticed(name: str, epsilon: float) -> None:
     """The same check rejects reports drawn with a budget 30 % too large or too small."""
     randomizer = MAKERS[name](epsilon)
@@ -93,8 +93,8 @@ def test_a_scale_thirty_percent_off_would_be_noticed(name: str, epsilon: float) 
 
 
 @each
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("reading", [0.0, 12.34, 50.0, 100.0])
+@each_case("epsilon", [0.1, 1.0, 4.0])
+@each_case("reading", [0.0, 12.34, 50.0, 100.0])
 def test_decoded_reports_have_the_stated_mean_and_variance(
     name: str, epsilon: float, reading: float
 ) -> None:

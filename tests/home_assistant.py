@@ -5,13 +5,13 @@ another ``hass``. Nothing of Home Assistant is imported: it is asked over HTTP, 
 """
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from benchmarks.loading.ports import held_port
 from tests.broker import Mosquitto
 from tests.patience import PATIENCE_S, until
 
@@ -36,8 +36,7 @@ class HomeAssistant:
         if not _PROGRAM.exists():
             pytest.fail(f"{_PROGRAM} must be Home Assistant. Run make homeassistant.")
         folder.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = held_port()
         self.url = f"http://127.0.0.1:{port}"
         (folder / "configuration.yaml").write_text(
             "homeassistant: {name: Test, unit_system: metric, time_zone: UTC}\n"

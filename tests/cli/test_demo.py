@@ -41,7 +41,7 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document; with much budget the fleet's mean is found and the noise is not blamed."""
     arguments = ["--days", "2", "--epsilon", "30", "--rounds", "0", "--json", "--out", "x.png"]
-    assert main(["demo", *arguments]) == 0
+    assert main(["demo", *arguments, "--seed", "1"]) == 0
     shown = capsys.readouterr()
     document = json.loads(shown.out)
     assert document["schema"] == "rase.demo/1"
@@ -50,6 +50,13 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document["estimators"]["unbiased_mean"]
     assert abs(found["error"]) < 6 * found["standard_error"]
     assert "says little" not in shown.err
+
+
+def test_without_a_seed_noise_is_secure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said of a seed."""
+    assert main(["demo", "--devices", "4", "--days", "1", "--rounds", "0", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["schema"] == "rase.demo/1"
     assert "seeded" not in shown.err
 
 

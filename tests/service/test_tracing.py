@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.service.spans import collected
 
 from rase.cli import main
@@ -52,8 +52,9 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[ExportTraceServiceR
         thread.join()
 
 
-def test_spans_reach_a_collector() -> None:
+def test_spans_reach_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name, times, fields and the process arrive; nothing of the machine does."""
+    monkeypatch.setattr("rase.service.tracing._TIMEOUT_S", PATIENCE_S)
     telemetry = Telemetry("shuffler")
     with collector() as (endpoint, received):
         settings = TraceSettings(endpoint=endpoint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -283,6 +284,12 @@ class World:
 
 
 MakeWorld = Callable[..., World]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no intake give up on a closer that is only slow."""
+    monkeypatch.setattr("rase.shuffler.signing._PATIENCE_S", float(PATIENCE_S))
 
 
 @pytest.fixture

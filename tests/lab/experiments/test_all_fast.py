@@ -1,13 +1,24 @@
-"""All experiments on the synthetic fleet: the claims that are true, and the departures."""
+"""All experiments on the synthetic fleet: the claims that are true, and the departures.
+
+Each experiment is one test, as ``rase lab run NAME --fast`` would run it. Cells are kept between
+runs of the tests, by all that their outcomes depend on: see `tests.lab.kept_cells`.
+"""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lab.kept_cells import KeptCells, kept_folder
 
 from rase.cli import main
-from rase.lab.experiments.registry import EXPERIMENTS
+from rase.lab.cache import CellCache
+from rase.lab.datasets import open_panel
+from rase.lab.experiments.conduct import conducted
+from rase.lab.experiments.registry import EXPERIMENTS, experiments_named
+from rase.lab.experiments.study import Setup, Study, checksum_of, study_part
+from rase.lab.report import as_document, keep_study, kept_studies, report_html
 
 # What an issue of the paper's own claims would need: these must be among the checks.
 ORDERINGS = {
@@ -17,6 +28,7 @@ ORDERINGS = {
     "fig7": ("falls with epsilon",),
     "equal-epsilon": ("laplace falls with epsilon",),
 }
+# What the paper would deny is checked too, and marked.
 DEPARTURES = {
     "switch-off": "more than 95 % keep",
     "bias-cliff": "falls off a cliff",
@@ -24,76 +36,77 @@ DEPARTURES = {
     "stronger": "beats chance against Mallows",
     "fig6d": "Where Algorithm 2 takes its Mallows branch",
 }
+# One file holds them all, and must stay below 3 MB.
+LARGEST = {name: 500_000 if name == "fig5" else 115_000 for name in EXPERIMENTS}
+
+Rows = Sequence[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of ``rase lab run all --fast``, which must end with exit code 0."""
-    out = tmp_path_factory.mktemp("lab") / "out"
-    assert main(["lab", "run", "all", "--fast", "--out", str(out)]) == 0
-    return out
+def setup() -> Setup:
+    """What ``rase lab run --fast`` measures: the whole fleet, once."""
+    return Setup(study_part(open_panel("fleet", every="1h")), trials=1, seed=1, is_fast=True)
 
 
-def study(folder: Path, name: str) -> dict[str, Any]:
-    """Return a study as its file tells it."""
-    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+@pytest.fixture(scope="module")
+def cells(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> CellCache:
+    """The cells that were measured, in this run or in an earlier one of the same code."""
+    folder = kept_folder(tmp_path_factory.mktemp("cells"))
+    return KeptCells(folder, checksum=checksum_of(setup.panel))
 
 
-def test_every_claim_holds(folder: Path) -> None:
-    """All claims of all experiments hold, and each experiment has some."""
-    for name in EXPERIMENTS:
-        checks = study(folder, name)["checks"]
-        assert checks
-        assert [check["claim"] for check in checks if not check["holds"]] == []
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_gives_what_it_claims(
+    setup: Setup, cells: CellCache, tmp_path: Path, name: str
+) -> None:
+    """All its claims hold, it has those it must have, and table, picture and study are written."""
+    keep_study(study_of(name, setup, cells), tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"{name}.{ending}" for ending in ("csv", "json", "png", "svg")
+    }
+    document = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    claims = {check["claim"]: check for check in document["checks"]}
+    assert claims
+    assert [claim for claim, check in claims.items() if not check["holds"]] == []
+    for words in ORDERINGS.get(name, ()):
+        assert any(words in claim for claim in claims), words
+    if words := DEPARTURES.get(name, ""):
+        assert any(words in claim for claim, check in claims.items() if check["is_departure"])
+    if name in NUMBERS:
+        NUMBERS[name](document["rows"])
+    assert len(report_html(kept_studies(tmp_path))) < LARGEST[name]
+    assert sum(LARGEST.values()) < 3e6
 
 
-@pytest.mark.parametrize("name", ORDERINGS)
-def test_orderings_are_checked(folder: Path, name: str) -> None:
-    """The orderings of the paper that are true are among the claims that were checked."""
-    claims = [check["claim"] for check in study(folder, name)["checks"]]
-    for words in ORDERINGS[name]:
-        assert any(words in claim for claim in claims)
-
-
-@pytest.mark.parametrize("name", DEPARTURES)
-def test_departures_are_checked(folder: Path, name: str) -> None:
-    """What the paper would deny is checked too, and marked."""
-    claims = [check["claim"] for check in study(folder, name)["checks"] if check["is_departure"]]
-    assert any(DEPARTURES[name] in claim for claim in claims)
-
-
-def test_profile_ordering_in_numbers(folder: Path) -> None:
+def profile_ordering(rows: Rows) -> None:
     """Under profile the interval of raw lies above that of BR, and that above all shuffled ones."""
-    rows = {
-        row["scheme"]: row
-        for row in study(folder, "fig5")["rows"]
-        if row["attack"] == "profile" and row["device"] == "all"
+    found = {
+        row["scheme"]: row for row in rows if row["attack"] == "profile" and row["device"] == "all"
     }
-    assert rows["raw"]["recall_low"] > rows["br"]["recall_high"]
+    assert found["raw"]["recall_low"] > found["br"]["recall_high"]
     for scheme in ("br-mallows", "laplace-fisher", "rase-paper", "best"):
-        assert rows["br"]["recall_low"] > rows[scheme]["recall_high"]
+        assert found["br"]["recall_low"] > found[scheme]["recall_high"]
 
 
-def test_paper_numbers_come_out(folder: Path) -> None:
-    """Fig. 7 and 8 come out near the paper's numbers, each under its own range."""
-    average = {
-        row["epsilon"]: row["average"]
-        for row in study(folder, "fig7")["rows"]
-        if row["estimator"] == "sample_mean"
-    }
+def average_errors(rows: Rows) -> None:
+    """Fig. 7 comes out near the paper's numbers, under its own range."""
+    average = {row["epsilon"]: row["average"] for row in rows if row["estimator"] == "sample_mean"}
     assert 1100 < average[0.1] < 1400  # the paper: 1216.4
     assert 40 < average[9.0] < 75  # the paper: 60.9
-    square = {row["epsilon"]: row["average"] for row in study(folder, "fig8")["rows"]}
+
+
+def square_errors(rows: Rows) -> None:
+    """Fig. 8 comes out near the paper's numbers, under its own range."""
+    square = {row["epsilon"]: row["average"] for row in rows}
     assert 1.6e6 < square[0.1] < 1.75e6  # the paper: 1.7e6
     assert 0.2e6 < square[9.0] < 0.6e6  # the paper: 0.3e6
 
 
-def test_aware_attacker_in_numbers(folder: Path) -> None:
+def aware_attacker(rows: Rows) -> None:
     """Knowing centre and theta names two fifths at k = 8 and a twelfth at k = 4, at any noise."""
     recall = {
         (row["target"], row["epsilon"]): row["recall_percent"]
-        for row in study(folder, "stronger")["rows"]
+        for row in rows
         if row["attack"] == "mallows_aware"
     }
     for epsilon in (0.1, 1.0):
@@ -102,11 +115,33 @@ def test_aware_attacker_in_numbers(folder: Path) -> None:
     assert recall["uniform, BR", 0.1] < 2.5
 
 
-def test_everything_is_written(folder: Path) -> None:
-    """Report, and for each experiment table, picture and study, all whole."""
-    names = {file.name for file in folder.iterdir()}
-    for name in EXPERIMENTS:
-        assert {f"{name}.{ending}" for ending in ("csv", "json", "png", "svg")} <= names
-    assert not list(folder.rglob("*.part"))
-    assert (folder / "report.html").stat().st_size < 3e6
-    assert main(["lab", "report", "--out", str(folder)]) == 0
+NUMBERS: dict[str, Callable[[Rows], None]] = {
+    "fig5": profile_ordering,
+    "fig7": average_errors,
+    "fig8": square_errors,
+    "stronger": aware_attacker,
+}
+
+
+def test_the_command_gives_the_same(setup: Setup, cells: CellCache, tmp_path: Path) -> None:
+    """What the command measures with nothing kept is what the tests conclude from kept cells."""
+    names = ["switch-off", "low-bits"]
+    out = tmp_path / "out"
+    assert main(["lab", "run", *names, "--fast", "--jobs", "1", "--out", str(out)]) == 0
+    assert not list(out.rglob("*.part"))
+    assert (out / "report.html").is_file()
+    for name in names:
+        study_of(name, setup, cells)
+        # Now all its cells are kept, if they were not before.
+        kept = json.loads(json.dumps(as_document(study_of(name, setup, cells))))
+        document = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+        assert document == {"schema": document["schema"], **kept}
+
+
+def study_of(name: str, setup: Setup, cells: CellCache) -> Study:
+    """Conduct one experiment, measuring only what is not kept."""
+    [study] = conducted(
+        experiments_named([name]), setup, cache=cells, checksum=checksum_of(setup.panel),
+        data="fleet",
+    )  # fmt: skip
+    return study

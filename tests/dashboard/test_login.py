@@ -17,7 +17,7 @@ def test_a_token_opens_the_first_page(desk: Desk) -> None:
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert "Secure" not in cookie
+    assert "; Secure" not in cookie
     assert desk.reader not in cookie
     assert desk.get("/").headers["location"] == "/live"
     assert desk.get("/live").status_code == 200

@@ -1,6 +1,7 @@
 """Envelopes are opened in one process or in several, with the same result."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,8 @@ def test_a_key_that_is_not_held_is_named() -> None:
 def test_keys_and_reports_are_not_shown() -> None:
     """No repr holds a place or a secret."""
     found = BatchOpener([KEYS[7]], processes=0).open(batch(reports([1234])), class_count=1)
-    assert "1234" not in repr(found)
+    # Its address is a number of its own.
+    assert "1234" not in re.sub(r" at 0x\w+", "", repr(found))
 
 
 @pytest.mark.any_store

@@ -49,7 +49,11 @@ def opened(world: World, wire: bytes) -> Content:
 
 
 def identities(world: World) -> list[bytes]:
-    """Return everything that names a device, in every form in which it could be written."""
+    """Return everything that names a device, in every form in which it could be written.
+
+    The shortest has 8 bytes: one of them is found in a megabyte of random bytes with a chance of
+    6e-14.
+    """
     found: list[bytes] = []
     rows = world.rows(world.closer, "SELECT id, digest, device_key FROM device")
     assert len(rows) >= len(world.devices)

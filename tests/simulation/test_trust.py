@@ -175,7 +175,8 @@ def test_a_subscriber_token_reads_estimates_and_changes_nothing(make_world: "Mak
         assert method == "GET" or answer.status_code >= 400, (method, path)
         assert not any(name in answer.content for name in names)
         assert not any(envelope[:16] in answer.content for envelope in inner)
-        assert b"place" not in answer.content.replace(b"replace", b"")
+        # As a word of its own: keys and signatures are random letters.
+        assert not re.search(rb"(?<![\w+/=-])places?(?![\w+/=-])", answer.content), path
     allowed = {path for method, path, answer in answers if answer.status_code == 200}
     assert "/v1/estimates" in allowed
     assert not any("effect" in path or "access" in path for path in allowed)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -112,4 +113,6 @@ def _document(outcomes: Sequence[Outcome], command: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    # Whoever ends it otherwise than by Ctrl-C leaves no copies behind either.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Final
 
 from faults.fault import Fault, FaultOutdated, plant
@@ -62,10 +62,10 @@ class Runner:
         limit_s: How long the tests of one fault may take.
     """
 
-    def __init__(self, root: Path, *, limit_s: float = 900.0) -> None:
+    def __init__(self, root: Path, *, limit_s: float = 300.0) -> None:
         self._root = root
         self._limit_s = limit_s
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._is_stopped = threading.Event()
 
     def run(self, fault: Fault) -> Outcome:
@@ -125,31 +125,31 @@ class Runner:
         if self._is_stopped.is_set():
             raise KeyboardInterrupt
         began_s = time.monotonic()
-        process = subprocess.Popen(  # noqa: S603 - our own commands
-            command,
-            cwd=copy,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._running.add(process)
-        code: int | None = None
-        try:
-            output, _ = process.communicate(timeout=self._limit_s)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            output, _ = process.communicate()
-        finally:
-            # What a test started and forgot ends with it, and so does all at Ctrl-C.
-            _kill(process)
-            process.wait()
-            self._running.discard(process)
-        if self._is_stopped.is_set():
-            raise KeyboardInterrupt
+        # Into a file: a pipe would stay open as long as anything that a test started.
+        with TemporaryFile() as written:
+            process = subprocess.Popen(  # noqa: S603 - our own commands
+                command,
+                cwd=copy,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._running.add(process)
+            code: int | None = None
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(timeout=self._limit_s)
+            finally:
+                # What a test started and forgot ends with it, and so does all at Ctrl-C.
+                _kill(process)
+                process.wait()
+                self._running.discard(process)
+            if self._is_stopped.is_set():
+                raise KeyboardInterrupt
+            written.seek(0)
+            output = written.read().decode(errors="replace")
         return code, output, time.monotonic() - began_s
 
 
@@ -178,7 +178,7 @@ def _environment(copy: Path) -> dict[str, str]:
     return environment
 
 
-def _kill(process: "subprocess.Popen[str]") -> None:
+def _kill(process: "subprocess.Popen[bytes]") -> None:
     """End a process and all that it started; nothing happens if they have ended."""
     try:
         os.killpg(process.pid, signal.SIGKILL)

@@ -28,6 +28,13 @@ from rase.wire.key_schedule import limit_mistakes
 from rase.wire.keys import KeyState, Role
 
 DAY_S = 86_400
+NOW_S = 1_800_000_000
+
+
+@pytest.fixture(autouse=True)
+def _stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all commands run in the same second."""
+    monkeypatch.setattr(SystemClock, "now_s", lambda clock: float(NOW_S))
 
 
 @pytest.fixture
@@ -65,11 +72,11 @@ def test_a_key_becomes_active_two_cache_times_after_it_must_be_published(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Operators say how long they need to publish; devices have two cache times from then on."""
-    place, begin_s = folder / "fusion", int(SystemClock().now_s())
+    place = folder / "fusion"
     assert rase("keys", "rotate", place, "--publish-within", "1d") == 0
     keyset = read_keyset(place / "keyset.json")
     new = max(keyset.configs, key=lambda config: config.not_before_s)
-    assert 0 <= new.not_before_s - 2 * keyset.cache_s - 86400 - begin_s < 60
+    assert new.not_before_s == NOW_S + DAY_S + 2 * keyset.cache_s
     assert rase("keys", "rotate", place, "--publish-within", "soon") == 2
     assert "--publish-within: a duration must" in capsys.readouterr().err
 
@@ -83,13 +90,12 @@ def test_rotating_the_fusion_centre_renews_its_keyset(
     printed = capsys.readouterr()
     assert "publish-keys" in printed.err
     keyset = read_keyset(place / "keyset.json")
-    now_s = SystemClock().now_s()
     assert keyset.version == 2
-    assert keyset.active(Role.FUSION, now_s).id == 1
-    later_s = now_s + 3 * keyset.cache_s + 1
-    assert keyset.active(Role.FUSION, later_s - 10).id == 1
+    assert keyset.active(Role.FUSION, NOW_S).id == 1
+    later_s = NOW_S + 3 * keyset.cache_s
+    assert keyset.active(Role.FUSION, later_s - 1).id == 1
     new = keyset.active(Role.FUSION, later_s)
-    assert (new.id, new.state(now_s)) == (2, KeyState.PENDING)
+    assert (new.id, new.state(NOW_S)) == (2, KeyState.PENDING)
     assert new.not_after_s - new.not_before_s == 10 * DAY_S
     # The old number is accepted for twice the cache time after it expired, and no longer.
     old = keyset.accepted(Role.FUSION, 1, now_s=new.not_before_s + 2 * keyset.cache_s - 1)
@@ -131,8 +137,7 @@ def test_keys_that_no_report_needs_retire(folder: Path) -> None:
     """A key whose time of acceptance has passed leaves settings and public keys, not the disk."""
     place = folder / "fusion"
     first = place / "keys/opening-1.key"
-    now_s = int(SystemClock().now_s())
-    done = rotate_opening_key(place, [first], now_s=now_s, valid_s=400 * DAY_S)
+    done = rotate_opening_key(place, [first], now_s=NOW_S, valid_s=400 * DAY_S)
     second = done.key_file
     later_s = done.added.not_before_s + 2 * done.public.cache_s
     done = rotate_opening_key(place, [first, second], now_s=later_s, valid_s=DAY_S)
@@ -147,14 +152,13 @@ def test_numbers_begin_again_after_the_last(folder: Path, monkeypatch: pytest.Mo
     """After 255 comes the first number that is free."""
     monkeypatch.setattr(keyring, "_IDS", 4)
     place = folder / "fusion"
-    now_s = int(SystemClock().now_s())
     files = [place / "keys/opening-1.key"]
     for day, number in enumerate((2, 3, 0)):
-        done = rotate_opening_key(place, files, now_s=now_s + day * DAY_S, valid_s=30 * DAY_S)
+        done = rotate_opening_key(place, files, now_s=NOW_S + day * DAY_S, valid_s=30 * DAY_S)
         assert done.added.id == number
         files.append(done.key_file)
     with pytest.raises(ConfigurationError, match="a key of every number"):
-        rotate_opening_key(place, files, now_s=now_s + 9 * DAY_S, valid_s=DAY_S)
+        rotate_opening_key(place, files, now_s=NOW_S + 9 * DAY_S, valid_s=DAY_S)
 
 
 def test_keys_in_rapid_succession_are_kept_apart(
@@ -167,7 +171,7 @@ def test_keys_in_rapid_succession_are_kept_apart(
     keyset = read_keyset(place / "keyset.json")
     begins = sorted(one.not_before_s for one in keyset.configs if one.role is Role.FUSION)
     assert begins[2] - begins[1] == 2 * keyset.cache_s
-    assert limit_mistakes(keyset, now_s=SystemClock().now_s()) == []
+    assert limit_mistakes(keyset, now_s=NOW_S) == []
     capsys.readouterr()
     assert rase("keys", "rotate", place) == 3
     assert "2 keys that have not begun" in capsys.readouterr().err
@@ -177,18 +181,17 @@ def test_a_key_that_was_not_published_in_time_is_made_again(folder: Path) -> Non
     """The key in use then lasts until the new one begins, as the shuffler demands."""
     place = folder / "fusion"
     published = read_keyset(place / "keyset.json")
-    now_s = int(SystemClock().now_s())
     files = [place / "keys/opening-1.key"]
-    late = rotate_opening_key(place, files, now_s=now_s, valid_s=DAY_S)
+    late = rotate_opening_key(place, files, now_s=NOW_S, valid_s=DAY_S)
     assert late.keyset is not None
-    later_s = now_s + published.cache_s + 1
-    assert lead_mistakes(late.keyset, [(published, now_s)], now_s=later_s) != []
+    later_s = NOW_S + published.cache_s + 1
+    assert lead_mistakes(late.keyset, [(published, NOW_S)], now_s=later_s) != []
     again = rotate_opening_key(
         place, [*files, late.key_file], now_s=later_s, valid_s=DAY_S, replace_pending=True
     )
     assert again.keyset is not None
     assert again.retired == (late.key_file,)
-    assert lead_mistakes(again.keyset, [(published, now_s)], now_s=later_s) == []
+    assert lead_mistakes(again.keyset, [(published, NOW_S)], now_s=later_s) == []
     held = [(one.id, one.not_after_s) for one in again.public.configs]
     assert held[0] == (1, again.added.not_before_s)
     assert [number for number, _ in held] == [1, again.added.id]

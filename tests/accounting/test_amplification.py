@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -51,8 +52,8 @@ def test_a_bare_epsilon_is_amplified_by_the_clone_pair() -> None:
     assert (result.n, result.delta, result.epsilon_local, result.rounds) == (1000, 1e-6, 0.5, 1)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: type(mechanism).__name__)
-@pytest.mark.parametrize("n", [20, 2000])
+@each_case("mechanism", MECHANISMS)
+@each_case("n", [20, 2000])
 def test_a_mechanism_of_ours_is_amplified_more(mechanism: Covered, n: int) -> None:
     """The best bound is chosen, above the lower bound and not above the generic one."""
     best = amplify(mechanism, n, delta=1e-6)
@@ -66,9 +67,9 @@ def test_a_mechanism_of_ours_is_amplified_more(mechanism: Covered, n: int) -> No
         assert generic.theorem == CLONE_THEOREM
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("n", [2, 64, 10**4])
-@pytest.mark.parametrize("delta", [0.05, 1e-6, 1e-30])
+@each_case("epsilon", [0.1, 1.0, 4.0])
+@each_case("n", [2, 64, 10**4])
+@each_case("delta", [0.05, 1e-6, 1e-30])
 def test_no_bound_crosses_another(epsilon: float, n: int, delta: float) -> None:
     """Lower bound, upper bound and local epsilon keep their order."""
     result = amplify(epsilon, n, delta=delta)
@@ -165,21 +166,21 @@ def test_the_manifest_of_a_uniform_shuffle_is_taken() -> None:
         amplify(1.0, 60, delta=1e-6, shuffle=manifest)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 31.0, 1e-5])
+@each_case("epsilon", [0.0, -1.0, math.nan, math.inf, 31.0, 1e-5])
 def test_impossible_epsilons_are_refused(epsilon: float) -> None:
     """A budget is positive, finite and of a sensible size."""
     with pytest.raises(ValueError, match="epsilon must be"):
         amplify(epsilon, 100, delta=1e-6)
 
 
-@pytest.mark.parametrize("delta", [0.0, -1e-6, 1.0, 2.0, math.nan, 1e-200])
+@each_case("delta", [0.0, -1e-6, 1.0, 2.0, math.nan, 1e-200])
 def test_impossible_deltas_are_refused(delta: float) -> None:
     """Delta lies strictly between 0 and 1."""
     with pytest.raises(ValueError, match="delta must be between"):
         amplify(1.0, 100, delta=delta)
 
 
-@pytest.mark.parametrize("n", [1, 0, -5, 10**9 + 1])
+@each_case("n", [1, 0, -5, 10**9 + 1])
 def test_impossible_numbers_of_reports_are_refused(n: int) -> None:
     """One report cannot hide."""
     with pytest.raises(ValueError, match="n must be between 2 and 1000000000, got"):

@@ -6,12 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.accounting.binomial import log_tail, probabilities, window
 
 
-@pytest.mark.parametrize("chance", [0.5, 0.1, 0.997])
-@pytest.mark.parametrize("trials", [0, 1, 2, 15, 16, 17, 60])
+@each_case("chance", [0.5, 0.1, 0.997])
+@each_case("trials", [0, 1, 2, 15, 16, 17, 60])
 def test_probabilities_equal_exact_fractions(trials: int, chance: float) -> None:
     """Small laws agree with rational arithmetic to twelve digits."""
     exact = Fraction(chance)
@@ -40,8 +41,8 @@ def test_nothing_lies_outside_the_support() -> None:
     assert probabilities(np.array([-1, 6]), 5, 0.3).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(("trials", "chance"), [(0, 0.5), (1, 0.9), (50, 0.02), (10**6, 0.37)])
-@pytest.mark.parametrize("log_mass", [-5.0, -30.0])
+@each_case(("trials", "chance"), [(0, 0.5), (1, 0.9), (50, 0.02), (10**6, 0.37)])
+@each_case("log_mass", [-5.0, -30.0])
 def test_a_window_leaves_out_no_more_than_it_says(
     trials: int, chance: float, log_mass: float
 ) -> None:

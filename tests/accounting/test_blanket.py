@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
 from rase.accounting.blanket import (
@@ -40,7 +41,7 @@ def central(mechanism: Covered, n: int, *, delta: float = 1e-6) -> float:
     return crossing(bound.delta, delta, highest=mechanism.guarantee.epsilon)[1]
 
 
-@pytest.mark.parametrize("n", list(TABLE))
+@each_case("n", list(TABLE))
 def test_clamped_laplace_agrees_with_the_design_table(n: int) -> None:
     """The published numbers are met to 3 % and half a unit of their last digit."""
     for epsilon, wanted in zip(BUDGETS, TABLE[n], strict=True):
@@ -50,7 +51,7 @@ def test_clamped_laplace_agrees_with_the_design_table(n: int) -> None:
         assert central(mechanism, n) == pytest.approx(wanted, rel=0.03, abs=last_digit)
 
 
-@pytest.mark.parametrize("n", [3, 40])
+@each_case("n", [3, 40])
 def test_the_bound_equals_the_sum_over_all_counts(n: int) -> None:
     """For one-bit reports E[(X_1 + ... + X_n)_+] / n is a sum over three counts."""
     epsilon_local, epsilon = 1.0, 0.2
@@ -83,8 +84,8 @@ def test_laplace_is_as_private_as_its_clamped_twin() -> None:
         assert twin == pytest.approx(central(clamped(epsilon), 500), rel=1e-4)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 16])
-@pytest.mark.parametrize("kind", [Laplace, Duchi, Piecewise, Hybrid])
+@each_case("steps", [1, 2, 3, 4, 7, 16])
+@each_case("kind", [Laplace, Duchi, Piecewise, Hybrid])
 def test_the_ends_of_the_range_are_the_worst_pair(
     kind: type[Laplace | Duchi | Piecewise | Hybrid], steps: int
 ) -> None:
@@ -106,8 +107,8 @@ def test_the_ends_of_the_range_are_the_worst_pair(
             assert (of_pair <= of_ends + 1e-9 * np.abs(ends).max()).all()
 
 
-@pytest.mark.parametrize("kind", [Laplace, Duchi, Piecewise, Hybrid])
-@pytest.mark.parametrize("steps", [1, 5, 8])
+@each_case("kind", [Laplace, Duchi, Piecewise, Hybrid])
+@each_case("steps", [1, 5, 8])
 def test_a_channel_holds_the_rows_of_three_readings(
     kind: type[Laplace | Duchi | Piecewise | Hybrid], steps: int
 ) -> None:
@@ -149,7 +150,7 @@ def test_no_excess_where_no_value_is_positive() -> None:
     assert mean_excess(np.array([-1.0, 0.0]), np.array([0.5, 0.5]), 5, negligible=1e-9) == 0.0
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-20])
+@each_case("delta", [1e-3, 1e-9, 1e-20])
 def test_small_deltas_keep_their_accuracy(delta: float) -> None:
     """The tilted sum agrees with the exact one of a one-bit mechanism at any delta."""
     mechanism = Duchi(1.0, ValueRange(0, 1))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, LocalDP, PermutationPrivacy, PrivacyRefused, ValueRange
 from rase.accounting.amplification import LOCAL_THEOREM, amplify
@@ -38,7 +39,7 @@ def test_alphas_add_up_and_the_attacker_stays() -> None:
     )
 
 
-@pytest.mark.parametrize("rounds", list(TABLE))
+@each_case("rounds", list(TABLE))
 def test_windows_agree_with_the_design_table(rounds: int) -> None:
     """Epsilon over 1, 24, 168 and 720 rounds is within 2 % of it."""
     result = compose_shuffled(0.5, 1000, rounds=rounds, delta=1e-6)
@@ -46,7 +47,7 @@ def test_windows_agree_with_the_design_table(rounds: int) -> None:
     assert result.lower_bound <= result.epsilon <= rounds * 0.5
 
 
-@pytest.mark.parametrize("rounds", list(PEER))
+@each_case("rounds", list(PEER))
 def test_windows_lie_between_the_bounds_of_a_peer(rounds: int) -> None:
     """The peer's losses rounded down and rounded up enclose ours."""
     low, high = PEER[rounds]
@@ -58,7 +59,7 @@ def test_one_round_is_plain_amplification() -> None:
     assert compose_shuffled(1.0, 500, rounds=1, delta=1e-6) == amplify(1.0, 500, delta=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon_local", "n", "rounds"), [(0.5, 4, 2), (1.0, 6, 3), (2.0, 3, 3)])
+@each_case(("epsilon_local", "n", "rounds"), [(0.5, 4, 2), (1.0, 6, 3), (2.0, 3, 3)])
 def test_composed_losses_equal_those_enumerated(epsilon_local: float, n: int, rounds: int) -> None:
     """For a few reports and rounds delta is that of the product of pairs, rounded up a little."""
     first, second = clone_pair(epsilon_local, n)
@@ -86,7 +87,7 @@ def test_below_the_sums_looked_at_nothing_is_promised() -> None:
     assert losses.delta(10**5) < 1e-6
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-12, 1e-30])
+@each_case("delta", [1e-3, 1e-12, 1e-30])
 def test_two_rounds_cost_between_one_and_twice_one(delta: float) -> None:
     """Also at deltas far below the resolution of plain floating-point sums."""
     once = amplify(0.5, 2000, delta=delta).epsilon
@@ -94,7 +95,7 @@ def test_two_rounds_cost_between_one_and_twice_one(delta: float) -> None:
     assert once < twice < 2 * amplify(0.5, 2000, delta=delta / 2).epsilon
 
 
-@pytest.mark.parametrize("n", [10**5, 10**7])
+@each_case("n", [10**5, 10**7])
 def test_large_fleets_are_grouped_without_harm(n: int) -> None:
     """Counting near numbers of clones as one costs next to nothing: epsilon scales as it should."""
     many = compose_shuffled(0.5, n, rounds=100, delta=1e-6)
@@ -135,7 +136,7 @@ def test_shuffles_without_a_theorem_are_refused() -> None:
             compose_shuffled(0.5, 100, rounds=rounds, delta=1e-6, shuffle="mallows")
 
 
-@pytest.mark.parametrize("rounds", [0, -3])
+@each_case("rounds", [0, -3])
 def test_no_rounds_are_refused(rounds: int) -> None:
     """A window has at least one round."""
     with pytest.raises(ValueError, match="rounds must be at least 1"):
@@ -169,8 +170,8 @@ def clone_pair(epsilon_local: float, n: int) -> tuple[np.ndarray[Any, Any], np.n
     return np.array(first), np.array(second)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 2.0, 7.0])
-@pytest.mark.parametrize("n", [50, 3000, 50_000])
+@each_case("epsilon", [0.3, 2.0, 7.0])
+@each_case("n", [50, 3000, 50_000])
 def test_live_bounds_are_never_below_the_full_ones(epsilon: float, n: int) -> None:
     """What a slider shows is a guarantee: at least the full bound, less a rounding of searches."""
     mechanism = Hybrid(epsilon, ValueRange(0, 1))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase import Duchi, Laplace, Piecewise, ValueRange
 from rase.accounting.blanket import channel_of
@@ -16,8 +17,8 @@ from rase.accounting.counting import (
 )
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
-@pytest.mark.parametrize("n", [1, 2, 30])
+@each_case("rounds", [1, 3])
+@each_case("n", [1, 2, 30])
 def test_delta_is_that_of_two_counts(n: int, rounds: int) -> None:
     """It equals the divergence of the counts' laws, and never exceeds it."""
     question = Question(first=0.7, second=0.2, others=0.4)
@@ -73,7 +74,7 @@ def test_randomized_response_is_one_bit() -> None:
     assert question.others == question.second
 
 
-@pytest.mark.parametrize("kind", [Laplace, Duchi, Piecewise])
+@each_case("kind", [Laplace, Duchi, Piecewise])
 def test_questions_are_about_sets_of_reports(
     kind: type[Laplace | Duchi | Piecewise],
 ) -> None:

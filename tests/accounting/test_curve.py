@@ -2,13 +2,13 @@
 
 import math
 
-import pytest
+from tests.cases import each_case
 
 from rase.accounting.curve import crossing
 
 
-@pytest.mark.parametrize("scale", [1e-4, 0.03, 2.0])
-@pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-40])
+@each_case("scale", [1e-4, 0.03, 2.0])
+@each_case("delta", [0.1, 1e-6, 1e-40])
 def test_crossing_brackets_the_answer_closely(scale: float, delta: float) -> None:
     """The two ends lie on both sides of the level, a millionth apart, after few evaluations."""
     calls = []

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.accounting import error_curves as module
 from rase.accounting.candidates import MECHANISMS
@@ -24,8 +25,8 @@ def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
             assert ours[place] == best.total[place]
 
 
-@pytest.mark.parametrize("mechanism", list(MECHANISMS))
-@pytest.mark.parametrize(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
+@each_case("mechanism", list(MECHANISMS))
+@each_case(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
 def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:
     """Every point equals what the planner computes by itself, bias and noise."""
     found = error_curves(
@@ -61,7 +62,7 @@ def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) ->
         assert curve.total[place] == pytest.approx(point.error.total, rel=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "low", "high"), [(1.0, 0.05, 10), (0.001, 5e-4, 10)])
+@each_case(("epsilon", "low", "high"), [(1.0, 0.05, 10), (0.001, 5e-4, 10)])
 def test_the_epsilon_in_question_lies_inside(epsilon: float, low: float, high: float) -> None:
     """Curves widen for an epsilon beyond the usual ones."""
     found = error_curves(POWER, epsilon, devices=10, precision=Precision(0.5, 0.9)).epsilon

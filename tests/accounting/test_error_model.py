@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
@@ -58,9 +59,9 @@ def is_within(estimates: Floats, expected: Error, *, truth: float, share: float)
     return abs(rmse / expected.total - 1) < share
 
 
-@pytest.mark.parametrize("readings", [skewed(), two_camps()], ids=["skewed", "two camps"])
+@each_case("readings", [skewed(), two_camps()])
 @pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("epsilon", [0.8, 3.0])
+@each_case("epsilon", [0.8, 3.0])
 def test_predictions_agree_with_simulation(name: str, epsilon: float, readings: Floats) -> None:
     """Means are within 3 % of the prediction, the median within 4 %; one 30 % off is rejected.
 
@@ -101,8 +102,8 @@ def test_bootstrap_prediction_agrees_with_simulation() -> None:
     assert 1 < expected.noise / plain.noise < 1.002
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("epsilon", [0.1, 0.61, 0.62, 2.0, 4.0, 5.0, 9.0])
+@each_case("name", MECHANISMS)
+@each_case("epsilon", [0.1, 0.61, 0.62, 2.0, 4.0, 5.0, 9.0])
 def test_moments_are_those_of_the_law(name: str, epsilon: float) -> None:
     """Mean and variance of a report, and the variance of its reading, agree with exact sums."""
     small = ValueRange(-1, 3, steps=64)
@@ -133,7 +134,7 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("epsilon", TABLE)
+@each_case("epsilon", TABLE)
 def test_worst_variances_are_those_of_the_table(epsilon: float) -> None:
     """The worst variance of each mechanism is that of the design's table.
 
@@ -175,8 +176,8 @@ def test_the_best_mechanism_is_best() -> None:
     assert isinstance(mechanism_named("auto", 1, value_range=unit, precision=PRECISION), Optimal)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@each_case("name", MECHANISMS)
+@each_case("estimator", ESTIMATORS)
 def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
     """Bias and noise of several fleets stay within the worst case."""
     for epsilon in (0.3, 1.0, 6.0):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.accounting.candidates import MECHANISMS
 from rase.accounting.error_model import FleetReadings
@@ -149,8 +150,8 @@ def test_the_median_can_be_asked_for() -> None:
     assert devices == pytest.approx((3000 / 50) ** 2, rel=0.1)
 
 
-@pytest.mark.parametrize("n", [8, 64, 1000, 100_000])
-@pytest.mark.parametrize("cap", [1.2, 2.0, 5.0])
+@each_case("n", [8, 64, 1000, 100_000])
+@each_case("cap", [1.2, 2.0, 5.0])
 def test_theta_keeps_the_cap(n: int, cap: float) -> None:
     """The largest theta keeps the most exposed slot below the cap, a thousandth more does not."""
     theta = largest_theta(n, cap).value
@@ -159,7 +160,7 @@ def test_theta_keeps_the_cap(n: int, cap: float) -> None:
     assert order_attack(n, 1.001 * theta).exposed_success >= cap / n
 
 
-@pytest.mark.parametrize(("n", "cap"), [(3, 2.0), (4, 1.3), (6, 2.0), (7, 2.0), (7, 6.5)])
+@each_case(("n", "cap"), [(3, 2.0), (4, 1.3), (6, 2.0), (7, 2.0), (7, 6.5)])
 def test_no_sender_is_named_above_the_cap_by_enumeration(n: int, cap: float) -> None:
     """Over all orders of up to seven, no slot's sender is likelier than the cap allows."""
     theta = largest_theta(n, cap).value
@@ -208,7 +209,7 @@ def test_theta_at_the_edges() -> None:
             largest_theta(n, cap)
 
 
-@pytest.mark.parametrize(("n", "group_count"), [(64, 4), (65, 4), (1000, 16), (30, 29)])
+@each_case(("n", "group_count"), [(64, 4), (65, 4), (1000, 16), (30, 29)])
 def test_alpha_and_groups_keep_the_cap(n: int, group_count: int) -> None:
     """The robust shuffler takes Mallows at the limits and falls back just beyond them."""
     alpha = attacker_limits(n, 2.0, alpha=None, group_count=group_count)["alpha"].value
@@ -236,7 +237,7 @@ def test_limits_without_an_answer() -> None:
     assert attacker_limits(10, 9.99, alpha=1.0, group_count=None)["group_count"].value == 9
 
 
-@pytest.mark.parametrize("error", [0, -1, math.nan, math.inf])
+@each_case("error", [0, -1, math.nan, math.inf])
 def test_errors_that_cannot_be_wished_for(error: float) -> None:
     """A wished error is a positive number."""
     for needed in (devices_needed, rounds_needed, epsilon_needed):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.accounting.lattice import Lattice, split
 
@@ -35,7 +36,7 @@ def test_the_highest_place_holds_mass() -> None:
     assert law.moments(1e9)[0] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("tilt", [0.0, 0.7])
+@each_case("tilt", [0.0, 0.7])
 def test_a_sum_of_coins_is_binomial(tilt: float) -> None:
     """The untilted law of a sum of 40 coins has full relative accuracy where the tilt puts it."""
     coin = Lattice(1.0, 0, np.array([0.7, 0.3]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 
 from rase.accounting.ledger import (
     CampaignLimits,
@@ -283,14 +284,14 @@ def test_a_round_keeps_its_length(ledger: Ledger) -> None:
         ledger.join(CampaignLimits("power", 60, window=3, window_epsilon=1.0), loosen=True)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), 1e7])
+@each_case("epsilon", [0, -1, float("nan"), float("inf"), 1e7])
 def test_epsilons_that_are_none_are_refused(ledger: Ledger, epsilon: float) -> None:
     """Only a positive number can be spent."""
     with pytest.raises(ValueError, match="epsilon must be greater than 0 and at most 1000000"):
         spend(ledger, 7, epsilon=epsilon)
 
 
-@pytest.mark.parametrize("round", [-1, 10**9])
+@each_case("round", [-1, 10**9])
 def test_rounds_no_clock_shows_are_refused(ledger: Ledger, round: int) -> None:
     """Rounds before 1970 or after the year 8307 are mistakes."""
     with pytest.raises(ValueError, match="round must be between 0 and 55555555, got"):

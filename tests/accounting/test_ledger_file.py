@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 
 from rase.accounting.ledger import (
     CampaignLimits,
@@ -195,7 +196,7 @@ def test_flipped_bits_never_give_budget_back(path: Path, stride: int) -> None:
     assert refused > 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     "statement",
     [
         "UPDATE entry SET charged = 1, spent = 0",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from rase.accounting.ledger_limits import (
     CampaignLimits,
@@ -39,7 +40,7 @@ def test_numbers_of_other_kinds_are_taken() -> None:
     assert nano_from_limit("limit", 2) == 2_000_000_000
 
 
-@pytest.mark.parametrize("wrong", ["1", None, True, b"2"])
+@each_case("wrong", ["1", None, True, b"2"])
 def test_what_is_no_number_is_refused(wrong: Any) -> None:
     """Texts and truth values are no epsilon."""
     with pytest.raises(TypeError, match="epsilon must be a number, got"):
@@ -52,7 +53,7 @@ def test_a_limit_below_a_billionth_is_refused() -> None:
         OwnerLimits(report_epsilon=1, span_epsilon=1e-10, total_epsilon=1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "message"),
     [
         ({"campaign": ""}, "campaign must be a name, got ''"),
@@ -71,7 +72,7 @@ def test_campaign_limits_check_themselves(changes: dict[str, Any], message: str)
         CampaignLimits(**{**good, **changes})
 
 
-@pytest.mark.parametrize("wrong", [1.5, True, "24"])
+@each_case("wrong", [1.5, True, "24"])
 def test_windows_are_whole_numbers(wrong: Any) -> None:
     """Half a round is none."""
     with pytest.raises(TypeError, match="window must be a whole number, got"):

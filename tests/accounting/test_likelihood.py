@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 from rase.accounting.amplification import amplify, lower_bound
@@ -33,14 +34,13 @@ def counted(mechanism: Covered, n: int, *, delta: float) -> float:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("mechanism", "n", "delta", "least"),
     [
         (Optimal(4.0, PUBLIC), 10**5, 1e-7, 0.1328),
         (BudgetAware(2.0, PUBLIC, Precision(beta=0.5, rho=0.9)), 64, 1e-5, 1.230),
         (Piecewise(1.5, PUBLIC), 20_000, 1e-6, 0.0467),
     ],
-    ids=["optimal", "budget-aware", "piecewise"],
 )
 def test_the_bound_is_that_of_the_best_observer(
     mechanism: Covered, n: int, delta: float, least: float
@@ -53,8 +53,8 @@ def test_the_bound_is_that_of_the_best_observer(
     assert ("so no theorem can promise much less" in str(result)) == result.is_tight
 
 
-@pytest.mark.parametrize("n", [1, 2, 64, 1000])
-@pytest.mark.parametrize("others", [0.2, 0.5, 0.8])
+@each_case("n", [1, 2, 64, 1000])
+@each_case("others", [0.2, 0.5, 0.8])
 def test_delta_is_that_of_the_counts_of_two_reports(n: int, others: float) -> None:
     """For one-bit reports the divergence is a sum over binomials, which is never exceeded."""
     first, second = np.array([0.2, 0.8]), np.array([0.8, 0.2])
@@ -107,8 +107,8 @@ def enumerated(first: Floats, second: Floats, others: Floats, n: int, epsilon: f
     return total
 
 
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("kind", [Laplace, Duchi, Piecewise, Hybrid])
+@each_case("n", [2, 3])
+@each_case("kind", [Laplace, Duchi, Piecewise, Hybrid])
 def test_small_rounds_reach_what_others_alike_give_away(
     kind: type[Laplace | Duchi | Piecewise | Hybrid], n: int
 ) -> None:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import Precision, ValueRange
 from rase.accounting.candidates import Mechanism, mechanism_named
@@ -80,7 +81,7 @@ def test_a_range_that_is_narrow_already_is_no_remedy() -> None:
     assert {one.what for one in found} <= {"devices"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("numbers", "message"),
     [
         ((math.nan, 1.0, 1.0), "fleet mean must be finite"),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase import BudgetAware, Precision, SeededRandom, ValueRange
 from rase.accounting.amplification import LOCAL_THEOREM, amplify, lower_bound
@@ -31,7 +32,7 @@ def budget(name: str, rounds: int = 24, window_budget: float = 1.0) -> ReportSch
     return report_schedule(name, rounds, epsilon=None, window_budget=window_budget)
 
 
-@pytest.mark.parametrize("rounds", [1, 5, 23, 24, 25, 100, 720])
+@each_case("rounds", [1, 5, 23, 24, 25, 100, 720])
 def test_reports_are_those_of_the_real_schedules(rounds: int) -> None:
     """No stretch of rounds holds more reports than planned, and some stretch as many."""
     real: dict[str, Schedule] = {
@@ -66,7 +67,7 @@ def test_a_report_or_a_window_tells_the_other() -> None:
     assert report_schedule("every", 4, epsilon=0.1, window_budget=5).reports_per_window == 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "asked", "message"),
     [
         ("daily", {}, "schedule must be every, split or rotate, got 'daily'."),
@@ -89,7 +90,7 @@ def test_budgets_that_say_nothing_are_refused(
         report_schedule(name, asked.pop("rounds"), **asked)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@each_case("estimator", ESTIMATORS)
 def test_errors_of_rotating_devices_are_those_of_a_simulation(estimator: str) -> None:
     """The noise of 4000 rounds, with turns drawn anew, is that of the plan.
 

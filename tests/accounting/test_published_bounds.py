@@ -12,6 +12,7 @@ from benchmarks.published import (
     clone_theorem,
     hoeffding,
 )
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, Laplace, Piecewise, ValueRange
 from rase.accounting.amplification import amplify
@@ -32,8 +33,8 @@ def is_the_sum(found: float, budget: float, n: int, delta: float) -> bool:
     return -1e-9 < found / wanted - 1 < EXACT
 
 
-@pytest.mark.parametrize("n", [64, 1000, 20_000])
-@pytest.mark.parametrize("budget", [0.1, 0.5, 1.0])
+@each_case("n", [64, 1000, 20_000])
+@each_case("budget", [0.1, 0.5, 1.0])
 def test_the_generic_bound_is_the_published_sum(budget: float, n: int) -> None:
     """It is the sum of Theorem 3.2 to six digits; a report more or half the delta is noticed."""
     found = amplify(budget, n, delta=DELTA).epsilon
@@ -44,8 +45,8 @@ def test_the_generic_bound_is_the_published_sum(budget: float, n: int) -> None:
     assert not is_the_sum(amplify(budget, n, delta=DELTA / 2).epsilon, budget, n, DELTA)
 
 
-@pytest.mark.parametrize("n", [64, 1000, 10**5, 10**6])
-@pytest.mark.parametrize("budget", BUDGETS)
+@each_case("n", [64, 1000, 10**5, 10**6])
+@each_case("budget", BUDGETS)
 def test_the_generic_bound_is_tighter_than_the_published_ones(budget: float, n: int) -> None:
     """Lower bounds, ours, the published program, the theorem: each is at most the next."""
     ours = amplify(budget, n, delta=DELTA)
@@ -62,7 +63,7 @@ def test_the_generic_bound_is_tighter_than_the_published_ones(budget: float, n: 
     assert ours.epsilon <= KEPT_LOCAL * bennett(budget, n, delta=DELTA)
 
 
-@pytest.mark.parametrize("n", [64, 1000, 10**5, 10**6])
+@each_case("n", [64, 1000, 10**5, 10**6])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_blanket_is_tighter_than_its_closed_forms(budget: float, n: int) -> None:
     """Lower bound, ours, Bennett's and Hoeffding's inequality for the same noise."""

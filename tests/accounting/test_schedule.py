@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
+from tests.cases import each_case
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
 from rase.accounting.schedule import EveryRound, Rotate, Schedule, Split
@@ -22,7 +23,7 @@ def secret(number: int) -> bytes:
     return hashlib.sha256(f"device {number}".encode()).digest()
 
 
-@pytest.mark.parametrize("window", range(1, 13))
+@each_case("window", range(1, 13))
 def test_any_window_holds_exactly_one_turn(window: int) -> None:
     """For every turn there is, and every window of consecutive rounds: one report, never two."""
     seen: set[int] = set()
@@ -123,7 +124,7 @@ def test_secrets_are_not_shown() -> None:
     assert "sixteen" not in repr(Rotate(1.0, 24, secret=hidden, campaign="power"))
 
 
-@pytest.mark.parametrize("window", [0, -1])
+@each_case("window", [0, -1])
 def test_windows_below_one_are_refused(window: int) -> None:
     """A window has a round."""
     with pytest.raises(ValueError, match="window must be at least 1, got"):
@@ -132,14 +133,14 @@ def test_windows_below_one_are_refused(window: int) -> None:
         Rotate(1.0, window, secret=bytes(16), campaign="power")
 
 
-@pytest.mark.parametrize("window", [1.5, True])
+@each_case("window", [1.5, True])
 def test_windows_that_are_not_whole_are_refused(window: Any) -> None:
     """Half a round is none."""
     with pytest.raises(TypeError, match="window must be a whole number, got"):
         Split(1.0, window)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf")])
+@each_case("epsilon", [0, -1, float("nan"), float("inf")])
 def test_budgets_that_are_none_are_refused(epsilon: float) -> None:
     """Only a positive number is a budget."""
     with pytest.raises(ValueError, match="window_epsilon must be greater than 0"):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
 from rase.accounting.blanket import Blanket, Channel, Covered, channel_of
@@ -99,16 +100,16 @@ def breaches_of(randomizer: Covered, places: Floats) -> list[str]:
 ALL = ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"]
 
 
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("budget", BUDGETS)
+@each_case("kind", ALL)
+@each_case("budget", BUDGETS)
 def test_the_ends_are_the_worst_pair_on_the_default_grid(kind: str, budget: float) -> None:
     """The lemma's conditions hold for readings all over 4096 steps, next to an end as well."""
     places = np.unique(np.concatenate((np.arange(6.0), np.arange(0.0, STEPS / 2 + 1, 128))))
     assert breaches_of(mechanism(kind, budget), places) == []
 
 
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("steps", [1, 2, 3, 63, 64, 255])
+@each_case("kind", ALL)
+@each_case("steps", [1, 2, 3, 63, 64, 255])
 def test_the_ends_are_the_worst_pair_on_odd_and_even_grids(kind: str, steps: int) -> None:
     """The conditions hold for every reading of smaller grids, with and without a middle place."""
     for budget in BUDGETS:
@@ -140,7 +141,7 @@ def test_a_reading_with_less_noise_in_the_middle_is_noticed() -> None:
     assert breaches(split, split[::-1], split[None, :]) == ["a report lies outside the blanket"]
 
 
-@pytest.mark.parametrize("budget", [0.25, 1.0, 2.0])
+@each_case("budget", [0.25, 1.0, 2.0])
 def test_inputs_of_the_optimal_channel_that_share_least_are_its_worst_pair(budget: float) -> None:
     """Every second pair of inputs, in both directions, has a smaller bound than the pair taken."""
     optimal = Optimal(budget, ValueRange(0, 1))
@@ -221,7 +222,7 @@ def worse_pairs(rows: Sequence[Mapping[int, int]], factor: Fraction) -> list[tup
 
 
 @pytest.mark.parametrize("kind", ["duchi", "piecewise", "hybrid"])
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 6, 7])
+@each_case("steps", [1, 2, 3, 4, 6, 7])
 def test_no_pair_is_worse_than_the_ends_in_whole_numbers(kind: str, steps: int) -> None:
     """All pairs of grid points, on the integers that are drawn with, without any rounding."""
     for budget in (0.02, 0.7, 1.5, 4.0, 9.0):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.errors import NotIdentifiable
 from rase.estimate.aggregates import count, total, variance
@@ -108,8 +109,8 @@ def test_bits_tell_neither_variance_nor_counts() -> None:
         count(reports, randomizer=randomizer, above=100)
 
 
-@pytest.mark.parametrize("randomizer", [Hybrid(4.0, REACH), Duchi(4.0, REACH)])
-@pytest.mark.parametrize("knows_fleet", [True, False])
+@each_case("randomizer", [Hybrid(4.0, REACH), Duchi(4.0, REACH)])
+@each_case("knows_fleet", [True, False])
 def test_a_total_of_a_fleet_holds_the_silent_too(
     randomizer: Hybrid | Duchi, knows_fleet: bool
 ) -> None:

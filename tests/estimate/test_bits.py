@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, Optimal, ValueRange, unbiased_mean
 from rase.estimate.bits import bit_variance
@@ -24,7 +25,7 @@ def limits(ones: int, n: int, level: float) -> tuple[float, float]:
     return low, high
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 17, 50, 500, 10_000])
+@each_case("n", [1, 2, 3, 7, 16, 17, 50, 500, 10_000])
 def test_intervals_contain_clopper_and_pearson(n: int) -> None:
     """At four levels, for few ones and many; and they are longer than needed by little."""
     for ones in sorted({*range(min(n, 20) + 1), n // 3, n // 2, n - 1, n}):
@@ -68,9 +69,7 @@ def test_bits_of_different_chances_are_covered(chances: list[float], level: floa
     assert covered >= level - 1e-9
 
 
-@pytest.mark.parametrize(
-    "randomizer", [Duchi(4.0, REACH), Hybrid(0.3, REACH), Optimal(0.2, REACH)], ids=repr
-)
+@each_case("randomizer", [Duchi(4.0, REACH), Hybrid(0.3, REACH), Optimal(0.2, REACH)])
 def test_all_ways_to_a_mean_have_the_same_error(randomizer: Duchi | Hybrid | Optimal) -> None:
     """One round, a round that is counted, many runs at once, and every budget on its own."""
     reports = randomizer.randomize(np.linspace(0, 900, 40), rng=SeededRandom(19))

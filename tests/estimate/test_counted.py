@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -28,8 +29,8 @@ MECHANISMS: list[Randomizer] = [
 ]
 
 
-@pytest.mark.parametrize("randomizer", MECHANISMS, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("count", [1, 2, 5000])
+@each_case("randomizer", MECHANISMS)
+@each_case("count", [1, 2, 5000])
 def test_equals_decoding_each_report(randomizer: Randomizer, count: int) -> None:
     """Mean, error, degrees of freedom and spread are those of the reports one by one."""
     reports = randomizer.randomize(np.linspace(1000, 1100, count), rng=SeededRandom(2026))

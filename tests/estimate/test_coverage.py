@@ -247,7 +247,7 @@ def test_the_weighted_median_covers_too(budgets: tuple[float, ...], n: int) -> N
     check_coverage([median(row, 3000 / epsilon) for row in rows], 1500.0)
 
 
-@pytest.mark.parametrize("n", [2, 5, 10])
+@each_case("n", [2, 5, 10])
 def test_few_reports_are_covered_by_students_t(n: int) -> None:
     """The sample mean of a handful of Laplace reports is covered in 93 % of the rounds or more."""
     rows = noisy_rounds(Laplace(1.0, REACH), n, rounds=4000)

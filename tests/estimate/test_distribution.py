@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.errors import NotIdentifiable
 from rase.estimate.decoder import Floats
+from rase.estimate.deconvolve import deconvolve
 from rase.estimate.distribution import HistogramEstimate, histogram, quantile, quantiles
+from rase.estimate.estimate import student_quantile
 from rase.kernels.words import SeededRandom
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
@@ -90,15 +93,22 @@ def test_intervals_hold_shares_counts_and_quantiles(epsilon: float, readings: Fl
     edges = np.linspace(0, 3000, 9)
     true = np.histogram(readings, edges)[0] / 100
     held: list[bool] = []
+    inner = np.quantile(readings, [0.49, 0.51])
     for trial in range(8):
         reports = randomizer.randomize(readings, rng=SeededRandom(2026).child(trial))
-        done = histogram(reports, randomizer=randomizer, bins=8, rng=SeededRandom(trial))
-        reach = 1.96 * np.array(done.standard_errors)
-        held += (np.abs(np.array(done.shares) - true) <= reach).tolist()
-        middle = quantile(reports, 0.5, randomizer=randomizer, rng=SeededRandom(trial))
-        low, high = middle.interval()
-        inner = np.quantile(readings, [0.49, 0.51])
-        held.append(bool(low <= inner[1] and inner[0] <= high))
+        # The fit behind both, made once; in the first round they must say the same.
+        fit = deconvolve(reports, randomizer=randomizer, rng=SeededRandom(trial))
+        shares, errors = fit.between(edges)
+        (middle,), (error,) = fit.quantiles(np.array([0.5]))
+        held += (np.abs(shares - true) <= 1.96 * errors).tolist()
+        reach = student_quantile(0.95, np.inf) * error
+        held.append(bool(middle - reach <= inner[1] and inner[0] <= middle + reach))
+        if not trial:
+            done = histogram(reports, randomizer=randomizer, bins=8, rng=SeededRandom(trial))
+            assert done.shares == pytest.approx(tuple(shares))
+            assert done.standard_errors == pytest.approx(tuple(errors))
+            one = quantile(reports, 0.5, randomizer=randomizer, rng=SeededRandom(trial))
+            assert (one.value, one.standard_error) == pytest.approx((middle, error))
     assert np.mean(held) >= 0.85
 
 
@@ -166,7 +176,7 @@ def test_a_coarse_grid_is_enough() -> None:
     assert done.shares[0] > 0.9
 
 
-@pytest.mark.parametrize(
+@each_case(
     "randomizer",
     [Duchi(1.0, REACH), Hybrid(0.3, REACH), Laplace(1.0, ValueRange(0, 3000, steps=1))],
 )

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from scipy import stats
+from tests.cases import each_case
 
 from rase.estimate.estimate import Estimate, student_quantile
 
@@ -13,8 +14,8 @@ def estimate(value: float = 1.0, error: float = 0.5, degrees: float = math.inf) 
     return Estimate(value, error, n=64, method="m", target="t", degrees_of_freedom=degrees)
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 28, 63, 200, 201, 1000, math.inf])
+@each_case("level", [0.5, 0.9, 0.95, 0.99])
+@each_case("degrees", [1, 2, 3, 4, 5, 28, 63, 200, 201, 1000, math.inf])
 def test_quantiles_are_those_of_students_t(level: float, degrees: float) -> None:
     """Quantiles agree with scipy's to six digits."""
     expected = stats.t.ppf((1 + level) / 2, degrees)
@@ -33,7 +34,7 @@ def test_the_interval_is_symmetric_and_grows_with_its_level() -> None:
     assert low < 1 - 0.98 < 1 + 0.98 < high
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "expected"),
     [
         (5.0, (3.04, 6.96)),
@@ -58,14 +59,14 @@ def test_an_unknown_error_gives_the_whole_line() -> None:
     assert bounded.interval() == (0.0, 9.0)
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan])
+@each_case("level", [0, 1, -0.5, 95, math.nan])
 def test_levels_outside_0_and_1_are_refused(level: float) -> None:
     """A level in per cent is a likely slip."""
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         estimate().interval(level)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "message"),
     [
         ({"value": math.nan}, "value must be finite"),
@@ -85,7 +86,7 @@ def test_impossible_estimates_are_refused(changes: dict[str, float], message: st
         Estimate(**parts, method="m", target="t")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "error", "text"),
     [
         (187.2, 26.0, "187 ± 26 (95 %: 136 to 238, n = 64)"),
@@ -117,7 +118,7 @@ def test_a_lasting_cause_widens_the_interval() -> None:
     assert again.lasting_error == pytest.approx(math.hypot(4, 12))
 
 
-@pytest.mark.parametrize("lasting", [-1.0, 3.1, math.nan])
+@each_case("lasting", [-1.0, 3.1, math.nan])
 def test_no_more_than_all_of_an_error_lasts(lasting: float) -> None:
     """What lasts is a part of the standard error."""
     with pytest.raises(ValueError, match="lasting_error must lie in 0 to standard_error"):

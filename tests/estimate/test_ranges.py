@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase.estimate.decoder import Floats
 from rase.estimate.ranges import RangeProbe, advise_range, latest_ranges
@@ -128,7 +129,7 @@ def test_probes_of_several_ranges_are_taken_together() -> None:
     )
 
 
-@pytest.mark.parametrize("make", [auto, Duchi])
+@each_case("make", [auto, Duchi])
 def test_rounds_that_do_not_probe_are_learnt_from(
     make: Callable[[float, ValueRange], Randomizer],
 ) -> None:
@@ -210,7 +211,7 @@ def test_unusable_arguments_are_refused() -> None:
         advise_range(probes, limits=WIDE, n=5, noise=0.0)
 
 
-@pytest.mark.parametrize("kind", ["normal", "from below", "from above"])
+@each_case("kind", ["normal", "from below", "from above"])
 def test_planted_shapes_are_found(kind: str) -> None:
     """From 200,000 exact readings the mean and a tail come out within 1 % of the width."""
     chance = np.random.default_rng(5)

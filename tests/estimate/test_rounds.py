@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import (
     BudgetAware,
@@ -27,7 +28,7 @@ BR = BudgetAware(1.0, PUBLIC, Precision(beta=0.5, rho=0.9))
 READINGS = np.random.default_rng(2026).uniform(-20, 100, (50, 64))
 
 
-@pytest.mark.parametrize("mechanism", [BR, Laplace(0.7, PUBLIC), Piecewise(2.0, PUBLIC)])
+@each_case("mechanism", [BR, Laplace(0.7, PUBLIC), Piecewise(2.0, PUBLIC)])
 def test_each_round_has_the_estimate_of_its_own(mechanism: GridRandomizer) -> None:
     """Columns hold what `unbiased_mean` says of each round, up to the rounding of floats."""
     reports = mechanism.randomize(READINGS, rng=SeededRandom(1))
@@ -57,7 +58,7 @@ def test_strange_reports_are_refused() -> None:
         unbiased_means(np.full((2, 3), 100.0), randomizer=Duchi(1.0, PUBLIC))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shuffler", "method"),
     [
         (None, "uniform"),
@@ -91,7 +92,7 @@ def test_what_cannot_run_at_once_is_sent_to_the_other_way() -> None:
         Pipeline(BR).run_rounds(READINGS[0])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "shuffler",
     [Uniform(), Robust(alpha=30, group_count=16), Robust(alpha=0.1, group_count=16)],
 )

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, Optimal, SeededRandom, ValueRange, unbiased_mean
 from rase.estimate.runs import run_means, runs_of
@@ -15,7 +16,7 @@ REACH = ValueRange(0, 1000)
 SIZES = np.array([7, 1, 12, 12, 3, *[9] * 30])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("randomizer", "nearly"),
     [
         # Variances that differ by less than 7 % are taken as one.
@@ -58,7 +59,7 @@ def test_runs_are_those_of_single_trackers(randomizer: Randomizer, nearly: float
         assert runs.last[run] == pytest.approx(tracked.last)
 
 
-@pytest.mark.parametrize(("shape", "sizes"), [((6,), [6]), ((2, 6), [5]), ((2, 6), [6, 0])])
+@each_case(("shape", "sizes"), [((6,), [6]), ((2, 6), [5]), ((2, 6), [6, 0])])
 def test_reports_that_fit_no_rounds_are_refused(shape: tuple[int, ...], sizes: list[int]) -> None:
     """A row a run, a column a report, and no round without any."""
     with pytest.raises(ValueError, match="reports must have"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase import Duchi, Hybrid, SeededRandom, ValueRange
 from rase.estimate.bank import Belief, FilterBank
@@ -268,7 +269,7 @@ def test_a_state_written_and_read_goes_on_to_the_last_bit() -> None:
     assert stopped.time_s == 39 * HOUR_S
 
 
-@pytest.mark.parametrize("state", [b"", b"rase-bank-3\n" + bytes(100), b"cut"])
+@each_case("state", [b"", b"rase-bank-3\n" + bytes(100), b"cut"])
 def test_a_state_of_other_models_is_refused(state: bytes) -> None:
     """Bytes of another release, cut off or empty, are never taken for a state."""
     with pytest.raises(ValueError, match="state must be of the same models"):
@@ -290,7 +291,7 @@ def test_estimates_stay_finite_and_inside_the_range_whatever_comes() -> None:
         assert 0 <= done.standard_error < math.inf
 
 
-@pytest.mark.parametrize("error", [0.0, math.inf, 1e10])
+@each_case("error", [0.0, math.inf, 1e10])
 def test_a_mean_without_a_usable_error_is_refused(error: float) -> None:
     """An estimate that knows nothing of its error, or claims to have none, teaches nothing."""
     with pytest.raises(ValueError, match="mean must have a finite standard error above 0"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase import BudgetAware, Hybrid, Precision, SeededRandom, ValueRange
 from rase.estimate.estimate import Estimate
@@ -61,7 +62,7 @@ def test_fleets_that_rest_raise_few_alarms(rounds: int, step_s: float) -> None:
     assert alarms <= stats.binom.isf(1e-6, 400, FALSE_ALARM)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "randomizer",
     [BudgetAware(1.0, REACH, Precision(beta=0.5, rho=0.9)), Hybrid(2.0, REACH)],
 )
@@ -76,7 +77,7 @@ def test_resting_readings_raise_few_alarms(randomizer: Randomizer) -> None:
     assert alarms <= stats.binom.isf(1e-5, 200, FALSE_ALARM)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("devices", "width", "share"),
     [(50, 1000.0, 1.0), (200, 1000.0, 0.5), (50, 500.0, 0.5)],
 )

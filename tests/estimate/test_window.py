@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from tests.cases import each_case
 
 from rase.estimate.estimate import Estimate
 from rase.estimate.tracker import Tracker
@@ -122,9 +123,9 @@ def walk(chance: np.random.Generator) -> NDArray[np.float64]:
     return np.cumsum(chance.normal(0, 30, len(HOURS)))
 
 
-@pytest.mark.parametrize("noise", [10.0, 60.0, 300.0])
-@pytest.mark.parametrize("w", [24, 168])
-@pytest.mark.parametrize("fleet", [a_day, office, walk])
+@each_case("noise", [10.0, 60.0, 300.0])
+@each_case("w", [24, 168])
+@each_case("fleet", [a_day, office, walk])
 def test_windows_with_gaps_hold_the_mean_of_all_their_rounds(
     fleet: Callable[[np.random.Generator], NDArray[np.float64]], w: int, noise: float
 ) -> None:
@@ -154,9 +155,9 @@ def test_windows_with_gaps_hold_the_mean_of_all_their_rounds(
         assert plain_hits < 20
 
 
-@pytest.mark.parametrize("noise", [10.0, 60.0, 300.0])
-@pytest.mark.parametrize("fleet", [a_day, office, walk])
-@pytest.mark.parametrize("first", [0, 18])
+@each_case("noise", [10.0, 60.0, 300.0])
+@each_case("fleet", [a_day, office, walk])
+@each_case("first", [0, 18])
 def test_a_quarter_missing_at_a_stretch_is_mostly_held(
     first: int, fleet: Callable[[np.random.Generator], NDArray[np.float64]], noise: float
 ) -> None:
@@ -225,7 +226,7 @@ def test_degrees_of_freedom_add_up() -> None:
     assert done.degrees_of_freedom == pytest.approx(27)
 
 
-@pytest.mark.parametrize(("error", "degrees"), [(math.inf, 1.0), (0.0, math.inf)])
+@each_case(("error", "degrees"), [(math.inf, 1.0), (0.0, math.inf)])
 def test_errors_unknown_or_absent_stay_so(error: float, degrees: float) -> None:
     """An infinite error stays infinite, an error of 0 stays 0."""
     done = window(rounds([1.0, 2.0], error=error, degrees=4.0), 2)[0]
@@ -234,14 +235,14 @@ def test_errors_unknown_or_absent_stay_so(error: float, degrees: float) -> None:
     assert done.degrees_of_freedom == degrees
 
 
-@pytest.mark.parametrize("w", [0, -1])
+@each_case("w", [0, -1])
 def test_windows_below_one_are_refused(w: int) -> None:
     """A window has at least one round."""
     with pytest.raises(ValueError, match="w must be at least 1"):
         rolling([], w)
 
 
-@pytest.mark.parametrize("w", [1.5, "3", True])
+@each_case("w", [1.5, "3", True])
 def test_windows_must_be_whole_numbers(w: object) -> None:
     """A broken number of rounds means nothing."""
     with pytest.raises(TypeError, match="w must be a whole number"):

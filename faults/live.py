@@ -113,8 +113,11 @@ _SHUFFLER: Final = (
         wrong="The shuffler acknowledges a report before it is on the disk.",
         file="rase/shuffler/desk.py",
         old="            outcome = await self._commits.submit(pending)\n",
-        new="            self._commits.submit(pending)\n            outcome = Outcome.STORED\n",
-        tests=("tests/shuffler/test_app.py::test_a_disk_that_hangs_sheds_load_and_loses_nothing",),
+        new="""            waiting = self._commits.submit(pending)
+            waiting.add_done_callback(lambda done: done.exception())
+            outcome = Outcome.STORED
+""",
+        tests=("tests/shuffler/test_app.py::test_a_gateway_is_told_what_to_send_again",),
     ),
     Fault(
         name="lease-not-checked",
@@ -179,7 +182,11 @@ _SHUFFLER: Final = (
         file="rase/shuffler/rounds.py",
         old='"AND closes_s <= ? AND (',
         new='"AND closes_s - 86400 <= ? AND (',
-        tests=("tests/shuffler/test_closer.py",),
+        tests=(
+            "tests/shuffler/test_model.py::test_no_history_loses_or_doubles_a_report",
+            "tests/shuffler/test_simulation.py::test_every_death_leaves_one_batch_a_round",
+            "tests/simulation/test_operations.py::test_named_lists",
+        ),
     ),
     Fault(
         name="batch-forgotten",

@@ -28,6 +28,7 @@ _UNSET: Final = ("CI", "PYTEST_ADDOPTS", "RASE_SKIPPED", "COVERAGE_PROCESS_START
 _CHOSEN: Final = "not slow and not homeassistant"
 _FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 _LINES_SHOWN: Final = 12
+_PATIENCE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Runner:
         """End all tests that run; those that wait do not begin."""
         self._is_stopped.set()
         for process in list(self._running):
-            _kill(process)
+            _interrupt(process)
 
     def _stray(self, fault: Fault, copy: Path, environment: dict[str, str]) -> str:
         """Return what is wrong if the tests would import other sources than the copy."""
@@ -139,10 +140,11 @@ class Runner:
             self._running.add(process)
             code: int | None = None
             try:
-                with suppress(subprocess.TimeoutExpired):
-                    code = process.wait(timeout=self._limit_s)
+                code = process.wait(timeout=self._limit_s)
+            except subprocess.TimeoutExpired:
+                _interrupt(process)
             finally:
-                # What a test started and forgot ends with it, and so does all at Ctrl-C.
+                # What a test started and forgot ends with it.
                 _kill(process)
                 process.wait()
                 self._running.discard(process)
@@ -178,9 +180,15 @@ def _environment(copy: Path) -> dict[str, str]:
     return environment
 
 
+def _interrupt(process: "subprocess.Popen[bytes]") -> None:
+    """Let pytest end what its fixtures started, such as databases, and end it if it does not."""
+    process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_PATIENCE_S)
+    _kill(process)
+
+
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     """End a process and all that it started; nothing happens if they have ended."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -42,6 +42,7 @@ MATHEMATICS = (
 )
 # Without a C compiler these cannot be covered; CI must have one.
 COMPILED = ("src/rase/kernels/**", "src/rase/shuffle/permutation.py")
+_PYTEST = (str(Path(sys.executable).parent / "pytest"),)
 _COVERED = ("--cov", "--cov-report=", "--cov-fail-under=0")
 _EVERY_S = 30.0
 _LOOK_S = 0.2
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
         old.unlink(missing_ok=True)
     parts: list[Part] = []
     try:
-        for name in names:
+        for name in sorted(names, key=PARTS.index):
+            if name == "unit":
+                _compile_tests()
             command = command_of(name, given, with_spark="spark" in names)
             parts.append(_begin(name, command))
         failed = _wait(parts)
@@ -100,14 +103,13 @@ def command_of(name: str, given: Sequence[str] = (), *, with_spark: bool = False
     """
     if name == "check":
         return ["make", "--no-print-directory", "check"]
-    pytest = [str(Path(sys.executable).parent / "pytest")]
     if name == "spark":
-        return [*pytest, SPARK, *given]
+        return [*_PYTEST, SPARK, *given]
     if name == "system":
         left_out = () if with_spark else (SPARK, "--without-spark")
-        return [*pytest, *_workers(5), *SYSTEM, *left_out, *given]
+        return [*_PYTEST, *_workers(5), *SYSTEM, *left_out, *given]
     ignored = [f"--ignore={place}" for place in (*SYSTEM, SPARK)]
-    return [*pytest, *_workers(2), *_COVERED, *ignored, *given]
+    return [*_PYTEST, *_workers(2), *_COVERED, *ignored, *given]
 
 
 def gates(reasons: Mapping[str, int]) -> list[str]:
@@ -158,6 +160,12 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _workers(count: int) -> list[str]:
     """Return the options of a pool; stealing keeps the tests of a module together."""
     return ["-n", str(count), "--dist", "worksteal"]
+
+
+def _compile_tests() -> None:
+    """Let pytest rewrite and compile all tests once, not each worker with coverage switched on."""
+    command = [*_PYTEST, "--collect-only", "-qq", "-p", "no:warnings"]
+    subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def _begin(name: str, command: Sequence[str]) -> Part:

@@ -29,7 +29,7 @@ _DEVICE: Final = (
         file="rase/device/agent.py",
         old="                self._done[entry.round] = None\n",
         new="                continue\n",
-        tests=("tests/device/test_agent.py",),
+        tests=("tests/device/test_agent.py::test_the_newest_rounds_are_remembered_longest",),
     ),
     Fault(
         name="ledger-written-later",
@@ -56,7 +56,9 @@ _DEVICE: Final = (
         file="rase/accounting/ledger_book.py",
         old="            if spent + asked > limit:\n",
         new="            if spent > limit:\n",
-        tests=("tests/accounting/test_ledger.py",),
+        tests=(
+            "tests/accounting/test_ledger.py::test_a_window_refuses_with_spent_asked_limit_and_refresh",
+        ),
     ),
     Fault(
         name="reading-not-clamped",
@@ -106,7 +108,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/release.py",
         old="                newest[one.device] = found.fusion_key_id,",
         new="                newest[len(newest)] = found.fusion_key_id,",
-        tests=("tests/shuffler/test_carry.py",),
+        tests=("tests/shuffler/test_carry.py::test_k_min_counts_devices_and_each_has_one_report",),
     ),
     Fault(
         name="acknowledged-before-commit",
@@ -143,7 +145,9 @@ _SHUFFLER: Final = (
         "                (state, agreed.hash, lease.round),\n",
         new='"UPDATE round SET lease_token = NULL WHERE campaign = ? AND round = ?",\n'
         "                (agreed.hash, lease.round),\n",
-        tests=("tests/shuffler/test_release.py",),
+        tests=(
+            "tests/shuffler/test_release.py::test_a_round_is_released_whole_and_its_payloads_go",
+        ),
     ),
     Fault(
         name="released-as-it-came",
@@ -182,11 +186,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/rounds.py",
         old='"AND closes_s <= ? AND (',
         new='"AND closes_s - 86400 <= ? AND (',
-        tests=(
-            "tests/shuffler/test_model.py::test_no_history_loses_or_doubles_a_report",
-            "tests/shuffler/test_simulation.py::test_every_death_leaves_one_batch_a_round",
-            "tests/simulation/test_operations.py::test_named_lists",
-        ),
+        tests=("tests/faults/test_grace.py",),
     ),
     Fault(
         name="batch-forgotten",
@@ -259,12 +259,12 @@ _FUSION: Final = (
         tests=("tests/fusion/test_intake.py::test_a_batch_below_k_is_refused",),
     ),
     Fault(
-        name="below-k-told",
-        wrong="A round in which one report fewer than k_min is no cover has an estimate.",
+        name="below-k-counted",
+        wrong="Reports of an epsilon class count where one fewer than k_min are of it.",
         file="rase/fusion/rounds.py",
-        old="        is_withheld = len(settled.places) < settled.campaign.k_min\n",
-        new="        is_withheld = len(settled.places) < settled.campaign.k_min - 1\n",
-        tests=("tests/fusion/test_rounds.py",),
+        old="kept = of_large_classes(settled.classes, settled.campaign.k_min)",
+        new="kept = of_large_classes(settled.classes, settled.campaign.k_min - 1)",
+        tests=("tests/fusion/test_rounds.py::test_reports_of_small_classes_do_not_count",),
     ),
     Fault(
         name="final-before-grace",
@@ -272,7 +272,9 @@ _FUSION: Final = (
         file="rase/fusion/rounds.py",
         old="        if now_s < campaign.closes_s(round):\n            return False\n",
         new="",
-        tests=("tests/fusion/test_adversity.py", "tests/fusion/test_dishonest_shuffler.py"),
+        tests=(
+            "tests/fusion/test_dishonest_shuffler.py::test_no_round_is_final_before_its_grace_is_over",
+        ),
     ),
     Fault(
         name="settled-before-grace",
@@ -280,7 +282,9 @@ _FUSION: Final = (
         file="rase/fusion/intake.py",
         old="        return max(now, closes_s) + (",
         new="        return now + (",
-        tests=("tests/fusion/test_dishonest_shuffler.py",),
+        tests=(
+            "tests/fusion/test_dishonest_shuffler.py::test_no_round_is_final_before_its_grace_is_over",
+        ),
     ),
     Fault(
         name="window-of-too-few",

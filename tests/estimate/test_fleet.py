@@ -50,8 +50,8 @@ def held(estimate: Estimate, truth: float) -> bool:
 def test_intervals_hold_the_mean_of_a_fleet_that_takes_turns(randomizer: Randomizer) -> None:
     """With the error of sampling in 93 % and more; without, at epsilon 4, in far fewer.
 
-    Turns are dealt afresh for each of 60 windows of 24 rounds, so that rounds are nearly independent:
-    1,440 intervals of 95 % hold fewer than 93 % with a chance of 4e-4.
+    Turns are dealt afresh for each of 60 windows of 24 rounds, so that rounds are nearly
+    independent: 1,440 intervals of 95 % hold fewer than 93 % with a chance of 4e-4.
     """
     source = SeededRandom(2026)
     plain = widened = rounds = 0

@@ -1,24 +1,30 @@
 """Sessions of Spark for the tests, with settings as a cluster's operator writes them."""
 
 import importlib.util
-from collections.abc import Iterator
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.spark.servers import QUICK_JAVA
+from tests.engine.spark.servers import QUICK_JAVA, executor_logs
 
-from rase.engine.spark_session import check_master, opened_session
+from rase.engine.spark_session import _gateway_ended, check_master, opened_session
 from rase.errors import ConfigurationError
 
 _THREADS = "local[2]"
 _EXECUTORS = "local-cluster[2,1,1024]"
-_MASTERS: dict[str, list[str | None]] = {
+_NO_SESSION = "no session"
+_NO_JAVA = "no java"
+_MASTERS = {
     "session": [_THREADS],
     "cluster": [_EXECUTORS],
     "either_session": [_THREADS, _EXECUTORS],
-    "nothing_open": [None],
+    "nothing_open": [_NO_SESSION],
+    "no_java": [_NO_JAVA],
 }
+_ORDER = [_THREADS, _EXECUTORS, _NO_SESSION, _NO_JAVA]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -28,18 +34,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("spark", masters, indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip all of this folder, with the reason, where Spark cannot run.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Run all of this folder in one worker, by master; skip it where Spark cannot run.
 
-    PySpark leaves its sockets to the collector of garbage; that is no fault of ours.
+    The group is marked before xdist reads it. The order comes last: each session is opened once,
+    and the last tests end the Java that all share, so that it does not outlive this folder.
     """
-    missing = _missing(config)
-    for item in items:
-        if Path(__file__).parent not in item.path.parents:
-            continue
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    missing = _missing(config) if here else None
+    for item in here:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+        # PySpark leaves its sockets to the collector of garbage; that is no fault of ours.
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=missing))
+    yield
+    by_master = iter(sorted((item for item in items if item in here), key=_place))
+    items[:] = [next(by_master) if item in here else item for item in items]
+
+
+def _place(item: pytest.Item) -> int:
+    """Return when a test has its turn; those that ask for no state of Spark come last."""
+    chosen = getattr(item, "callspec", None)
+    if chosen is None or "spark" not in chosen.params:
+        return len(_ORDER)
+    return _ORDER.index(chosen.params["spark"])
 
 
 def _missing(config: pytest.Config) -> str | None:
@@ -73,6 +95,8 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "spark.eventLog.dir": f"file://{folder}/events",
         "spark.local.dir": f"{folder}/local",
         "spark.ui.enabled": "true",
+        # Any free one: other workers may have pages of their own.
+        "spark.ui.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": QUICK_JAVA,
@@ -87,13 +111,32 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, spark_folder: Path) -> Iterator[Any]:
-    """The one session that is open: starting Java and executors takes longer than most tests."""
-    if request.param is None:
+def java(spark_folder: Path) -> Iterator[ExitStack]:
+    """What ends the process of Java that sessions share: it takes seconds to start and warm up."""
+    with ExitStack() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, java: ExitStack) -> Iterator[Any]:
+    """The one session that is open, if any."""
+    from pyspark import SparkContext
+
+    if request.param == _NO_JAVA:
+        java.close()
+        yield None
+        return
+    if SparkContext._gateway is None:
+        java.enter_context(_gateway_ended())
+        SparkContext._ensure_initialized()
+    if request.param == _NO_SESSION:
         yield None
         return
     with opened_session(request.param) as session:
+        # Executors of a local cluster log in Spark's own folder, under the application's name.
+        logs = executor_logs(session)
         yield session
+    shutil.rmtree(logs, ignore_errors=True)
 
 
 @pytest.fixture
@@ -116,5 +159,13 @@ def either_session(spark: Any) -> Any:
 
 @pytest.fixture
 def nothing_open(spark: None) -> None:
-    """No session: for tests that open and end one of their own, a process of Java with it."""
+    """No session: for tests that open and end one of their own."""
     assert spark is None
+
+
+@pytest.fixture
+def no_java(spark: None) -> None:
+    """No process of Java either: for tests that must see theirs end."""
+    from pyspark import SparkContext
+
+    assert SparkContext._gateway is None

@@ -1,16 +1,15 @@
 """A Spark Connect server of one's own, for tests."""
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-
-from benchmarks.loading.ports import held_port
+from typing import Any
 
 from rase.clock import SystemClock
 
@@ -26,10 +25,10 @@ def connect_server(folder: Path) -> Iterator[str]:
 
     for name in ("events", "local"):
         (folder / name).mkdir(parents=True)
-    # Given back, it might be somebody else's before the server, which takes seconds, has it.
-    port = held_port()
     settings = {
-        "spark.connect.grpc.binding.port": str(port),
+        # Any free port, which its log states: one chosen before could be lost until it starts.
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{folder}/events",
@@ -58,22 +57,28 @@ def connect_server(folder: Path) -> Iterator[str]:
             start_new_session=True,
         )
         try:
-            _wait_for(process, port)
-            yield f"sc://127.0.0.1:{port}"
+            yield f"sc://127.0.0.1:{_port_of(process, folder / 'server.log')}"
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(timeout=60)
 
 
-def _wait_for(process: "subprocess.Popen[bytes]", port: int) -> None:
+def executor_logs(session: Any) -> Path:
+    """Return where executors of a local cluster log: next to Spark, by the application's name."""
+    import pyspark
+
+    name: str = session.sparkContext.applicationId
+    return Path(pyspark.__file__).parent / "work" / name
+
+
+def _port_of(process: "subprocess.Popen[bytes]", log: Path) -> int:
+    """Wait until the server says that it listens, and return its port."""
     clock, never = SystemClock(), Event()
     deadline = clock.monotonic_s() + _STARTS_WITHIN_S
     while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert process.poll() is None
-            assert clock.monotonic_s() < deadline
-            never.wait(0.1)
-        else:
-            return
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"Spark Connect server started at: \S+:(\d+)\s", text):
+            return int(found[1])
+        assert process.poll() is None, text
+        assert clock.monotonic_s() < deadline, text
+        never.wait(0.1)

@@ -24,6 +24,7 @@ from rase.kernels.keyed import RunKey
 # Every report counts in each of these, in its place.
 ESTIMATORS = ("sample_mean", "median", "bootstrap_mean")
 KEY = bytes(range(100, 132))
+_MOST_RUNS = 20
 
 
 @pytest.fixture
@@ -57,12 +58,15 @@ def test_a_killed_executor_changes_nothing(
         monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
     rng = (lambda: SeededRandom(5)) if mode == "seeded" else (lambda: None)
     undisturbed = _digest(run_spark(job, session=cluster, rng=rng()))
-    killer = _Killer(cluster, stage)
-    with killer:
-        disturbed = _digest(run_spark(job, session=cluster, rng=rng()))
-    done, of = killer.killed_at
-    assert 0 < done < of
-    assert disturbed == undisturbed
+    # Where the machine is busy, a stage may be over before its progress is seen: then once more.
+    for _ in range(_MOST_RUNS):
+        with _Killer(cluster, stage) as killer:
+            assert _digest(run_spark(job, session=cluster, rng=rng())) == undisturbed
+        done, of = killer.killed_at
+        if 0 < done < of:
+            break
+    else:
+        pytest.fail(f"{_MOST_RUNS} runs ended before an executor could be killed.")
     gc.collect()
     assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
 

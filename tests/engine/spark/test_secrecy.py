@@ -2,12 +2,13 @@
 
 import base64
 import gc
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine.spark.servers import connect_server
+from tests.engine.spark.servers import connect_server, executor_logs
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
 from rase import SeededRandom
@@ -28,24 +29,25 @@ def job(tmp_path: Path) -> Job:
     return Job(source=find_files(str(place)), randomizer=BR, every="5min")
 
 
-@pytest.mark.usefixtures("nothing_open")
+@pytest.mark.usefixtures("no_java")
 def test_the_key_is_nowhere(job: Job, spark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
-    import pyspark
-
     monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
     with opened_session("local-cluster[1,1,1024]") as session:
         process = session.sparkContext._gateway.proc
         assert len(list(run_spark(job, session=session))) == 40
+        # Pages are written from events that may still be under way.
+        session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
         pages = "".join(_pages(session.sparkContext.uiWebUrl))
         assert "draw(piece" in pages
         assert "spark.io.encryption.enabled" in pages
-        # Files of the shuffle are still there. Executors of a local cluster log beside Spark.
-        logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
+        # Files of the shuffle are still there.
+        logs = executor_logs(session)
         kept = [*_files(spark_folder / "local"), *_files(logs)]
         assert [path for path in kept if path.name.startswith("shuffle")]
         assert [path for path in kept if path.name == "stderr"]
         assert not _holding(kept)
+    shutil.rmtree(logs)
     events = _files(spark_folder / "events")
     assert any(b"draw(piece" in path.read_bytes() for path in events)
     assert not _holding([*events, *_files(spark_folder)])

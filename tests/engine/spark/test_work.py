@@ -99,7 +99,7 @@ def test_the_command_of_the_lab(
 ) -> None:
     """Cells of a figure measured on Spark, attacks among them, give the study of this process."""
     monkeypatch.setattr("rase.engine.spark_tasks._WAVE", 4)
-    asked = ["lab", "run", "fig6a", "--data", "fleet:16x5:1", "--fast", "--trials", "1", "--json"]
+    asked = ["lab", "run", "fig5", "--data", "fleet:16x5:1", "--fast", "--trials", "1", "--json"]
     studies = []
     for engine in (["--jobs", "1"], ["--engine", "spark", "--master", "local[2]"]):
         out = tmp_path / engine[-1]

@@ -96,9 +96,9 @@ def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(quick_folder: Path) -> Iterator[Desk]:
     """A visitor of a fusion centre with two estimates and a withheld round."""
-    with made_centre(tmp_path / "fusion.sqlite") as centre:
+    with made_centre(quick_folder / "fusion.sqlite") as centre:
         add_rounds(
             centre, {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 3: [2000] * 9}
         )
@@ -106,16 +106,16 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def empty_desk(tmp_path: Path) -> Iterator[Desk]:
+def empty_desk(quick_folder: Path) -> Iterator[Desk]:
     """A visitor of a fusion centre whose campaign has no round yet."""
-    with made_centre(tmp_path / "fusion.sqlite") as centre:
+    with made_centre(quick_folder / "fusion.sqlite") as centre:
         yield Desk(centre)
 
 
 @pytest.fixture
-def bare_desk(tmp_path: Path) -> Iterator[Desk]:
+def bare_desk(quick_folder: Path) -> Iterator[Desk]:
     """A visitor of a fusion centre without a campaign."""
-    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    database = open_sqlite(quick_folder / "fusion.sqlite", migrations="fusion")
     try:
         yield Desk(Centre(database, FakeClock(1_782_000_000)))
     finally:
@@ -123,9 +123,9 @@ def bare_desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def hostile_desk(tmp_path: Path) -> Iterator[Desk]:
+def hostile_desk(quick_folder: Path) -> Iterator[Desk]:
     """A visitor of a fusion centre whose texts are markup."""
-    database = open_sqlite(tmp_path / "fusion.sqlite", migrations="fusion")
+    database = open_sqlite(quick_folder / "fusion.sqlite", migrations="fusion")
     clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
     centre = Centre(database, clock)
     centre.publisher.publish(

@@ -1,7 +1,8 @@
 """Range feedback over rounds and tables."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rase.engine.ranging import RangeFeedback, probe_share
 from rase.engine.table import Rows
 from rase.errors import DataError
 from rase.estimate.decoder import Floats
+from rase.estimate.ranges import RangeAdvice, RangeProbe
 
 WIDE = ValueRange(0, 2000)
 
@@ -58,7 +60,26 @@ def test_the_range_narrows_and_the_error_with_it() -> None:
     assert list(run) == []
 
 
-def test_probing_spends_no_more_and_becomes_rare() -> None:
+@pytest.fixture
+def choices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make every choice the same real one, which takes no time; list after which rounds."""
+    source, advised = SeededRandom(1), RangeFeedback(2.0, WIDE)
+    for _ in range(4):
+        advised.learn(advised.randomizer.randomize(np.full(20, 100.0), rng=source), rng=source)
+    advice, places = advised.advice, list[int]()
+    assert advice is not None
+
+    def same(probes: Sequence[RangeProbe], **_: Any) -> RangeAdvice:
+        places.append(len(probes))
+        return advice
+
+    monkeypatch.setattr("rase.engine.ranging.advise_range", same)
+    # No round is forgotten, so that there are as many probes as rounds.
+    monkeypatch.setattr("rase.engine.ranging.latest_ranges", list)
+    return places
+
+
+def test_probing_spends_no_more_and_becomes_rare(choices: list[int]) -> None:
     """All rounds have the one epsilon; after 48 rounds about one in five probes at epsilon 2."""
     feedback = RangeFeedback(2.0, WIDE)
     kinds = []
@@ -70,24 +91,20 @@ def test_probing_spends_no_more_and_becomes_rare() -> None:
         feedback.learn(randomizer.randomize(np.full(50, 100.0), rng=source), rng=source)
     assert all(kinds[:48])
     assert sum(kinds[48:]) == pytest.approx(20 * probe_share(2.0), abs=1.5)
+    assert choices
 
 
 @pytest.mark.parametrize(("known", "later"), [(48, [56, 64]), (5, [57, 68]), (1, [72])])
 def test_choices_are_frequent_while_little_is_known(
-    monkeypatch: pytest.MonkeyPatch, known: int, later: list[int]
+    monkeypatch: pytest.MonkeyPatch, choices: list[int], known: int, later: list[int]
 ) -> None:
     """Every fourth round while learning, then every eighth, in long runs every 24th at most."""
     monkeypatch.setattr("rase.engine.ranging._STAGES_KNOWN", known)
-    feedback, advice, chosen = RangeFeedback(2.0, WIDE), None, []
-    for place in range(1, 73):
-        source = SeededRandom(place)
-        readings = np.full(20, 100.0)
-        feedback.learn(feedback.randomizer.randomize(readings, rng=source), rng=source)
-        if feedback.advice is not advice:
-            advice = feedback.advice
-            chosen.append(place)
-    assert chosen[:12] == list(range(4, 52, 4))
-    assert chosen[12 : 12 + len(later)] == later
+    feedback, source = RangeFeedback(2.0, WIDE), SeededRandom(1)
+    for _ in range(72):
+        feedback.learn(feedback.randomizer.randomize(np.full(20, 100.0), rng=source), rng=source)
+    assert choices[:12] == list(range(4, 52, 4))
+    assert choices[12 : 12 + len(later)] == later
 
 
 def test_the_range_grows_back_up_to_the_limits() -> None:

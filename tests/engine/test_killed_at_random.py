@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -71,17 +72,33 @@ def moments(total: int) -> Iterator[int]:
         yield int(rng.integers(1, total))
 
 
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """A table, how much a run of it does, and the lines of a seeded one."""
+
+    place: Path
+    total: int
+    lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """A run that nobody killed: its counts are those of every other run."""
+    folder = tmp_path_factory.mktemp("whole")
+    place = write_parts(sorted_by(skewed(rounds=12, crowd=300), "time"), folder / "t", parts=2)
+    return Undisturbed(place, *ran(place, folder / "work", "3", moment=None))
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", ["3", ""], ids=["seeded", "production"])
-def test_killed_at_random(seed: str, kills: int, tmp_path: Path) -> None:
+def test_killed_at_random(seed: str, kills: int, whole: Undisturbed, tmp_path: Path) -> None:
     """What was released stays to the last bit, nothing half-written counts, and the end is whole.
 
     Runs are resumed until they come to their end, and then begun anew, until all kills are spent.
     """
-    place = write_parts(sorted_by(skewed(rounds=12, crowd=300), "time"), tmp_path / "t", parts=2)
-    total, expected = ran(place, tmp_path / "whole", seed, moment=None)
+    place, expected = whole.place, whole.lines
     assert len(expected) == 13
-    when, killed, attempt = moments(total), 0, 0
+    when, killed, attempt = moments(whole.total), 0, 0
     while killed < kills:
         attempt += 1
         work = tmp_path / f"torn-{attempt}"

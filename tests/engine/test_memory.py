@@ -1,7 +1,5 @@
 """Memory of a batch run: bounded by batches, devices and the spill limit, not by the table."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from tests.engine.peak_memory import peak_mib_of
 
 # Releases are replaced by a count: they keep nothing, and 300,000 of them take a minute.
 MEASURED = """
@@ -24,20 +23,14 @@ class Count(int):
 stream.round_result = lambda pipeline, number, *, reports, **known: Count(len(reports))
 pipeline = Pipeline(Laplace(1.0, ValueRange(0, 100)))
 run = stream.run_table(open_table(sys.argv[1]), pipeline, rng=SeededRandom(1), memory_bytes=1 << 20)
-reports = sum(run)
-# Not ru_maxrss: that one begins with the size of the process that started this one.
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(reports, run.summary.rounds, status["VmHWM"].removesuffix("kB\\n"))
+print(sum(run), run.summary.rounds)
 """
 
 
-def peak_kib(path: Path, *, rows: int, rounds: int) -> int:
+def peak_mib(path: Path, *, rows: int, rounds: int) -> float:
     """Run a table in a process of its own and return its peak memory."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True
-    )
-    reports, released, peak = map(int, done.stdout.split())
-    assert (reports, released) == (rows, rounds)
+    counts, peak = peak_mib_of(MEASURED, str(path))
+    assert counts == [rows, rounds]
     return peak
 
 
@@ -56,8 +49,8 @@ def growth_mib(folder: Path, rounds: tuple[int, int], *, ending: str, is_by_devi
             pyarrow.csv.write_csv(pa.table(columns), path)
         else:
             pyarrow.parquet.write_table(pa.table(columns), path, row_group_size=10 * count)
-        peaks.append(peak_kib(path, rows=10 * count, rounds=count))
-    return (peaks[1] - peaks[0]) / 1024
+        peaks.append(peak_mib(path, rows=10 * count, rounds=count))
+    return peaks[1] - peaks[0]
 
 
 def test_peak_does_not_grow(tmp_path: Path) -> None:

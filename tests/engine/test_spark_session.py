@@ -26,18 +26,18 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-@pytest.mark.parametrize("master", ["", "here", "local[", "http://host", "spark://"])
-def test_addresses_that_are_none(master: str) -> None:
+def test_addresses_that_are_none() -> None:
     """What cannot be an address is refused, and all kinds of addresses are named."""
-    with pytest.raises(ConfigurationError, match=r"master must be local\[N\], .* or sc://HOST"):
-        check_master(master)
+    for master in ("", "here", "local[", "http://host", "spark://"):
+        with pytest.raises(ConfigurationError, match=r"must be local\[N\], .* or sc://HOST, got"):
+            check_master(master)
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,1024]"])
-def test_addresses_on_this_machine(master: str) -> None:
+def test_addresses_on_this_machine() -> None:
     """Here nobody needs to answer, if there is a Java."""
-    check_master(master)
+    for master in ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]"):
+        check_master(master)
 
 
 @pytest.mark.usefixtures("java")
@@ -136,11 +136,11 @@ def test_what_nobody_foresaw() -> None:
     assert type(refusal("", "yarn")) is RaseError
 
 
-@pytest.mark.parametrize("place", ["wasb://store/x", "s3a://bucket/x", "dbfs:/x"])
-def test_stores_without_a_connector(place: str) -> None:
+def test_stores_without_a_connector() -> None:
     """A store that pyarrow does not know is refused before anything is sent, with those it does."""
-    with pytest.raises(DataError, match=r"a store that pyarrow does not know; use s3://, gs://"):
-        find_files(place)
+    for place in ("wasb://store/x", "s3a://bucket/x", "dbfs:/x"):
+        with pytest.raises(DataError, match=r"that pyarrow does not know; use s3://, gs://"):
+            find_files(place)
 
 
 def test_jobs_that_no_cluster_can_run(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The original REFIT download: both releases, disorder, outages, spikes, and damaged files."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from numpy.typing import NDArray
+from tests.engine.peak_memory import peak_mib_of
 
 from rase.errors import DataError
 from rase.lab.datasets import Wanted, load, open_panel
@@ -219,9 +218,7 @@ def test_refused_folders(tmp_path: Path) -> None:
 MEASURED = """
 import sys
 from rase.lab.datasets import open_panel
-panel = open_panel(sys.argv[1], every="1h")
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(panel.n, panel.rounds, status["VmHWM"].removesuffix("kB\\n"))
+open_panel(sys.argv[1], every="1h")
 """
 
 
@@ -236,28 +233,18 @@ def large_house(path: Path, rows: int) -> None:
         )
 
 
-def peak_mib(folder: Path) -> float:
-    """Read a folder in a process of its own and return its peak memory."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(folder)], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout.split()[-1]) / 1024
-
-
 def test_memory_is_that_of_one_house(tmp_path: Path) -> None:
-    """Two million rows of a house take at most 120 bytes each, and another house takes no more."""
-    sizes = {"small": (1000,), "large": (2_000_000,), "two": (2_000_000, 1_000_000)}
-    peaks = {}
-    for name, houses in sizes.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        for number, rows in enumerate(houses, start=1):
-            path = folder / f"CLEAN_House{number}.csv"
-            if name == "two" and number == 1:
-                path.hardlink_to(tmp_path / "large" / path.name)
-            else:
-                large_house(path, rows)
-        peaks[name] = peak_mib(folder)
-    assert peaks["large"] - peaks["small"] < 120 * 2_000_000 / 2**20
-    # Kept beside the first, the second house would add about 90 MiB.
-    assert peaks["two"] - peaks["large"] < 45
+    """Half a million rows of a house take at most 120 bytes each, and another house no more."""
+    for name in ("small", "large", "two"):
+        (tmp_path / name).mkdir()
+    large_house(tmp_path / "small/CLEAN_House1.csv", 1000)
+    large_house(tmp_path / "large/CLEAN_House1.csv", 500_000)
+    for number in (1, 2):
+        house = tmp_path / f"two/CLEAN_House{number}.csv"
+        house.hardlink_to(tmp_path / "large/CLEAN_House1.csv")
+    small, large, two = (
+        peak_mib_of(MEASURED, str(tmp_path / name))[1] for name in ("small", "large", "two")
+    )
+    assert large - small < 120 * 500_000 / 2**20
+    # Kept together with the first, the second house would add about 45 MiB.
+    assert two - large < 22

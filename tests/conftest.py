@@ -11,10 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-# Small matrices: threads of their own would only get into each other's way. Before NumPy is loaded.
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_threads, "1")
-
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -28,6 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import times
 from tests.programs import NEEDED_BY, absence, program
+
+# Small matrices: threads of their own would only get into each other's way.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 # Shells start what goes to the background deaf to Ctrl-C, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

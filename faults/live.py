@@ -202,7 +202,7 @@ _SHUFFLER: Final = (
         file="rase/shuffler/enrolment.py",
         old="        for (device,) in rows:\n            self._digests.pop(device, None)\n",
         new="        for (device,) in rows:\n            self._digests.get(device)\n",
-        tests=("tests/shuffler/test_app.py::test_a_revoked_device_is_refused_by_a_running_intake",),
+        tests=("tests/shuffler/test_enrolment.py::test_a_revoked_device_sends_no_more",),
     ),
     Fault(
         name="device-in-log",

@@ -47,12 +47,17 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_draws_follow_the_marginals(law: OrderLaw) -> None:
-    """Places of 20,000 draws fit the marginals within 6 deviations: false alarm below 1e-7.
+def test_draws_follow_the_marginals() -> None:
+    """Places of 20,000 draws fit the marginals within 6 deviations; the seed is fixed.
 
     The marginals of a Mallows law with theta 30 % larger do not fit.
     """
+    for law in LAWS:
+        check_marginals(law)
+
+
+def check_marginals(law: OrderLaw) -> None:
+    """Check the draws of one law against its marginals, and against wrong ones."""
     count = 20_000
     drawn = law.draw(count, ARRIVAL, SeededRandom(2026))
     shares = np.stack([(drawn == place).mean(axis=0) for place in range(5)], axis=1)
@@ -64,10 +69,10 @@ def test_draws_follow_the_marginals(law: OrderLaw) -> None:
     marginals = law.place_marginals(ARRIVAL)
     assert np.allclose(marginals.sum(axis=0), 1)
     assert np.allclose(marginals.sum(axis=1), 1)
-    assert deviation(marginals) < 6
+    assert deviation(marginals) < 6, law
     if law.theta is not None:
         wrong = OrderLaw("mallows", 1.3 * law.theta, law.line9)
-        assert deviation(wrong.place_marginals(ARRIVAL)) > 6
+        assert deviation(wrong.place_marginals(ARRIVAL)) > 6, law
 
 
 def test_the_marginals_are_those_of_the_enumerated_law() -> None:
@@ -100,11 +105,11 @@ def test_cyclic_orders_from_the_same_words_agree() -> None:
     assert np.array_equal(many, np.concatenate(single))
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_a_single_report_stays(law: OrderLaw) -> None:
+def test_a_single_report_stays() -> None:
     """A round of one report has one order."""
-    assert law.draw(3, np.array([4]), SeededRandom(1)).tolist() == [[0], [0], [0]]
-    assert law.place_marginals(np.array([4])).tolist() == [[1.0]]
+    for law in LAWS:
+        assert law.draw(3, np.array([4]), SeededRandom(1)).tolist() == [[0], [0], [0]], law
+        assert law.place_marginals(np.array([4])).tolist() == [[1.0]], law
 
 
 @pytest.mark.parametrize(("method", "theta"), [("mallows", None), ("uniform", 1.0)])

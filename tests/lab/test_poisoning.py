@@ -27,28 +27,28 @@ each_mechanism = pytest.mark.parametrize(
 
 
 @each_mechanism
-@pytest.mark.parametrize("liars", [1, 2, 20])
-def test_shifts_stay_within_their_bounds(noise: GridRandomizer, liars: int) -> None:
+def test_shifts_stay_within_their_bounds(noise: GridRandomizer) -> None:
     """One, 1 % and 10 % of the devices move no estimator farther than theory allows."""
-    found = poisoned(READINGS, noise, liars=liars, estimators=ALL, window=24, seed=2026)
-    for name, one in found.items():
-        # A resample may hold liars a little more often than their share.
-        slack = 1.05 if name == "bootstrap_mean" else 1 + 1e-9
-        assert 0 <= one.shift <= slack * one.bound, name
+    for liars in (1, 2, 20):
+        found = poisoned(READINGS, noise, liars=liars, estimators=ALL, window=24, seed=2026)
+        for name, one in found.items():
+            # A resample may hold liars a little more often than their share.
+            slack = 1.05 if name == "bootstrap_mean" else 1 + 1e-9
+            assert 0 <= one.shift <= slack * one.bound, (liars, name)
 
 
-@each_mechanism
-def test_without_liars_nothing_moves(noise: GridRandomizer) -> None:
+def test_without_liars_nothing_moves() -> None:
     """The difference is the liars' alone."""
-    found = poisoned(READINGS[:3], noise, liars=0, estimators=ALL, window=2, seed=1)
-    assert {one.shift for one in found.values()} == {0.0}
+    for noise in MECHANISMS:
+        found = poisoned(READINGS[:3], noise, liars=0, estimators=ALL, window=2, seed=1)
+        assert {one.shift for one in found.values()} == {0.0}, noise
 
 
-@each_mechanism
-def test_the_lie_is_the_highest_that_is_accepted(noise: GridRandomizer) -> None:
+def test_the_lie_is_the_highest_that_is_accepted() -> None:
     """It is decoded to the upper end of the reach."""
-    lie = highest_report(noise)
-    assert float(noise.decode(lie)) == pytest.approx(noise.decoded_reach[1])
+    for noise in MECHANISMS:
+        lie = highest_report(noise)
+        assert float(noise.decode(lie)) == pytest.approx(noise.decoded_reach[1]), noise
 
 
 def test_noise_without_end_is_worth_most_to_liars() -> None:

@@ -1,17 +1,20 @@
 """Table I and the numbers by which fleets are compared."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rase.errors import DataError
-from rase.lab.datasets import open_panel
+from rase.lab import datasets
 from rase.lab.panel import Panel
 from rase.lab.summary import summary_of
 from rase.lab.table_one import device_types, table_one
 
+# Several tests look at the same data.
+open_panel = cache(datasets.open_panel)
 GUIDE = Path(__file__).parents[2] / "docs/guides/data.md"
 MONTH_MS = 31 * 86_400_000
 

@@ -17,6 +17,7 @@ from rase.stream import ValueRange
 
 WATTS = ValueRange(0, 100)
 POWER = {"n log n": 1, "n^2": 2, "n^3": 3}
+_MOST_MEASUREMENTS = 5
 
 
 def wide_panel(n: int, rounds: int) -> Panel:
@@ -50,16 +51,21 @@ def cpu_seconds(attack: Attack, n: int) -> float:
 
 @pytest.mark.parametrize("name", ATTACK_NAMES)
 def test_time_grows_no_faster_than_stated(name: str) -> None:
-    """From n to 4 n time grows by at most three times 4 to the power stated.
+    """From n to 4 n processor time grows by at most three times 4 to the power stated.
 
-    The factor of three leaves room for logarithms, caches and a busy machine; an attack that is
-    one power worse than stated would exceed it at the sizes where that power shows.
+    The factor of three leaves room for logarithms and caches; an attack that is one power worse
+    than stated would exceed it at the sizes where that power shows. A machine that was busy with
+    something else during one measurement is asked again.
     """
     attack = light(name)
     power = POWER[attack.cost]
     small = 1000 if power == 1 else 50
     cpu_seconds(attack, small)
-    assert cpu_seconds(attack, 4 * small) < 3 * 4**power * max(cpu_seconds(attack, small), 1e-3)
+    for _ in range(_MOST_MEASUREMENTS):
+        before, after = cpu_seconds(attack, small), cpu_seconds(attack, 4 * small)
+        if after < 3 * 4**power * max(before, 1e-3):
+            return
+    pytest.fail(f"{after:.3f} s after {before:.3f} s is more than {attack.cost} allows.")
 
 
 @pytest.mark.parametrize("name", ATTACK_NAMES)

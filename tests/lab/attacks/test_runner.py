@@ -5,7 +5,7 @@ from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
 from rase.lab.attacks.protocol import Knowledge
-from rase.lab.attacks.runner import attack_scheme, case_for
+from rase.lab.attacks.runner import SplitKind, attack_scheme, case_for
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
 from rase.stream import ValueRange
@@ -13,60 +13,59 @@ from rase.stream import ValueRange
 DAY_MS = 86_400_000
 
 
-@pytest.mark.parametrize("name", ATTACK_NAMES)
-def test_an_attack_is_given_only_what_it_declared(name: str, homes: Panel) -> None:
+def test_an_attack_is_given_only_what_it_declared(homes: Panel) -> None:
     """Labels, history, mechanism, law and centre are there if declared, and never beyond."""
-    attack = attack_named(name)
     release, secret = scheme_named("br", ValueRange(0, 110)).release(homes, rng=SeededRandom(1))
-    case = case_for(attack, release, secret=secret, panel=homes)
-    given = {
-        Knowledge.LABELS: case.labels,
-        Knowledge.HISTORY: case.history,
-        Knowledge.MECHANISM: case.randomizer,
-        Knowledge.ORDER_LAW: case.laws,
-        Knowledge.CENTRE: case.arrival,
-    }
-    assert {knowledge for knowledge, value in given.items() if value is not None} == attack.knows
-    if case.labels is not None:
-        assert (case.labels[~case.is_train] == -1).all()
-    if case.history is not None:
-        assert np.isnan(case.history[~case.is_train.any(axis=1)]).all()
+    for attack in map(attack_named, ATTACK_NAMES):
+        case = case_for(attack, release, secret=secret, panel=homes)
+        given = {
+            Knowledge.LABELS: case.labels,
+            Knowledge.HISTORY: case.history,
+            Knowledge.MECHANISM: case.randomizer,
+            Knowledge.ORDER_LAW: case.laws,
+            Knowledge.CENTRE: case.arrival,
+        }
+        known = {knowledge for knowledge, value in given.items() if value is not None}
+        assert known == attack.knows, attack.name
+        if case.labels is not None:
+            assert (case.labels[~case.is_train] == -1).all(), attack.name
+        if case.history is not None:
+            assert np.isnan(case.history[~case.is_train.any(axis=1)]).all(), attack.name
 
 
-@pytest.mark.parametrize("name", ATTACK_NAMES)
-def test_every_attack_states_its_knowledge_and_cost(name: str) -> None:
+def test_every_attack_states_its_knowledge_and_cost() -> None:
     """The docstring has a Knowledge part with the cost, and the name is the registry's."""
-    attack = attack_named(name)
-    text = type(attack).__doc__ or ""
-    assert "Knowledge:" in text
-    assert "Cost" in text
-    assert attack.name == name
-    assert attack.cost in ("n log n", "n^2", "n^3")
+    for name in ATTACK_NAMES:
+        attack = attack_named(name)
+        text = type(attack).__doc__ or ""
+        assert "Knowledge:" in text, name
+        assert "Cost" in text, name
+        assert attack.name == name
+        assert attack.cost in ("n log n", "n^2", "n^3"), name
 
 
 @pytest.mark.parametrize("split", ["random", "time"])
-@pytest.mark.parametrize("name", ATTACK_NAMES)
-def test_four_fifths_are_for_training(name: str, split: str, homes: Panel) -> None:
+def test_four_fifths_are_for_training(split: SplitKind, homes: Panel) -> None:
     """The split is 4:1 in the attack's unit, seeded, and ordered by time where asked."""
-    attack = attack_named(name)
     release, secret = scheme_named("raw", ValueRange(0, 110)).release(homes)
-    first, again, other = (
-        case_for(attack, release, secret=secret, panel=homes, split=split, seed=seed).is_train  # type: ignore[arg-type]
-        for seed in (1, 1, 2)
-    )
-    assert first.mean() == pytest.approx(0.8, abs=0.001)
-    assert np.array_equal(first, again)
-    if split == "time":
-        assert np.array_equal(first, other)
-        assert first[:480].all()
-        assert not first[480:].any()
-    else:
-        assert not np.array_equal(first, other)
-        is_whole = (first == first[:, :1]).all()
-        assert is_whole == (attack.unit == "round")
-        # A slot's day is never torn apart.
-        days = first.reshape(25, 24, -1)
-        assert (days == days[:, :1]).all() == (attack.unit == "day")
+    for attack in map(attack_named, ATTACK_NAMES):
+        first, again, other = (
+            case_for(attack, release, secret=secret, panel=homes, split=split, seed=seed).is_train
+            for seed in (1, 1, 2)
+        )
+        assert first.mean() == pytest.approx(0.8, abs=0.001), attack.name
+        assert np.array_equal(first, again), attack.name
+        if split == "time":
+            assert np.array_equal(first, other), attack.name
+            assert first[:480].all(), attack.name
+            assert not first[480:].any(), attack.name
+        else:
+            assert not np.array_equal(first, other), attack.name
+            is_whole = (first == first[:, :1]).all()
+            assert is_whole == (attack.unit == "round"), attack.name
+            # A slot's day is never torn apart.
+            days = first.reshape(25, 24, -1)
+            assert (days == days[:, :1]).all() == (attack.unit == "day"), attack.name
 
 
 def test_the_same_seed_gives_the_same_result(homes: Panel, watts: ValueRange) -> None:
@@ -97,50 +96,50 @@ def test_undeclared_knowledge_is_refused(homes: Panel, watts: ValueRange) -> Non
             known()
 
 
-@pytest.mark.parametrize("name", ATTACK_NAMES)
-def test_bad_panels_are_refused_clearly(name: str, watts: ValueRange) -> None:
+def test_bad_panels_are_refused_clearly(watts: ValueRange) -> None:
     """One device, a silent device, too few rounds: a DataError that says what to do."""
-    attack = attack_named(name)
     scheme = scheme_named("br", watts)
     days = np.arange(30) * DAY_MS
     values = np.random.default_rng(1).uniform(0, 100, (30, 2))
-    with pytest.raises(DataError, match="two or more"):
-        attack_scheme(Panel(days, ["a"], values[:, :1]), scheme, attacks=[attack])
     silent = values.copy()
     silent[:, 1] = np.nan
-    with pytest.raises(DataError, match="'b'"):
-        attack_scheme(Panel(days, ["a", "b"], silent), scheme, attacks=[attack])
-    with pytest.raises(DataError, match="at least 3"):
-        attack_scheme(Panel(days[:2], ["a", "b"], values[:2]), scheme, attacks=[attack])
-    with pytest.raises(ValueError, match="split must be"):
-        attack_scheme(
-            Panel(days, ["a", "b"], values),
-            scheme,
-            attacks=[attack],
-            split="odd",  # type: ignore[arg-type]
-        )
+    for attack in map(attack_named, ATTACK_NAMES):
+        with pytest.raises(DataError, match="two or more"):
+            attack_scheme(Panel(days, ["a"], values[:, :1]), scheme, attacks=[attack])
+        with pytest.raises(DataError, match="'b'"):
+            attack_scheme(Panel(days, ["a", "b"], silent), scheme, attacks=[attack])
+        with pytest.raises(DataError, match="at least 3"):
+            attack_scheme(Panel(days[:2], ["a", "b"], values[:2]), scheme, attacks=[attack])
+        with pytest.raises(ValueError, match="split must be"):
+            attack_scheme(
+                Panel(days, ["a", "b"], values),
+                scheme,
+                attacks=[attack],
+                split="odd",  # type: ignore[arg-type]
+            )
 
 
 @pytest.mark.parametrize("scheme", ["raw", "br", "best"])
-@pytest.mark.parametrize("name", ATTACK_NAMES)
-def test_constant_series_and_gaps_are_handled(name: str, scheme: str, watts: ValueRange) -> None:
+def test_constant_series_and_gaps_are_handled(scheme: str, watts: ValueRange) -> None:
     """Constant devices and missing readings neither fail nor warn."""
     generator = np.random.default_rng(7)
     values = np.tile(np.array([5.0, 5.0, 50.0, 80.0]), (60, 1))
     values[generator.random(values.shape) < 0.2] = np.nan
     values[17] = np.nan
     panel = Panel(np.arange(60) * (DAY_MS // 4), ["a", "b", "c", "d"], values)
-    for split in ("random", "time"):
-        result = attack_scheme(
+    splits: tuple[SplitKind, ...] = ("random", "time")
+    for split in splits:
+        results = attack_scheme(
             panel,
             scheme_named(scheme, watts, epsilon=10.0),
-            attacks=[attack_named(name)],
+            attacks=[attack_named(name) for name in ATTACK_NAMES],
             split=split,
             arrival="random",
             resamples=10,
-        )[0]
-        assert 0 <= result.macro_recall.low <= result.macro_recall.value <= 1
-        assert result.n == 4
+        )
+        for name, result in zip(ATTACK_NAMES, results, strict=True):
+            assert 0 <= result.macro_recall.low <= result.macro_recall.value <= 1, name
+            assert result.n == 4, name
 
 
 @pytest.mark.parametrize("name", ["bayes", "matching", "linkage", "averaging"])

@@ -32,23 +32,19 @@ _DEVICE: Final = (
         tests=("tests/device/test_agent.py::test_the_newest_rounds_are_remembered_longest",),
     ),
     Fault(
-        name="ledger-written-later",
-        wrong="The ledger hands a report out, and commits its entry when it is used the next time.",
-        file="rase/accounting/ledger_file.py",
-        old="""raise RuntimeError("draw and seal must not use the ledger that calls them.")
-        self.rows(begin)
-        try:
-            yield
-            self.rows("COMMIT")
-""",
-        new="""self.rows("COMMIT")
-        self.rows(begin)
-        try:
-            yield
-            if begin == "BEGIN":
-                self.rows("COMMIT")
-""",
-        tests=("tests/accounting/test_ledger_kill.py::test_kills_at_random_moments",),
+        name="ledger-not-written",
+        wrong="A report is handed out to be sent while the ledger has no entry of it.",
+        file="rase/accounting/ledger.py",
+        old="""bytes(seal(report))
+            self._file.rows(
+                "INSERT INTO entry""",
+        new="""bytes(seal(report))
+            return StoredReport(
+                campaign, round, epsilon, report=report, envelope=envelope, is_new=True
+            )
+            self._file.rows(
+                "INSERT INTO entry""",
+        tests=("tests/device/test_deaths.py::test_death_at_every_step_draws_once_and_spends_once",),
     ),
     Fault(
         name="window-overspent",
@@ -96,7 +92,7 @@ _DEVICE: Final = (
 _SHUFFLER: Final = (
     Fault(
         name="repeat-is-a-new-report",
-        wrong="After a lost acknowledgement the repeated report is stored beside the first.",
+        wrong="The table of reports may hold a second one of a device in the same round.",
         file="rase/storage/migrations/shuffler/0001_initial.sql",
         old="    PRIMARY KEY (round, tag, device)\n",
         new="    PRIMARY KEY (round, tag, device, wire)\n",

@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := -n 3 --dist worksteal
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant spark bench chaos load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -54,6 +54,9 @@ bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quic
 chaos:  ## break a real installation at random, e.g. make chaos ARGS="--seconds 600 --seed 1"
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python -m chaos $(ARGS)
+faults:  ## plant faults in a copy and see that tests catch each, e.g. make faults ARGS="--only lease-missing"
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python -m faults $(ARGS)
 load:  ## the intake's highest steady rate, twice that, and an hour of soak
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python -m chaos.load $(ARGS)

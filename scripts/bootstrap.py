@@ -229,7 +229,10 @@ def install_lock(profile: str) -> None:
     total = len(set(names))
     say(f"Installing up to {total} locked packages ({profile}) ...")
     source = ["--no-binary=pyspark", "--no-build-isolation"] if profile == "spark" else []
-    pip(["--require-hashes", "--only-binary=:all:", *source, "--requirement", lock], total=total)
+    # The lock names all of it: what packages ask for is not looked up again, where an extra of a
+    # locked package could bring a newer release that the lock does not know.
+    complete = ["--no-deps", "--require-hashes", "--only-binary=:all:"]
+    pip([*complete, *source, "--requirement", lock], total=total)
 
 
 def pip(arguments: "list[str]", total: int) -> None:

@@ -14,6 +14,7 @@ import click
 from faults.fault import Fault
 from faults.planted import FAULTS
 from faults.run import Outcome, Runner
+from rase.lab.provenance import Measurement
 
 __all__ = ["main"]
 
@@ -50,6 +51,7 @@ def main(
         for fault in chosen:
             click.echo(f"{fault.name}: {fault.wrong} ({', '.join(fault.tests)})")
         return 0
+    measurement = Measurement(sorted({fault.file.removeprefix("rase/") for fault in FAULTS}))
     runner = Runner(root)
     outcomes: list[Outcome] = []
     try:
@@ -67,7 +69,11 @@ def main(
             command += f" --only {' '.join(options.only)}"
         # Where several ran at once they ended in another order than they are listed in.
         outcomes.sort(key=lambda outcome: names.index(outcome.fault.name))
-        document = _document(outcomes, command)
+        document = {
+            "schema": "rase.faults/1",
+            **measurement.header(command, seed=None),
+            **_figures(outcomes),
+        }
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0 if caught == len(outcomes) else 1
 
@@ -94,10 +100,9 @@ def _line(outcome: Outcome) -> str:
     return f"NOT CAUGHT  {name} ({seconds}): {outcome.fault.wrong}"
 
 
-def _document(outcomes: Sequence[Outcome], command: str) -> dict[str, Any]:
+def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
-        "schema": "rase.faults/1",
-        "command": command,
+        "violations": [f"{one.fault.name}: {one.verdict}" for one in outcomes if not one.is_caught],
         "faults": [
             {
                 "name": one.fault.name,

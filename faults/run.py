@@ -128,7 +128,7 @@ class Runner:
         began_s = time.monotonic()
         # Into a file: a pipe would stay open as long as anything that a test started.
         with TemporaryFile() as written:
-            process = subprocess.Popen(  # noqa: S603 - our own commands
+            process = subprocess.Popen(
                 command,
                 cwd=copy,
                 env=environment,

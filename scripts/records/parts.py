@@ -103,4 +103,11 @@ PARTS: Final = (
         "python -m scripts.records.lying_devices --json {file}",
         "python -m scripts.records.lying_devices --fast --json {file}",
     ),
+    Part(
+        "faults",
+        "planted faults",
+        "Planted faults",
+        "python -m faults --json {file}",
+        "python -m faults --only lease-missing key-survives-fork --json {file}",
+    ),
 )

@@ -26,6 +26,9 @@ Tests that take too long for every change: laws of chance with many draws, long 
 whole systems under a simulated clock and faults, and processes that are killed. Laws of
 chance have fixed seeds and a stated rate of false alarms. *Skipped* are tests whose program or data
 set was not there."""
+_PLANTED: Final = """\
+Do the tests notice? Each fault is planted alone in a copy of the sources, and the tests named for
+it, all part of `make test`, run there. It counts as *caught* only if a test ran and failed."""
 _OVERLOADS: Final = ("overload", "stalled")
 
 
@@ -265,6 +268,26 @@ def _poisoning(study: Record) -> Iterator[str]:
     yield ""
 
 
+def _planted(run: Record) -> Iterator[str]:
+    """Yield the lines on planted faults."""
+    yield "## Planted faults"
+    yield ""
+    yield _PLANTED
+    yield ""
+    faults = run["faults"]
+    caught = sum(one["verdict"] == "caught" for one in faults)
+    yield f"{caught} of {len(faults)} faults were caught."
+    yield ""
+    yield _source(run, "faults.json")
+    yield ""
+    yield "| fault | what is wrong | caught by |"
+    yield "|---|---|---|"
+    for one in faults:
+        test = f"`{one['test']}`" if one["verdict"] == "caught" else f"**{one['verdict']}**"
+        yield f"| `{one['name']}` | {one['wrong']} | {test} |"
+    yield ""
+
+
 def _source(run: Record, file: str) -> str:
     """Return the line that says how a record came about."""
     seeds = run.get("seeds", [run["seed"]])
@@ -290,4 +313,5 @@ _SECTIONS: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
     "fuzz": _fuzz,
     "audit": _audit,
     "poisoning": _poisoning,
+    "faults": _planted,
 }

@@ -79,11 +79,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def new_address(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, quick_folder: Path
 ) -> Callable[[str], "DatabaseAddress"]:
     """Return places for databases, each under a name of its own, in one engine or the other."""
     if request.param == "sqlite":
-        return lambda name: tmp_path / name
+        return lambda name: quick_folder / name
     server: PostgresServer = request.getfixturevalue("postgres")
     return cache(lambda name: server.new_database())
 

@@ -252,19 +252,6 @@ def made_centre(address: DatabaseAddress) -> Iterator[Centre]:
 
 
 @pytest.fixture
-def new_address(
-    new_address: Callable[[str], DatabaseAddress], quick_folder: Path
-) -> Callable[[str], DatabaseAddress]:
-    """Keep files in memory: each of thousands of transactions would wait for the disk."""
-
-    def address(name: str) -> DatabaseAddress:
-        found = new_address(name)
-        return quick_folder / name if isinstance(found, Path) else found
-
-    return address
-
-
-@pytest.fixture
 def path(new_address: Callable[[str], DatabaseAddress]) -> Path:
     """The file in which the database is, for tests of files."""
     address = new_address("fusion.sqlite")

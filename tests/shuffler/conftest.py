@@ -293,19 +293,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def new_address(
-    new_address: Callable[[str], DatabaseAddress], quick_folder: Path
-) -> Callable[[str], DatabaseAddress]:
-    """Keep files in memory: each of thousands of transactions would wait for the disk."""
-
-    def address(name: str) -> DatabaseAddress:
-        found = new_address(name)
-        return quick_folder / name if isinstance(found, Path) else found
-
-    return address
-
-
-@pytest.fixture
 def make_world(new_address: Callable[[str], DatabaseAddress]) -> Iterator[MakeWorld]:
     """Make worlds, each with a database of its own."""
     made: list[World] = []

@@ -144,7 +144,8 @@ def summary(path: Path, most: int = 8) -> list[str]:
     lines = []
     for kind, found in sums.items():
         if found:
-            lines.append(f"Slowest {kind}s, of {sum(found.values()):.0f} s in all:")
+            what = {"file": "of the processor", "fixture": "by the wall"}[kind]
+            lines.append(f"Slowest {kind}s, of {sum(found.values()):.0f} s {what} in all:")
             slowest = sorted(found.items(), key=lambda pair: -pair[1])[:most]
             lines += [f"{seconds:7.1f} s  {name}" for name, seconds in slowest]
     return lines

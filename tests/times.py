@@ -1,5 +1,8 @@
 """Where the time of a run of pytest went: by file and by fixture, also with workers.
 
+Of files the processor's time is counted, with that of the processes they start and wait for: the
+time by the wall depends on what else runs.
+
 A plugin of tests/conftest.py. With ``RASE_TIMES`` set, a run adds its lines to that file, and
 scripts/suite.py prints the sum over all runs.
 """
@@ -14,12 +17,19 @@ from typing import Any
 
 import pytest
 
-__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_fixture_setup",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "pytest_terminal_summary",
+]
 
 VARIABLE = "RASE_TIMES"
 # Shorter ones are many, and none of them is worth a line.
 _LEAST_S = 0.05
 _SENT = "fixture_seconds"
+_SENT_CPU = "processor_seconds"
+_CPU = pytest.StashKey[float]()
 _FIXTURES = pytest.StashKey[dict[str, float]]()
 
 
@@ -40,11 +50,21 @@ def pytest_fixture_setup(
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Note how much of the processor was used before a test."""
+    item.stash[_CPU] = _processor_s()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Send the times of fixtures along with the report, which workers send on."""
+    """Send the times along with the report, which workers send on."""
     report = yield
+    now = _processor_s()
+    setattr(report, _SENT_CPU, now - item.stash[_CPU])
+    item.stash[_CPU] = now
     if call.when == "setup":
         setattr(report, _SENT, item.stash.get(_FIXTURES, {}))
     return report
@@ -63,7 +83,7 @@ def pytest_terminal_summary(
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                files[report.nodeid.split("::")[0]] += report.duration
+                files[report.nodeid.split("::")[0]] += getattr(report, _SENT_CPU, 0.0)
                 for name, seconds in getattr(report, _SENT, {}).items():
                     fixtures[name] += seconds
     with Path(path).open("a", encoding="utf-8") as file:
@@ -71,3 +91,8 @@ def pytest_terminal_summary(
             for name, seconds in sums.items():
                 line = {"kind": kind, "name": name, "seconds": round(seconds, 3)}
                 file.write(json.dumps(line) + "\n")
+
+
+def _processor_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system

@@ -56,9 +56,9 @@ GROUPS: Final = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tally:
-    """Count the outcomes of tests as pytest reports them.
+    """Count the outcomes of tests as pytest reports them; a plugin, which pytest hashes.
 
     Args:
         seconds: After so long no further test starts; None for no limit.

@@ -4,7 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.errors import NotIdentifiable
-from rase.estimate.decoder import Decoder, Floats, as_budgets, as_reports, noise_of, rounding_variance
+from rase.estimate.decoder import (
+    Decoder,
+    Floats,
+    as_budgets,
+    as_reports,
+    noise_of,
+    rounding_variance,
+)
 from rase.estimate.estimate import Estimate
 
 __all__ = ["block_mixing", "regional_means"]

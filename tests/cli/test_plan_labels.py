@@ -2,8 +2,9 @@
 
 import json
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,15 +28,17 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module", params=CASES)
 def planned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the JSON of a plan, and the texts of the picture of the same command, in order."""
-    picture = tmp_path / "plan.svg"
-    capsys.readouterr()
-    words = ["plan", "--range", "0", "3000", *asked.split(), "--plot", str(picture), "--json"]
-    assert main(words) == 0
-    document = json.loads(capsys.readouterr().out)
+    """The JSON of a plan, and the texts of the picture of the same command, in order."""
+    picture = tmp_path_factory.mktemp("plan") / "plan.svg"
+    asked = str(request.param).split()
+    words = ["plan", "--range", "0", "3000", *asked, "--plot", str(picture), "--json"]
+    with redirect_stdout(StringIO()) as printed:
+        assert main(words) == 0
+    document = json.loads(printed.getvalue())
     return document, re.findall(r"<!-- (.*?) -->", picture.read_text("utf-8"))
 
 
@@ -44,12 +47,11 @@ def shown(number: float) -> str:
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
-@pytest.mark.parametrize("asked", CASES)
 def test_every_number_in_the_picture_is_that_of_the_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+    planned: tuple[dict[str, Any], list[str]],
 ) -> None:
     """The three dots bear the errors of the table, and the curve passes through them."""
-    document, texts = planned(tmp_path, capsys, asked)
+    document, texts = planned
     parameters, curve = document["parameters"], document["curve"]
     rows = {
         row["estimator"]: row["window"]
@@ -75,12 +77,9 @@ def test_every_number_in_the_picture_is_that_of_the_json(
         assert texts.count(f"wished: {parameters['error']:g}") == 3
 
 
-@pytest.mark.parametrize("asked", CASES)
-def test_no_line_joins_two_laws(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
-) -> None:
+def test_no_line_joins_two_laws(planned: tuple[dict[str, Any], list[str]]) -> None:
     """One mechanism is drawn all along; within a law errors of the unbiased mean only fall."""
-    document, _ = planned(tmp_path, capsys, asked)
+    document, _ = planned
     curve = document["curve"]
     assert {one["mechanism"] for one in curve} == {document["mechanism"]}
     means = [one for one in curve if one["estimator"] == "unbiased_mean"]

@@ -30,7 +30,7 @@ def kill_at_random(installed: Installed, kills: int) -> None:
         server.start()
 
 
-@pytest.mark.parametrize("kills", [30, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [12, pytest.param(150, marks=pytest.mark.slow)])
 def test_every_acknowledged_report_counts_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kills: int
 ) -> None:

@@ -158,13 +158,13 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_pytest_reports_skips_and_how_to_get_what_they_need(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """A run says it itself, also with workers; a run of make writes it for the end."""
-    file = tmp_path / "skipped.jsonl"
+    """A run says it itself, also with workers; a run of make writes it, and its times."""
+    file, times = tmp_path / "skipped.jsonl", tmp_path / "times.jsonl"
     chosen = ["tests/deploy/test_caddy.py", "-k", "valid"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *chosen]
-    clean = {k: v for k, v in os.environ.items() if k not in {"CI", "RASE_SKIPPED"}}
+    clean = {k: v for k, v in os.environ.items() if k not in {"CI", "RASE_SKIPPED", "RASE_TIMES"}}
     clean["RASE_TESTS_WITHOUT"] = "caddy"
-    for variables in ({}, {"RASE_SKIPPED": str(file)}):
+    for variables in ({}, {"RASE_SKIPPED": str(file), "RASE_TIMES": str(times)}):
         done = subprocess.run(
             command,
             cwd=ROOT,
@@ -176,3 +176,6 @@ def test_pytest_reports_skips_and_how_to_get_what_they_need(
         assert done.returncode == 0, done.stdout + done.stderr
         assert ("caddy is not installed" in done.stdout) == (not variables)
     assert skipped.read(file) == {"caddy is not installed: apt-get install caddy": 1}
+    first, *_ = suite.summary(times)
+    assert first.startswith("Slowest files, of ")
+    assert '"name": "tests/deploy/test_caddy.py"' in times.read_text("utf-8")

@@ -1,8 +1,8 @@
 """Which tests are of which tier: what each costs decides, not what it is about.
 
 `make unit` runs what needs little but a processor, with coverage; `make system` runs what starts
-processes, waits for clocks, sockets and disks, or runs whole worlds, without coverage, which would
-double its cost; `make slow` runs what is marked so. `make test` is unit and system.
+processes, waits for clocks, sockets and disks, or runs whole worlds and long computations, without
+coverage, which would double its cost; `make slow` runs what is marked so. `make test` is unit and system.
 """
 
 from pathlib import Path
@@ -23,10 +23,12 @@ SYSTEM = (
     "tests/accounting/test_ledger_kill.py",
     "tests/cli/test_demo_command.py",
     "tests/cli/test_lab.py",
+    "tests/cli/test_plan_labels.py",
     "tests/dashboard/test_stream.py",
     "tests/device/test_program.py",
     "tests/docs",
     "tests/engine/test_killed_at_random.py",
+    "tests/estimate/test_moving_together.py",
     "tests/fusion/test_kill.py",
     "tests/lab/experiments/test_all_fast.py",
     "tests/shuffler/test_mqtt_fleet.py",

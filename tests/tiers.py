@@ -2,7 +2,8 @@
 
 `make unit` runs what needs little but a processor, with coverage; `make system` runs what starts
 processes, waits for clocks, sockets and disks, or runs whole worlds and long computations, without
-coverage, which would double its cost; `make slow` runs what is marked so. `make test` is unit and system.
+coverage, which would double its cost; `make slow` runs what is marked so. `make test` is unit and
+system.
 """
 
 from pathlib import Path

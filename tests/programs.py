@@ -46,7 +46,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
     {
         "caddy": _debian("caddy"),
         "cc": _debian("gcc libc6-dev"),
-        "chromium": _debian("chromium"),
+        "chromium-headless-shell": _debian("chromium-headless-shell"),
         "initdb": _debian("postgresql", "/usr/lib/postgresql/*/bin/initdb"),
         "java": _debian("openjdk-17-jre-headless"),
         "make": _debian("make"),
@@ -72,7 +72,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
 # Fixtures that start a program, and its name.
 NEEDED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "browser": ("chromium", "axe"),
+        "browser": ("chromium-headless-shell", "axe"),
         "durable_postgres": ("initdb",),
         "mosquitto": ("mosquitto",),
         "postgres": ("initdb",),

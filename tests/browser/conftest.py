@@ -131,7 +131,8 @@ def browser() -> Iterator[Browser]:
 
     Not for longer: while it runs, tests of other files could not run loops of their own.
     """
-    chosen = program("chromium")
+    # Without the windows of the whole browser, for half of the processor time.
+    chosen = program("chromium-headless-shell")
     # What the browser is told to do without.
     os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
     expect.set_options(timeout=1000 * PATIENCE_S)

@@ -1,6 +1,7 @@
 """Reports and answers through a broker that is not trusted with anything."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.cases import each_case
@@ -81,6 +82,16 @@ def test_that_a_device_is_not_enrolled_needs_no_tag() -> None:
 def test_what_is_no_answer_is_none(text: bytes) -> None:
     """Whatever else is published there is passed over."""
     assert read_answer(text + bytes(TAG_BYTES), HANDLE, KEY) is None
+
+
+@each_case(
+    ("report", "status", "problem"),
+    [(1, 201, None), ("a", "201", None), ("a", True, None), ("a", 410, 5), (None, 201, None)],
+)
+def test_an_answer_of_other_types_is_none(report: Any, status: Any, problem: Any) -> None:
+    """JSON has more types than an answer: a tag alone does not make one of them an answer."""
+    frame = answer_frame(report, HANDLE, Reply(status, problem), KEY)
+    assert read_answer(frame, HANDLE, KEY) is None
 
 
 def test_a_policy_holds_versions_and_keyset() -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from tests.cases import each_case
 
-from rase.privacy import CentralDP, LocalDP, PermutationPrivacy, rounded_down
+from rase.privacy import CentralDP, LocalDP, PermutationPrivacy, rounded_down, rounded_up
 
 
 def test_local_dp_bounds_what_an_observer_can_learn() -> None:
@@ -15,6 +15,15 @@ def test_local_dp_bounds_what_an_observer_can_learn() -> None:
     assert LocalDP(0.0).posterior(0.2) == pytest.approx(0.2)
     assert LocalDP(3.0).posterior(0.0) == 0.0
     assert LocalDP(3.0).posterior(1.0) == 1.0
+
+
+def test_a_printed_epsilon_is_never_below_the_bound() -> None:
+    """In three figures it is rounded up by less than one in the last; exact ones stay."""
+    for bound in (0.049951, 0.18231, 1.0004, 9.995, 99.91, 0.5, 3.0):
+        printed = float(str(CentralDP(bound, 1e-6, theorem="x")).split("(")[1].split(",")[0])
+        assert printed == rounded_up(bound)
+        assert bound <= printed < bound * 1.0101
+    assert (rounded_up(0.5), rounded_up(3.0), rounded_up(9.995)) == (0.5, 3.0, 10.0)
 
 
 def test_local_dp_prints_one_sentence() -> None:

@@ -7,7 +7,7 @@ from rase.errors import NotIdentifiable
 from rase.estimate.mean import unbiased_mean
 from rase.estimate.regional import block_mixing, regional_means
 from rase.kernels.words import SeededRandom
-from rase.randomize.bounded import Duchi
+from rase.randomize.bounded import Duchi, Hybrid
 from rase.randomize.budget_aware import BudgetAware, Laplace
 from rase.randomize.protocol import Randomizer
 from rase.shuffle.mallows import Mallows
@@ -28,6 +28,15 @@ def test_without_mixing_each_block_is_its_region() -> None:
         assert one.standard_error == pytest.approx(alone.standard_error, rel=0.1)
         assert one.n == block.size
     assert done[0].target == "mean of the readings of region 1 of 3"
+
+
+def test_rounding_to_the_grid_is_part_of_the_error_of_a_region() -> None:
+    """Where noise is smaller than a step, the error is at least that of rounding half-way."""
+    reach = ValueRange(0, 3, steps=3)
+    randomizer = Hybrid(30.0, reach)
+    reports = randomizer.randomize(np.full(40, 1.5), rng=SeededRandom(1))
+    for one in regional_means(reports, randomizer=randomizer, mixing=np.eye(2)):
+        assert one.standard_error >= 0.5 / np.sqrt(20)
 
 
 def test_the_mixing_of_blocks_follows_the_marginals() -> None:

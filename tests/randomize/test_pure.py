@@ -42,6 +42,8 @@ TWINS: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
     "square-wave": SquareWave,
 }
 each = each_case("mechanism", MECHANISMS)
+# How many places tell a budget that is 30 % off; of two places alone many are needed.
+DRAWN = dict.fromkeys(MECHANISMS, 4_000) | {"duchi": 20_000, "budget-aware": 10_000}
 
 
 class Words:
@@ -85,18 +87,22 @@ def test_the_effective_epsilon_is_that_of_numpy_and_never_above(
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @each_case("epsilon", [0.5, 4.0])
 def test_places_follow_the_law(mechanism: str, epsilon: float) -> None:
-    """Chi-square of 20,000 places at 1e-9 (10 tests); a budget 30 % off is rejected."""
-    public = ValueRange(0, 1, 12)
+    """Chi-square of places at 1e-9 (14 tests); a budget 30 % off, up or down, is rejected.
+
+    By the non-central law the one of the two that is seen better is missed once in 5,000 seeds at
+    most.
+    """
+    public, count = ValueRange(0, 1, 12), DRAWN[mechanism]
     twin = TWINS[mechanism](epsilon, public)
     edges = np.concatenate([[-np.inf], (np.arange(-24, 37) - 0.5) / 12, [np.inf]])
 
     def pvalue(budget: float) -> float:
         device = DeviceRandomizer(mechanism, budget, public, PRECISION)
         source = SeededEntropy(2026)
-        seen = Counter(device.place(0.02, source) for _ in range(20_000))
+        seen = Counter(device.place(0.02, source) for _ in range(count))
         places = np.array(list(seen.elements())) / 12
         counts = np.histogram(places, edges)[0]
-        expected = twin.report_probabilities([0.02], edges)[0] * 20_000
+        expected = twin.report_probabilities([0.02], edges)[0] * count
         if counts[expected < 1e-9].any():
             return 0.0
         usual = expected >= 5

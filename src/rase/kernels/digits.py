@@ -92,7 +92,7 @@ def tail_sums(rate: float) -> "array[int]":
     another draw.
     """
     powers = decay_powers(rate, math.ceil(NEGLIGIBLE / rate) + 2)
-    return word_sums(FIXED_ONE - power for power in powers[1:])
+    return word_sums(map(FIXED_ONE.__sub__, powers[1:]))
 
 
 def settled_index(

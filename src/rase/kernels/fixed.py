@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import reduce
-from itertools import pairwise
+from itertools import repeat
+from operator import rshift, sub
 from typing import NamedTuple
 
 __all__ = [
@@ -43,15 +44,14 @@ def decay_powers(rate: float, count: int) -> list[int]:
     with localcontext() as context:
         context.prec = 80
         ratio = int((-Decimal(rate)).exp() * FIXED_ONE)
-    powers = [FIXED_ONE]
-    for _ in range(count - 1):
-        powers.append(powers[-1] * ratio >> _FIXED_BITS)
-    return powers
+    power = FIXED_ONE
+    return [FIXED_ONE, *[power := power * ratio >> _FIXED_BITS for _ in range(count - 1)]]
 
 
 def word_sums(partial_sums: Iterable[int]) -> "array[int]":
     """Turn fixed-point partial sums of probabilities into words of a table."""
-    return array("Q", (min(total * WORD // FIXED_ONE, WORD - 1) for total in partial_sums))
+    words = map(rshift, partial_sums, repeat(_FIXED_BITS - 64))
+    return array("Q", map(min, words, repeat(WORD - 1)))
 
 
 def drawn_from(sums: "array[int]", word: int) -> int:
@@ -95,7 +95,7 @@ def digit_sums(rate: float) -> "array[int]":
     powers = decay_powers(rate, _digit_count(rate) + 1)
     # Truncated to the digits the table has; what is cut off weighs less than 2^-64.
     whole = FIXED_ONE - powers[-1]
-    return word_sums((FIXED_ONE - power) * FIXED_ONE // whole for power in powers[1:-1])
+    return word_sums([((FIXED_ONE - power) << _FIXED_BITS) // whole for power in powers[1:-1]])
 
 
 def _digit_count(rate: float) -> int:
@@ -167,8 +167,10 @@ def _noise_sums(epsilon: float, steps: int) -> "array[int]":
     """Return the partial sums Pr[d <= k], k = -steps .. steps - 1."""
     powers = decay_powers(epsilon / steps, steps + 1)
     whole = FIXED_ONE + powers[1]
-    sums = word_sums(powers[k] * FIXED_ONE // whole for k in range(steps, 0, -1))
-    sums.extend(word_sums(FIXED_ONE - powers[k] * FIXED_ONE // whole for k in range(1, steps + 1)))
+    # Pr[d >= k] = Pr[d <= -k], k = 1 .. steps
+    tails = [(power << _FIXED_BITS) // whole for power in powers[1:]]
+    sums = word_sums(reversed(tails))
+    sums.extend(word_sums(map(FIXED_ONE.__sub__, tails)))
     return sums
 
 
@@ -178,7 +180,7 @@ def _worst_pair(sums: "array[int]", steps: int) -> WorstPair:
         WorstPair((0, steps), 0, sums[steps], sums[0]),
         WorstPair((steps, 0), steps, WORD - sums[steps - 1], WORD - sums[-1]),
     )
-    inside = [later - sooner for sooner, later in pairwise(sums)]
+    inside = list(map(sub, sums[1:], sums))
     # Reports inside are less telling than the ends by a step of noise; only where a weight is so
     # small that rounding decides need all pairs be compared.
     if steps > 1 and max(inside) * worst.denominator > worst.numerator * min(inside):

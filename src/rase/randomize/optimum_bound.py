@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from operator import truediv
 from typing import NamedTuple
 
 from rase.kernels.fixed import FIXED_ONE, decay_powers
@@ -33,13 +34,9 @@ class _Price(NamedTuple):
         return (self.square * z - self.mean) * z - self.whole
 
     def lowest(self, start: Fraction, end: Fraction) -> Fraction:
-        """Return the smallest value between two places."""
-        ends = min(self.at(start), self.at(end))
-        if self.square > 0:
-            vertex = self.mean / (2 * self.square)
-            if start < vertex < end:
-                return min(ends, self.at(vertex))
-        return ends
+        """Return the smallest value between two places; the square must not be 0."""
+        vertex = self.mean / (2 * self.square)
+        return self.at(min(max(vertex, start), end))
 
 
 def lower_bound(epsilon: float, prices: Sequence[tuple[int, int, int]]) -> float:
@@ -83,19 +80,36 @@ def _least(prices: list[_Price], factor: Fraction) -> Fraction:
     """Return a lower bound of the least sum over all z >= 0."""
     places = sorted({Fraction(0), *_changes(prices, float(factor))})
     least = _beyond(prices, factor, places[-1])
+    # Prices are whole numbers of one unit and places, also those halfway, of another: what is done
+    # for every price in every interval is done with whole numbers.
+    unit, fine = PRICE_UNIT * (2 * _GRID) ** 2, 2 * _GRID
+    scaled = [
+        (int(square * PRICE_UNIT), int(mean * PRICE_UNIT) * fine, int(whole * PRICE_UNIT) * fine**2)
+        for square, mean, whole in prices
+    ]
     for start, end in pairwise(places):
-        middle = (start + end) / 2
+        left, right = int(start * fine), int(end * fine)
+        middle = (left + right) // 2
         # The pattern is right at the middle; where it is wrong towards the ends, by rounding of
         # the places, the sum is smaller by what those inputs are off.
-        total, wrong = _Price(Fraction(0), Fraction(0), Fraction(0)), Fraction(0)
-        for price in prices:
-            if price.at(middle) < 0:
-                total = _Price(*(a + factor * b for a, b in zip(total, price, strict=True)))
-                wrong += max(price.at(start), price.at(end), Fraction(0))
+        wrong = 0
+        above, below = [0, 0, 0], [0, 0, 0]
+        for square, mean, whole in scaled:
+            at_left = (square * left - mean) * left - whole
+            at_right = (square * right - mean) * right - whole
+            if (square * middle - mean) * middle < whole:
+                below = [below[0] + square, below[1] + mean, below[2] + whole]
+                wrong += max(at_left, at_right, 0)
             else:
-                total = _Price(*(a + b for a, b in zip(total, price, strict=True)))
-                wrong -= min(price.lowest(start, end), Fraction(0))
-        least = min(least, total.lowest(start, end) - (factor - 1) * wrong)
+                above = [above[0] + square, above[1] + mean, above[2] + whole]
+                lowest = min(at_left, at_right)
+                if 2 * square * left < mean < 2 * square * right:
+                    # At the vertex, rounded down.
+                    lowest = min(lowest, -(mean * mean) // (4 * square) - whole)
+                wrong -= min(lowest, 0)
+        sums = (one + factor * other for one, other in zip(above, below, strict=True))
+        total = _Price(*map(truediv, sums, (PRICE_UNIT, PRICE_UNIT * fine, unit)))
+        least = min(least, total.lowest(start, end) - (factor - 1) * Fraction(wrong, unit))
     return least
 
 

@@ -46,7 +46,7 @@ def lived(make_world: MakeWorld) -> Compare:
         database: PostgresAddress | None = None,
     ) -> World:
         world = make_world(devices=devices, setting=setting, database=database).run(operations)
-        same_without_faults(world, operations).close()
+        same_without_faults(world, operations)
         return world
 
     return live

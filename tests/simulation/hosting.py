@@ -1,7 +1,9 @@
 """Processes of servers: their parts, their app with an event loop, and their sudden death."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import httpx
@@ -13,6 +15,10 @@ from rase.storage.faults import SimulatedDeath
 from rase.storage.opening import open_database
 
 __all__ = ["Server"]
+
+# httpx looks for it at every request: where there is none, all folders would be searched each time.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 
 class Server:

@@ -1,6 +1,7 @@
 """What simulated worlds start from: the campaign, the keys of both servers, the policy."""
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from rase.campaign import Campaign, ShufflePlan
 from rase.shuffler.documents import Policy
@@ -12,6 +13,7 @@ __all__ = [
     "CAMPAIGN",
     "FIRST",
     "INNER_KEY",
+    "MOST_OUTER",
     "OUTER_KEYS",
     "PINNED",
     "POLICY",
@@ -51,6 +53,8 @@ POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2, max_carry_
 # The first number of the fusion centre's keys.
 _INNER = 7
 _FOR_EVER_S = 2**39
+# A closer that starts tells of all its keys, so each costs a little in every death.
+MOST_OUTER = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +89,14 @@ class Setting:
         return replace(CAMPAIGN, kem=self.kem, shuffle=self.shuffle, carry_rounds=self.carry_rounds)
 
     @property
-    def outer_keys(self) -> list[OpeningKey]:
+    def outer_keys(self) -> tuple[OpeningKey, ...]:
         """All keys that the shuffler will ever have, by their numbers."""
-        return [
-            OpeningKey(
-                role=Role.SHUFFLER, id=number, aead=self.aead, secret=bytes([100 + number]) * 32
-            )
-            for number in range(100)
-        ]
+        return _outer_keys(self.aead)
 
     @property
-    def inner_keys(self) -> list[OpeningKey]:
+    def inner_keys(self) -> tuple[OpeningKey, ...]:
         """All keys that the fusion centre will ever have."""
-        return [
-            OpeningKey(
-                role=Role.FUSION,
-                id=number,
-                kem=KEM_NUMBERS[self.kem],
-                aead=self.aead,
-                secret=bytes([number]) * 32,
-            )
-            for number in range(_INNER, _INNER + 20)
-        ]
+        return _inner_keys(KEM_NUMBERS[self.kem], self.aead)
 
     def keyset(self, version: int, *, outer: int = 1, switches_s: tuple[int, ...] = ()) -> Keyset:
         """Return a keyset.
@@ -122,6 +112,22 @@ class Setting:
         # The one that is in use, the one before it and the one after it are enough for devices.
         configs += [key.config(not_before_s=a, not_after_s=b) for key, a, b in times[-3:]]
         return Keyset(version=version, cache_s=43_200, configs=tuple(configs))
+
+
+@cache
+def _outer_keys(aead: int) -> tuple[OpeningKey, ...]:
+    return tuple(
+        OpeningKey(role=Role.SHUFFLER, id=number, aead=aead, secret=bytes([100 + number]) * 32)
+        for number in range(MOST_OUTER)
+    )
+
+
+@cache
+def _inner_keys(kem: int, aead: int) -> tuple[OpeningKey, ...]:
+    return tuple(
+        OpeningKey(role=Role.FUSION, id=number, kem=kem, aead=aead, secret=bytes([number]) * 32)
+        for number in range(_INNER, _INNER + 20)
+    )
 
 
 OUTER_KEYS = Setting().outer_keys

@@ -87,7 +87,7 @@ def test_a_replayed_report_adds_nothing(make_world: "MakeWorld") -> None:
     with world.fusion.database.transaction() as transaction:
         # What was refused is counted; for the comparison only the estimates matter.
         transaction.execute("UPDATE batches SET replayed = 0")
-    same_without_faults(world, [ROUND]).close()
+    same_without_faults(world, [ROUND])
 
 
 def test_a_second_report_of_a_device_adds_nothing(make_world: "MakeWorld") -> None:
@@ -100,7 +100,7 @@ def test_a_second_report_of_a_device_adds_nothing(make_world: "MakeWorld") -> No
     world.clock.jump(1)
     world.close_and_estimate()
     world.round += 1
-    same_without_faults(world, [ROUND]).close()
+    same_without_faults(world, [ROUND])
 
 
 def test_a_forged_report_adds_nothing(make_world: "MakeWorld") -> None:
@@ -119,7 +119,7 @@ def test_a_forged_report_adds_nothing(make_world: "MakeWorld") -> None:
     world.close_and_estimate()
     world.round += 1
     assert world.rows(world.fusion, "SELECT opened, refused FROM batches") == [(5, 1)]
-    same_without_faults(world, [ROUND]).close()
+    same_without_faults(world, [ROUND])
 
 
 def test_a_reordered_batch_adds_nothing(make_world: "MakeWorld") -> None:
@@ -170,7 +170,7 @@ def test_a_forged_batch_adds_nothing(make_world: "MakeWorld") -> None:
         assert put(world, batch, signer=signer) == "bad-batch"
     world.close_and_estimate()
     world.round += 1
-    same_without_faults(world, [ROUND]).close()
+    same_without_faults(world, [ROUND])
 
 
 def offered(campaign: Campaign, fusion: SigningKey, shuffler: SigningKey) -> bytes:
@@ -226,7 +226,7 @@ def test_a_device_keeps_the_campaign_of_all(make_world: "MakeWorld") -> None:
     assert "event=terms-refused reason=changed" in world.log.getvalue()
     # It goes on under the campaign that it shares with all.
     assert counts(world, FIRST + 4) == (5,) * len(CAMPAIGN.estimators)
-    same_without_faults(world, [ROUND, *operations]).close()
+    same_without_faults(world, [ROUND, *operations])
 
 
 def test_a_device_with_a_campaign_of_its_own_is_not_counted(make_world: "MakeWorld") -> None:

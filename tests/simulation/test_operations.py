@@ -2,13 +2,12 @@
 
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.compare import same_without_faults
+from tests.simulation.compare import quick_place, same_without_faults
 from tests.simulation.setting import FIRST
 from tests.simulation.world import (
     BATCH_FAULTS,
@@ -78,9 +77,9 @@ class Eager(World):
         return answer
 
 
-def test_batches_that_come_in_the_wrong_order_change_nothing(tmp_path: Path) -> None:
+def test_batches_that_come_in_the_wrong_order_change_nothing(quick_folder: Path) -> None:
     """After an outage the last batch comes first; rounds are still followed in their own order."""
-    with closing(Eager(tmp_path / "world", devices=4)) as world:
+    with closing(Eager(quick_folder / "world", devices=4)) as world:
         world.run([ROUND])
         for _ in range(3):
             world._unreachable["fusion"] = 0.0
@@ -93,7 +92,7 @@ def test_batches_that_come_in_the_wrong_order_change_nothing(tmp_path: Path) -> 
                 (int(world.clock.now_s()) + 10 * span[1],),
             )
         world.run([])
-        same_without_faults(world, [ROUND] * 4).close()
+        same_without_faults(world, [ROUND] * 4)
 
 
 def test_versions_that_follow_each_other_quickly(make_world: "MakeWorld") -> None:
@@ -122,12 +121,8 @@ def faults() -> st.SearchStrategy[Operation]:
 
 def live_through(operations: list[Operation]) -> None:
     """Live through a list in a world of its own, and compare."""
-    shared = Path("/dev/shm")  # noqa: S108 - throw-away folders of random names
-    with (
-        TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
-        closing(World(Path(folder) / "world", devices=4)) as world,
-    ):
-        same_without_faults(world.run(operations), operations).close()
+    with quick_place() as folder, closing(World(folder / "world", devices=4)) as world:
+        same_without_faults(world.run(operations), operations)
 
 
 @settings(max_examples=12)

@@ -29,7 +29,7 @@ import httpx
 from tests.simulation.hosting import Server
 from tests.simulation.processes import Device
 from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
-from tests.simulation.setting import FIRST, PINNED, ROUND_S, SIGNERS, Setting
+from tests.simulation.setting import FIRST, MOST_OUTER, PINNED, ROUND_S, SIGNERS, Setting
 
 from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
@@ -547,7 +547,8 @@ class World:
         self._publish(lambda publisher: publisher.publish(self.campaign))
 
     def _publish_keys(self) -> None:
-        self._outer += 1
+        # Whoever runs out of numbers keeps the last key, in both worlds.
+        self._outer = min(self._outer + 1, MOST_OUTER - 1)
         self._publish_keyset()
 
     def _publish_fusion_keys(self) -> None:

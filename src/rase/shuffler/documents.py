@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from rase.campaign import Campaign
@@ -202,7 +203,7 @@ class Documents:
 
 
 def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
-    """Return what was agreed so far; the signatures are checked again.
+    """Return what was agreed so far; signatures are checked again if they are not as they were.
 
     Raises:
         BadSignature: If the database was changed, or belongs to other keys.
@@ -210,15 +211,24 @@ def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
     with database.snapshot() as transaction:
         campaigns = transaction.execute("SELECT signed FROM campaign")
         keysets = transaction.execute("SELECT signed FROM keyset ORDER BY version DESC LIMIT 1")
-    agreed = []
-    for (signed,) in campaigns:
-        found = SignedCampaign.from_bytes(bytes(signed), pinned)
-        agreed.append(Agreed(found.hash, found.campaign, bytes(signed)))
+    agreed = [_agreed(bytes(signed), pinned) for (signed,) in campaigns]
     if not keysets:
         return Documents(agreed)
     signed_keyset = bytes(keysets[0][0])
-    keyset = SignedKeyset.from_bytes(signed_keyset, pinned).keyset
-    return Documents(agreed, keyset, signed_keyset)
+    return Documents(agreed, _keyset(signed_keyset, pinned), signed_keyset)
+
+
+# The closer asks every few seconds, and documents hardly ever change: the same bytes under the same
+# keys are read once.
+@lru_cache(maxsize=256)
+def _agreed(signed: bytes, pinned: PinnedKeys) -> Agreed:
+    found = SignedCampaign.from_bytes(signed, pinned)
+    return Agreed(found.hash, found.campaign, signed)
+
+
+@lru_cache(maxsize=16)
+def _keyset(signed: bytes, pinned: PinnedKeys) -> Keyset:
+    return SignedKeyset.from_bytes(signed, pinned).keyset
 
 
 class Countersigner:

@@ -21,6 +21,8 @@ _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 # From here on an array is looked at as a whole before its items are.
 _MANY = 64
 _CONSTANTS = {20: False, 21: True, 22: None}
+_BYTE = tuple(bytes((number,)) for number in range(256))
+_LISTS = (list, tuple)
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 
 
@@ -78,7 +80,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, str):
         text = value.encode()
         parts += (_head(_TEXT, len(text)), text)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, _LISTS):
         parts.append(_head(_ARRAY, len(value)))
         size = _common_size(value)
         if size is None:
@@ -89,9 +91,10 @@ def _write(value: Any, parts: list[bytes]) -> None:
             parts += (head, head.join(value))
     elif isinstance(value, dict):
         parts.append(_head(_MAP, len(value)))
-        for key, item in sorted((encode(_text_key(key)), item) for key, item in value.items()):
-            parts.append(key)
-            _write(item, parts)
+        items = {_key(key): item for key, item in value.items()}
+        for name in sorted(items):
+            parts.append(name)
+            _write(items[name], parts)
     else:
         raise TypeError(f"the protocol has no form for a {type(value).__name__}.")
 
@@ -107,19 +110,20 @@ def _common_size(items: Sequence[Any]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _text_key(key: Any) -> str:
+def _key(key: Any) -> bytes:
     if not isinstance(key, str):
         raise TypeError(f"a map's keys must be texts, got a {type(key).__name__}.")
-    return key
+    text = key.encode()
+    return _head(_TEXT, len(text)) + text
 
 
 def _head(major: int, number: int) -> bytes:
     first = major << 5
     if number < 24:
-        return bytes((first | number,))
+        return _BYTE[first | number]
     for code, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
         if number < 1 << 8 * size:
-            return bytes((first | code,)) + number.to_bytes(size, "big")
+            return _BYTE[first | code] + number.to_bytes(size, "big")
     raise ValueError("a whole number must fit into 64 bits.")
 
 
@@ -132,7 +136,7 @@ def _float(value: float) -> bytes:
         except OverflowError:
             continue
         if struct.unpack(form, packed)[0] == value:
-            return bytes((_SIMPLE << 5 | code,)) + packed
+            return _BYTE[_SIMPLE << 5 | code] + packed
     return b"\xfb" + struct.pack(">d", value)
 
 

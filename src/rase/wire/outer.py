@@ -29,7 +29,7 @@ class OpenedOuter(NamedTuple):
 class OuterOpener:
     """Open the outer envelopes of one campaign.
 
-    Build it once for each process: it keeps the keys in the form that opens fastest.
+    Build it once for each process: it keeps the keys that are met in the form that opens fastest.
 
     Args:
         campaign_hash: CH, the campaign's hash.
@@ -42,11 +42,11 @@ class OuterOpener:
     ) -> None:
         self._hash = campaign_hash
         self._size = REPORT_SIZES[inner_kem]
-        self._keys = {}
-        for key in keys:
-            if key.role is not Role.SHUFFLER:
-                raise ValueError("keys must be keys of the shuffler.")
-            self._keys[key.id] = (suite(key.kem, key.aead), private_key(key.kem, key.secret))
+        self._keys = {key.id: key for key in keys}
+        if any(key.role is not Role.SHUFFLER for key in self._keys.values()):
+            raise ValueError("keys must be keys of the shuffler.")
+        # A round needs one or two of many keys: each is prepared when it is first met.
+        self._prepared: dict[int, tuple[Suite, Private]] = {}
         self._head = b""
 
     def open(self, report: bytes) -> OpenedOuter:
@@ -80,5 +80,13 @@ class OuterOpener:
             raise WrongCampaign("the report belongs to another campaign or version of it.")
         if header.key_id not in self._keys:
             raise UnknownKey(f"the report was sealed for key {header.key_id}, not held here.")
-        hpke, key = self._keys[header.key_id]
+        hpke, key = self._ready(header.key_id)
         return header.round, hpke, key, outer_info(self._hash, report[:HEADER_SIZE])
+
+    def _ready(self, key_id: int) -> "tuple[Suite, Private]":
+        found = self._prepared.get(key_id)
+        if found is None:
+            held = self._keys[key_id]
+            found = suite(held.kem, held.aead), private_key(held.kem, held.secret)
+            self._prepared[key_id] = found
+        return found

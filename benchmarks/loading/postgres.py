@@ -103,11 +103,18 @@ class PostgresServer:
         secret = self._password if password is None else password
         return PostgresAddress(f"postgresql://{_USER}:{secret}@127.0.0.1:{self._port}/{database}")
 
-    def new_database(self) -> PostgresAddress:
-        """Make an empty database and return its address."""
+    def new_database(self, like: PostgresAddress | None = None) -> PostgresAddress:
+        """Make a database and return its address.
+
+        Args:
+            like: Which of its databases to copy, while nobody uses that one; None for an empty one.
+        """
         name = f"d{secrets.token_hex(6)}"
+        template = like.url.rsplit("/", 1)[1] if like else "template1"
+        # Copied as files, for half of the processor time; servers before 15 know no other way.
+        how = "" if self._programs.parent.name == "14" else " STRATEGY FILE_COPY"
         with psycopg.connect(self.address().url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}{how}".encode())
         return self.address(name)
 
     def _run(self, program: str, *arguments: str) -> None:

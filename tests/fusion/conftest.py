@@ -5,15 +5,18 @@ import io
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from tests.storage.engines import NewAddress
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -25,7 +28,7 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.service.telemetry import Telemetry
-from rase.storage.address import DatabaseAddress
+from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.face import Database
 from rase.storage.opening import open_database
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
@@ -33,6 +36,9 @@ from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_in
 from rase.wire.parcel import header_of, pack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash, signature_of
 from rase.wire.suites import public_bytes, public_key, suite
+
+if TYPE_CHECKING:
+    from benchmarks.loading.postgres import PostgresServer
 
 CAMPAIGN = Campaign(
     id="street-power",
@@ -168,6 +174,7 @@ class Centre:
         default_factory=lambda: BatchOpener(list(KEYS.values()), processes=0)
     )
     shuffler: Signs = field(default_factory=Signs)
+    address: DatabaseAddress = Path()
 
     def __post_init__(self) -> None:
         """Put the parts together."""
@@ -236,31 +243,115 @@ def served(app: FastAPI, port: int = 0) -> Iterator[str]:
             thread.join()
 
 
+def _publish(address: DatabaseAddress) -> None:
+    with closing(open_database(address, migrations="fusion")) as database:
+        made = Centre(database, FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s))
+        made.publisher.publish(CAMPAIGN)
+        made.publisher.publish_keyset(keyset(7))
+
+
+@cache
+def _published() -> bytes:
+    """Return a file with a published campaign and keyset: to make all tables takes longer."""
+    with TemporaryDirectory() as folder:
+        _publish(Path(folder) / "fusion.sqlite")
+        return (Path(folder) / "fusion.sqlite").read_bytes()
+
+
+def write_database(path: Path, content: bytes) -> None:
+    """Write a file as a fusion centre does, which only its owner reads."""
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content)
+
+
 @contextmanager
 def made_centre(address: DatabaseAddress) -> Iterator[Centre]:
-    """Make a fusion centre with a published campaign and keyset."""
-    database = open_database(address, migrations="fusion")
-    clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
-    made = Centre(database, clock)
-    made.publisher.publish(CAMPAIGN)
-    made.publisher.publish_keyset(keyset(7))
-    clock.jump(CAMPAIGN.closes_s(ROUND) + 60 - clock.now_s())
-    try:
+    """Make a fusion centre with a published campaign and keyset, where nothing is yet."""
+    if isinstance(address, Path):
+        write_database(address, _published())
+    else:
+        _publish(address)
+    with opened_centre(address, CAMPAIGN.closes_s(ROUND) + 60) as made:
         yield made
-    finally:
-        database.close()
+
+
+@contextmanager
+def opened_centre(address: DatabaseAddress, now_s: float) -> Iterator[Centre]:
+    """Open a fusion centre that was made before."""
+    with closing(open_database(address, migrations="fusion")) as database:
+        yield Centre(database, FakeClock(now_s), address=address)
+
+
+Life: TypeAlias = Callable[[Centre], object]
+
+
+class Pasts:
+    """Fusion centres that lived through something: made once, then copied for each test.
+
+    Args:
+        server: The server of PostgreSQL; None for files.
+    """
+
+    def __init__(self, server: "PostgresServer | None") -> None:
+        self._server = server
+        self._known: dict[Life | None, tuple[PostgresAddress | bytes, float]] = {}
+
+    @contextmanager
+    def centre(self, path: Path, life: Life | None = None) -> Iterator[Centre]:
+        """Open a copy of its own of a centre after a life; the path is for files."""
+        if life not in self._known:
+            self._known[life] = self._lived(life)
+        kept, now_s = self._known[life]
+        address: DatabaseAddress = path
+        if isinstance(kept, bytes):
+            write_database(path, kept)
+        else:
+            assert self._server is not None
+            address = self._server.new_database(like=kept)
+        with opened_centre(address, now_s) as centre:
+            yield centre
+
+    def _lived(self, life: Life | None) -> tuple[PostgresAddress | bytes, float]:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "fusion.sqlite"
+            with made_centre(self._server.new_database() if self._server else path) as centre:
+                if life is not None:
+                    life(centre)
+                now_s = centre.clock.now_s()
+            place = centre.address
+            return (path.read_bytes() if isinstance(place, Path) else place), now_s
+
+
+@pytest.fixture(scope="session")
+def pasts() -> Callable[["PostgresServer | None"], Pasts]:
+    """What is known already, by engine."""
+    return cache(Pasts)
 
 
 @pytest.fixture
-def path(new_address: Callable[[str], DatabaseAddress]) -> Path:
+def path(quick_folder: Path) -> Path:
     """The file in which the database is, for tests of files."""
-    address = new_address("fusion.sqlite")
-    assert isinstance(address, Path)
-    return address
+    return quick_folder / "fusion.sqlite"
+
+
+After: TypeAlias = Callable[[Life | None], Centre]
 
 
 @pytest.fixture
-def centre(new_address: Callable[[str], DatabaseAddress]) -> Iterator[Centre]:
+def after(
+    request: pytest.FixtureRequest,
+    new_address: NewAddress,
+    pasts: Callable[["PostgresServer | None"], Pasts],
+    path: Path,
+) -> Iterator[After]:
+    """Open a fusion centre with a published campaign, as it is after a life of its own."""
+    is_file = request.node.callspec.params["new_address"] == "sqlite"
+    known = pasts(None if is_file else request.getfixturevalue("postgres"))
+    with ExitStack() as stack:
+        yield lambda life: stack.enter_context(known.centre(path, life))
+
+
+@pytest.fixture
+def centre(after: After) -> Centre:
     """A fusion centre with a published campaign, some minutes after the round has closed."""
-    with made_centre(new_address("fusion.sqlite")) as made:
-        yield made
+    return after(None)

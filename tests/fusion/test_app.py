@@ -16,6 +16,7 @@ from tests.fusion.conftest import (
     CAMPAIGN,
     PINNED,
     ROUND,
+    After,
     Centre,
     Signs,
     app_of,
@@ -63,14 +64,19 @@ class Asked:
         return [(line.subscriber, line.question, line.answer) for line in lines]
 
 
-@pytest.fixture
-def asked(centre: Centre) -> Asked:
-    """A fusion centre with two estimates and a withheld round."""
+def three_rounds(centre: Centre) -> None:
+    """Let two rounds become final, and withhold one."""
     for round, places in ((ROUND, [0] * 5), (ROUND + 1, [4096] * 6), (ROUND + 2, [])):
         centre.clock.jump(CAMPAIGN.closes_s(round) - centre.clock.now_s())
         one = parcel(reports(places, round=round), round=round)
         centre.intake.receive(one.id, one.payload)
         centre.rounds.tick()
+
+
+@pytest.fixture
+def asked(after: After) -> Asked:
+    """A fusion centre with two estimates and a withheld round."""
+    centre = after(three_rounds)
     return Asked(centre, app_of(centre, publisher=centre.publisher))
 
 

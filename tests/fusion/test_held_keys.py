@@ -1,6 +1,5 @@
 """Only keys that every running fusion centre holds are published; what is missing is seen."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,6 @@ from rase.fusion import held_keys
 from rase.fusion.held_keys import KeyNotHeld, check_held, wait_until_held
 from rase.fusion.opening import BatchOpener
 from rase.service.heartbeat import Heartbeat
-from rase.storage.address import DatabaseAddress
 from rase.wire.keys import OpeningKey, Role
 from rase.wire.private_files import write_private
 
@@ -208,12 +206,10 @@ def test_a_running_app_says_so(centre: Centre) -> None:
 
 
 @pytest.mark.any_store
-def test_the_doctor_sees_keys_and_rounds_that_are_missing(
-    centre: Centre, new_address: Callable[[str], DatabaseAddress]
-) -> None:
+def test_the_doctor_sees_keys_and_rounds_that_are_missing(centre: Centre) -> None:
     """In the database of a fusion centre, whether this machine runs it or not."""
     first, second = sorted(KEYS)[:2]
-    settings = SimpleNamespace(database=new_address("fusion.sqlite"), settle_s=60)
+    settings = SimpleNamespace(database=centre.address, settle_s=60)
     assert examine_work("here", Role.FUSION, settings, centre.clock) == []
     beat(centre, first)
     (one,) = examine_work("here", Role.FUSION, settings, centre.clock)

@@ -3,10 +3,20 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, made_centre, parcel, reports
+from tests.fusion.conftest import (
+    CAMPAIGN,
+    ROUND,
+    Centre,
+    Pasts,
+    keyset,
+    made_centre,
+    parcel,
+    reports,
+)
 
 from rase.errors import StorageBusy, WireError
 from rase.fusion.subscribers import list_access, record_access
@@ -19,12 +29,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def centres(postgres: "PostgresServer") -> Iterator[list[Centre]]:
+def centres(
+    postgres: "PostgresServer", pasts: Callable[["PostgresServer | None"], Pasts], path: Path
+) -> Iterator[list[Centre]]:
     """Three processes of one fusion centre."""
-    address = postgres.new_database()
     with ExitStack() as stack:
-        first = stack.enter_context(made_centre(address))
-        others = [open_database(address, migrations="fusion") for _ in range(2)]
+        first = stack.enter_context(pasts(postgres).centre(path))
+        others = [open_database(first.address, migrations="fusion") for _ in range(2)]
         for database in others:
             stack.callback(database.close)
         yield [first, *(Centre(database, first.clock) for database in others)]

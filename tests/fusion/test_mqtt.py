@@ -13,7 +13,7 @@ import pytest
 from tests.broker import Mosquitto
 from tests.fusion.conftest import CAMPAIGN, ROUND, parcel, reports
 from tests.patience import PATIENCE_S, until
-from tests.storage.engines import NewAddress, setting_of
+from tests.storage.engines import setting_of
 from tests.transport.test_discovery import check_discovery
 
 from rase.cli import main
@@ -229,7 +229,6 @@ def test_fleet_entities_are_as_documented() -> None:
 def test_entities_are_published_and_cleaned(
     centre: "Centre",
     *,
-    new_address: NewAddress,
     mosquitto: Mosquitto,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -237,7 +236,7 @@ def test_entities_are_published_and_cleaned(
 ) -> None:
     """``rase ha`` puts the fleet's entities on the broker and takes them back."""
     centre.database.close()
-    config, address = tmp_path / "rase.toml", new_address("fusion.sqlite")
+    config, address = tmp_path / "rase.toml", centre.address
     peer = "fc" * 32
     config.write_text(
         f"""

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, parcel, reports
+from tests.fusion.conftest import CAMPAIGN, ROUND, After, Centre, app_of, ask, parcel, reports
 
 from rase.estimate.window import missing_error
 from rase.fusion.health import space_of
@@ -48,13 +48,18 @@ def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
         centre.rounds.tick()
 
 
-@pytest.fixture
-def asked(centre: Centre) -> Asked:
-    """Three estimates, a withheld round, and a gap of three rounds before the last estimate."""
+def four_rounds(centre: Centre) -> None:
+    """Let rounds become final with a withheld one among them, and a gap before the last."""
     add_rounds(
         centre,
         {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 6: [2000] * 9},
     )
+
+
+@pytest.fixture
+def asked(after: After) -> Asked:
+    """Three estimates, a withheld round, and a gap of three rounds before the last estimate."""
+    centre = after(four_rounds)
     return Asked(centre, publisher=centre.publisher)
 
 
@@ -77,20 +82,26 @@ def test_a_trace_of_few_rounds_is_exact(asked: Asked) -> None:
 
 def write_means(centre: Centre, method: str, means: list[float]) -> None:
     """Write final rounds with estimates of error 1; every tenth is withheld."""
+    rounds = [
+        (CAMPAIGN.id, ROUND + place, "withheld" if place % 10 == 3 else "final", place + 1)
+        for place in range(len(means))
+    ]
+    estimates = [
+        (CAMPAIGN.id, ROUND + place, method, mean, place + 1)
+        for place, mean in enumerate(means)
+        if place % 10 != 3
+    ]
     with centre.database.transaction() as transaction:
-        for place, mean in enumerate(means):
-            state = "withheld" if place % 10 == 3 else "final"
-            transaction.execute(
-                "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, "
-                "sequence, shuffle) VALUES (?, ?, 1, ?, 1, 0, ?, 'x')",
-                (CAMPAIGN.id, ROUND + place, state, place + 1),
-            )
-            if state == "final":
-                transaction.execute(
-                    "INSERT INTO estimates (campaign, round, method, target, mean, "
-                    "standard_error, degrees_of_freedom, n) VALUES (?, ?, ?, 't', ?, 1, NULL, ?)",
-                    (CAMPAIGN.id, ROUND + place, method, mean, place + 1),
-                )
+        transaction.execute_many(
+            "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, "
+            "sequence, shuffle) VALUES (?, ?, 1, ?, 1, 0, ?, 'x')",
+            rounds,
+        )
+        transaction.execute_many(
+            "INSERT INTO estimates (campaign, round, method, target, mean, "
+            "standard_error, degrees_of_freedom, n) VALUES (?, ?, ?, 't', ?, 1, NULL, ?)",
+            estimates,
+        )
 
 
 @pytest.mark.parametrize("method", ["unbiased_mean", "auto"])

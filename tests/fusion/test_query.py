@@ -1,7 +1,7 @@
 """Questions of subscribers are answered from estimates alone, each with error and guarantee."""
 
 import pytest
-from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, parcel, reports
+from tests.fusion.conftest import CAMPAIGN, ROUND, After, Centre, parcel, reports
 
 from rase.campaign import Campaign
 from rase.fusion.answers import as_csv, as_influx, as_json
@@ -20,14 +20,18 @@ def happened(centre: Centre, round: int, places: list[int], campaign: Campaign =
     centre.rounds.tick()
 
 
-@pytest.fixture
-def asked(centre: Centre) -> Centre:
-    """A fusion centre with two rounds, a withheld one, a missing one, and one more."""
+def four_rounds(centre: Centre) -> None:
+    """Let two rounds, a withheld one, and one more after a missing one become final."""
     happened(centre, ROUND, [1000] * 10)
     happened(centre, ROUND + 1, [2000] * 20)
     happened(centre, ROUND + 2, [])
     happened(centre, ROUND + 4, [3000] * 30)
-    return centre
+
+
+@pytest.fixture
+def asked(after: After) -> Centre:
+    """A fusion centre with two rounds, a withheld one, a missing one, and one more."""
+    return after(four_rounds)
 
 
 def test_rounds_are_told_with_everything(asked: Centre) -> None:

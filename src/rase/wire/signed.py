@@ -5,6 +5,7 @@ Two signatures make sure that no single server can give a device parameters or k
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ MAX_CAMPAIGN_BYTES: Final = 1 << 18
 MAX_VERSIONS_BYTES: Final = (1 << 20) - 1024
 _CAMPAIGN, _KEYSET, _MANIFEST = "campaign", "keyset", "manifest"
 _VERSIONS = "rase/1 versions"
+# A server knows a few campaigns, each of a few versions.
+_REMEMBERED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ class SignedManifest:
 
 def campaign_bytes(campaign: Campaign) -> bytes:
     """Return the one encoding of a campaign, which is signed and hashed."""
-    return cbor.encode({"format": VERSION, **campaign.as_fields()})
+    return _campaign_bytes(campaign)
 
 
 def campaign_hash(campaign: Campaign) -> bytes:
@@ -193,6 +196,17 @@ def campaign_from_bytes(body: bytes) -> Campaign:
     Raises:
         WireError: Named, if it is not such as `campaign_bytes` writes; all mistakes are listed.
     """
+    return _campaign_from_bytes(body)
+
+
+# Every report and batch asks for one of the same few campaigns; equal ones have equal bytes.
+@lru_cache(_REMEMBERED)
+def _campaign_bytes(campaign: Campaign) -> bytes:
+    return cbor.encode({"format": VERSION, **campaign.as_fields()})
+
+
+@lru_cache(_REMEMBERED)
+def _campaign_from_bytes(body: bytes) -> Campaign:
     values = check_format(_CAMPAIGN, cbor.decode(body, max_size=MAX_CAMPAIGN_BYTES))
     try:
         campaign = Campaign.from_fields(values)

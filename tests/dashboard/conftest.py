@@ -10,7 +10,16 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, made_centre, parcel, reports
+from tests.fusion.conftest import (
+    CAMPAIGN,
+    ROUND,
+    Centre,
+    Pasts,
+    app_of,
+    made_centre,
+    parcel,
+    reports,
+)
 
 from rase.clock import FakeClock
 from rase.dashboard.app import dashboard_app
@@ -95,13 +104,23 @@ def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
         centre.rounds.tick()
 
 
+def four_rounds(centre: Centre) -> None:
+    """Let three rounds become final, and withhold one."""
+    add_rounds(
+        centre, {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 3: [2000] * 9}
+    )
+
+
+@pytest.fixture(scope="session")
+def past() -> Pasts:
+    """Fusion centres that tests get copies of."""
+    return Pasts(None)
+
+
 @pytest.fixture
-def desk(quick_folder: Path) -> Iterator[Desk]:
-    """A visitor of a fusion centre with two estimates and a withheld round."""
-    with made_centre(quick_folder / "fusion.sqlite") as centre:
-        add_rounds(
-            centre, {ROUND: [0] * 5, ROUND + 1: [4096] * 6, ROUND + 2: [], ROUND + 3: [2000] * 9}
-        )
+def desk(past: Pasts, quick_folder: Path) -> Iterator[Desk]:
+    """A visitor of a fusion centre with three estimates and a withheld round."""
+    with past.centre(quick_folder / "fusion.sqlite", four_rounds) as centre:
         yield Desk(centre)
 
 

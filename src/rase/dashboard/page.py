@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -93,6 +94,20 @@ class Page:
         return self.is_open or (session is not None and session.allows(self.scope))
 
 
+@cache
+def _templates() -> Environment:
+    """Return the templates, which all dashboards of a process compile once."""
+    templates = Environment(
+        loader=PackageLoader("rase.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(FILTERS)
+    return templates
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
     """Hold what all pages share; it is ``request.app.state.dashboard``.
@@ -110,19 +125,7 @@ class Dashboard:
     sessions: Sessions
     pages: tuple[Page, ...]
     hub: Hub = field(default_factory=Hub)
-    templates: Environment = field(
-        default_factory=lambda: Environment(
-            loader=PackageLoader("rase.dashboard"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-    )
-
-    def __post_init__(self) -> None:
-        """Teach the templates to write numbers and times."""
-        self.templates.filters.update(FILTERS)
+    templates: Environment = field(default_factory=_templates)
 
 
 def dashboard_of(request: Request) -> Dashboard:

@@ -1,6 +1,7 @@
 """The ends of the range are the worst pair of the blanket: the lemma's conditions on grids."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -188,7 +189,8 @@ def test_below_the_ladder_the_optimal_channel_is_covered_as_a_bit() -> None:
 def worse_pairs(rows: Sequence[Mapping[int, int]], factor: Fraction) -> list[tuple[int, int]]:
     """Return the pairs of rows whose X is not below that of the ends in the convex order.
 
-    Compared in whole numbers: blanket * (X - t)_+ is (first - factor * second - t * blanket)_+.
+    Compared in whole numbers: blanket * (X - t)_+ is (first - factor * second - t * blanket)_+, and
+    both sides are multiplied by the denominators of the factor and of the level t.
 
     Args:
         rows: What each report weighs at each grid point.
@@ -196,28 +198,29 @@ def worse_pairs(rows: Sequence[Mapping[int, int]], factor: Fraction) -> list[tup
     """
     table = [[row[code] for code in sorted(row)] for row in rows]
     least = [min(column) for column in zip(*table, strict=True)]
+    up, down = factor.as_integer_ratio()
+    # The numerators of X over least * down, of every pair.
+    above = {
+        pair: [down * p - up * q for p, q in zip(table[pair[0]], table[pair[1]], strict=True)]
+        for pair in itertools.permutations(range(len(rows)), 2)
+    }
 
-    def excess(pair: tuple[int, int], level: Fraction) -> Fraction:
-        first, second = table[pair[0]], table[pair[1]]
-        return sum(
-            (
-                max(p - factor * q - level * m, Fraction(0))
-                for p, q, m in zip(first, second, least, strict=True)
-            ),
-            Fraction(0),
-        )
+    def excess(pair: tuple[int, int], level: tuple[int, int]) -> int:
+        over, under = level
+        terms = [under * x - over * m for x, m in zip(above[pair], least, strict=True)]
+        return sum([term for term in terms if term > 0])
 
-    def levels(pair: tuple[int, int]) -> set[Fraction]:
-        first, second = table[pair[0]], table[pair[1]]
-        return {(p - factor * q) / m for p, q, m in zip(first, second, least, strict=True)}
+    def levels(pair: tuple[int, int]) -> set[tuple[int, int]]:
+        shared = [(x, m, math.gcd(x, m)) for x, m in zip(above[pair], least, strict=True)]
+        return {(x // part, m // part) for x, m, part in shared}
 
     ends = (0, len(rows) - 1)
     own = {level: excess(ends, level) for level in levels(ends)}
     return [
         pair
-        for pair in itertools.permutations(range(len(rows)), 2)
+        for pair in above
         if any(excess(pair, level) > most for level, most in own.items())
-        or any(excess(pair, level) > excess(ends, level) for level in levels(pair))
+        or any(excess(pair, level) > excess(ends, level) for level in levels(pair) - own.keys())
     ]
 
 

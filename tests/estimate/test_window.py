@@ -131,13 +131,14 @@ def test_windows_with_gaps_hold_the_mean_of_all_their_rounds(
 ) -> None:
     """With the same hour of every day withheld, 95 % intervals hold the mean of all rounds.
 
-    The hard case: on the daily curve that hour is the lowest. 200 runs; so few hits have
-    probability 1e-6 if the share is 93 %. Without what is added for missing rounds, the interval
-    of the daily curve under little noise holds it hardly ever.
+    The hard case: on the daily curve that hour is the lowest. 200 runs, of weeks 80; so few hits
+    have probability 1e-6 if the share is 93 %. Without what is added for missing rounds, the
+    interval of the daily curve under little noise holds it hardly ever.
     """
     chance = np.random.default_rng([2026, w, int(noise)])
+    runs = 200 if w == 24 else 80
     hits = plain_hits = 0
-    for _ in range(200):
+    for _ in range(runs):
         truth = fleet(chance)[-w:]
         seen = truth + chance.normal(0, noise, w)
         series = [
@@ -150,9 +151,9 @@ def test_windows_with_gaps_hold_the_mean_of_all_their_rounds(
         hits += low <= truth.mean() <= high
         reach = 1.96 * noise / math.sqrt(one.rounds)
         plain_hits += abs(one.value - truth.mean()) <= reach
-    assert hits >= stats.binom.ppf(1e-6, 200, 0.93)
+    assert hits >= stats.binom.ppf(1e-6, runs, 0.93)
     if fleet is a_day and noise == 10 and w == 168:
-        assert plain_hits < 20
+        assert plain_hits < runs / 10
 
 
 @each_case("noise", [10.0, 60.0, 300.0])

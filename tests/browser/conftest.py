@@ -3,12 +3,11 @@
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from benchmarks.loading.ports import held_port
@@ -21,6 +20,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 from tests.browser import serving
+from tests.browser.nursery import Nursery
 from tests.patience import PATIENCE_S
 from tests.programs import program
 
@@ -41,11 +41,13 @@ ROUNDS = 10_000
 class Site:
     """A fusion centre with a dashboard, in a process of its own."""
 
+    nursery: Nursery
     folder: Path
     port: int
     reader: str
     operator: str
-    process: "subprocess.Popen[str] | None" = None
+    pid: int = 0
+    orders: TextIO = field(init=False)
 
     @property
     def address(self) -> str:
@@ -54,35 +56,23 @@ class Site:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self.process = subprocess.Popen(
-            [sys.executable, HERE / "serving.py", self.folder, str(self.port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "listening\n"
+        self.pid, self.orders = self.nursery.start(self.folder, self.port)
 
     def kill(self) -> None:
         """Kill it, as a power cut would."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.communicate()
+        self.nursery.kill(self.pid)
+        self.orders.close()
 
     def say(self, word: str) -> None:
         """Let the next round become final (``round``, ``withheld``), or nothing (``silence``).
 
         Returns once it is so.
         """
-        assert self.process is not None
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
+        print(word, file=self.orders, flush=True)
+        assert self.orders.readline() == "done\n"
 
 
-def made(folder: Path, rounds: int) -> Site:
+def made(nursery: Nursery, folder: Path, rounds: int) -> Site:
     """Make a site with some rounds, among them withheld ones."""
     centre, _ = serving.make(folder / "fusion.sqlite")
     if rounds:
@@ -90,13 +80,13 @@ def made(folder: Path, rounds: int) -> Site:
         serving.add_rounds(centre.database, rounds, withheld=withheld)
     reader, operator = serving.tokens(centre.database)
     centre.database.close()
-    return Site(folder, held_port(), reader, operator)
+    return Site(nursery, folder, held_port(), reader, operator)
 
 
 @contextlib.contextmanager
-def running(folder: Path, rounds: int) -> Iterator[Site]:
+def running(nursery: Nursery, folder: Path, rounds: int) -> Iterator[Site]:
     """Run a site until the block ends."""
-    site = made(folder, rounds)
+    site = made(nursery, folder, rounds)
     site.start()
     try:
         yield site
@@ -105,23 +95,31 @@ def running(folder: Path, rounds: int) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def nursery() -> Iterator[Nursery]:
+    """Where sites come from."""
+    one = Nursery()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="session")
+def site(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site with ten thousand rounds, which tests only read."""
-    with running(tmp_path_factory.mktemp("site"), ROUNDS) as one:
+    with running(nursery, tmp_path_factory.mktemp("site"), ROUNDS) as one:
         yield one
 
 
 @pytest.fixture
-def own_site(tmp_path: Path) -> Iterator[Site]:
+def own_site(nursery: Nursery, tmp_path: Path) -> Iterator[Site]:
     """A site with thirty rounds that a test may change and kill."""
-    with running(tmp_path, 30) as one:
+    with running(nursery, tmp_path, 30) as one:
         yield one
 
 
 @pytest.fixture
-def new_site(tmp_path: Path) -> Iterator[Site]:
+def new_site(nursery: Nursery, tmp_path: Path) -> Iterator[Site]:
     """A site without any round."""
-    with running(tmp_path, 0) as one:
+    with running(nursery, tmp_path, 0) as one:
         yield one
 
 

@@ -7,18 +7,21 @@ stdin: ``round`` lets the next round become final with an estimate, ``withheld``
 
 import io
 import math
+import os
 import socket
 import sys
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import uvicorn
 
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
 from rase.clock import FakeClock
+from rase.dashboard.page import _templates
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
@@ -34,7 +37,17 @@ from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.signed import PinnedKeys, signature_of
 
-__all__ = ["CAMPAIGN", "LATER_S", "LONG_NAME", "Shape", "add_rounds", "make", "tokens"]
+__all__ = [
+    "CAMPAIGN",
+    "LATER_S",
+    "LONG_NAME",
+    "Shape",
+    "add_rounds",
+    "make",
+    "serve",
+    "tokens",
+    "warm",
+]
 
 FUSION = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
 SHUFFLER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
@@ -167,8 +180,8 @@ def set_clock(database: Database, clock: FakeClock) -> None:
     clock.jump(CAMPAIGN.closes_s(round) + LATER_S - clock.now_s())
 
 
-def _obey(centre: FusionCentre, clock: FakeClock) -> None:
-    for line in sys.stdin:
+def _obey(centre: FusionCentre, clock: FakeClock, *, orders: TextIO, answers: TextIO) -> None:
+    for line in orders:
         if line.strip() == "silence":
             clock.jump(3600)
         else:
@@ -177,20 +190,29 @@ def _obey(centre: FusionCentre, clock: FakeClock) -> None:
             set_clock(centre.database, clock)
             for wake in tuple(centre.on_final):
                 wake()
-        print("done", flush=True)  # noqa: T201 - read by the test
+        print("done", file=answers, flush=True)
+    # Nobody is there any more.
+    os._exit(0)
 
 
-def main() -> None:
-    """Serve until killed."""
-    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+def warm() -> None:
+    """Compile the pages, for processes that are forked off this one."""
+    pages = _templates()
+    for name in pages.list_templates():
+        pages.get_template(name)
+
+
+def serve(folder: Path, port: int, *, orders: TextIO, answers: TextIO) -> None:
+    """Serve until killed, or nobody gives orders any more."""
     centre, clock = make(folder / "fusion.sqlite")
     set_clock(centre.database, clock)
     app, _ = with_dashboard(fusion_app(centre, tick_s=0.2), clock, database=centre.database)
     config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False)
-    threading.Thread(target=_obey, args=(centre, clock), daemon=True).start()
+    obeying = partial(_obey, centre, clock, orders=orders, answers=answers)
     with socket.create_server(("127.0.0.1", port)) as listener:
         # From here on requests wait until they are answered.
-        print("listening", flush=True)  # noqa: T201 - read by the test
+        print("listening", file=answers, flush=True)
+        threading.Thread(target=obeying, daemon=True).start()
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -202,4 +224,4 @@ def tokens(database: Database) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Path(sys.argv[1]), int(sys.argv[2]), orders=sys.stdin, answers=sys.stdout)

@@ -365,7 +365,7 @@ class LedgerMachine(RuleBasedStateMachine):
 def test_no_history_exceeds_a_budget() -> None:
     """In random histories with kills, jumps and two handles, ledger and model always agree."""
     run_state_machine_as_test(
-        LedgerMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+        LedgerMachine, settings=settings(max_examples=36, stateful_step_count=40, deadline=None)
     )
 
 

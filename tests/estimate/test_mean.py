@@ -54,20 +54,20 @@ def is_unbiased(values: Floats, truth: float, variance: float) -> bool:
 @each_case("epsilon", [0.1, 1.0, 4.0, 8.0])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_unbiased_mean_is_unbiased(name: str, epsilon: float) -> None:
-    """At both ends and inside, 500,000 reports average to the reading.
+    """At both ends and inside, 60,000 reports average to the reading.
 
     False-alarm rate 6e-7 for each reading; an error of 30 % of a standard deviation in one
-    reading, over 500,000, is 42 times the limit and rejected.
+    reading, over 60,000, is 14 times the limit and rejected.
     """
     randomizer = mechanism(name, epsilon)
     for reading in (-50.0, 20.3, 150.0):
         source = SeededRandom(2026).child(f"{name} {epsilon} {reading}")
-        reports = randomizer.randomize(np.full(500_000, reading), rng=source)
+        reports = randomizer.randomize(np.full(60_000, reading), rng=source)
         variance = float(np.asarray(randomizer.variance(reading)))
         done = unbiased_mean(reports, randomizer=randomizer)
-        assert is_unbiased(np.full(500_000, done.value), reading, variance)
+        assert is_unbiased(np.full(60_000, done.value), reading, variance)
         planted = done.value + 0.3 * math.sqrt(variance)
-        assert not is_unbiased(np.full(500_000, planted), reading, variance)
+        assert not is_unbiased(np.full(60_000, planted), reading, variance)
 
 
 @each_case("name", MECHANISMS)
@@ -334,7 +334,7 @@ def test_the_winsorized_mean_is_unbiased_with_less_variance(epsilon: float, read
     """
     laplace = mechanism("laplace", epsilon)
     source = SeededRandom(2026).child(f"winsorized {epsilon} {reading}")
-    reports = laplace.randomize(np.full(500_000, reading), rng=source)
+    reports = laplace.randomize(np.full(60_000, reading), rng=source)
     found, plain = (
         winsorized_mean(reports, randomizer=laplace),
         unbiased_mean(reports, randomizer=laplace),

@@ -141,7 +141,7 @@ class _BitLaw(_PartsLaw):
 
     def is_code(self, code: Codes) -> Flags:
         """Accept the two codes."""
-        return np.isin(code, (self.low, self.high))
+        return np.asarray((code == self.low) | (code == self.high))
 
     def decode(self, code: Codes) -> Floats:
         """Undo the flip on average."""

@@ -168,7 +168,7 @@ class ProgrammeLaw:
 
     def is_code(self, code: Codes) -> Flags:
         """Accept the places of the outputs."""
-        return np.isin(code, self._places)
+        return np.asarray(self._places[self._output(code)] == code)
 
     def decode(self, code: Codes) -> Floats:
         """Read each output as its value."""

@@ -93,6 +93,14 @@ class Programme:
             if abs(total - 1) > _CLOSE or abs(mean - reading) > _CLOSE * (1 + 1 / self.epsilon):
                 raise ValueError(f"outputs must make an unbiased channel; input {place} is not.")
 
+    def __hash__(self) -> int:
+        """Return the hash of all parts, computed once: laws are looked up by their programme."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.epsilon, self.parts, self.outputs, self.prices))
+
     @cached_property
     def values(self) -> tuple[float, ...]:
         """What each output is read as, ascending, in widths of the range from its middle."""

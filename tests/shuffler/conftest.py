@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.patience import PATIENCE_S
@@ -32,6 +32,11 @@ from rase.wire.messages import Batch, Content, batch_id
 from rase.wire.seal import seal_report
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_bytes, campaign_hash, signature_of
 from rase.wire.suites import KEM_NUMBERS, X_WING
+
+if TYPE_CHECKING:
+    from benchmarks.loading.postgres import PostgresServer
+
+    from rase.storage.address import PostgresAddress
 
 ROUND_S = 1000
 FIRST = 100
@@ -292,13 +297,31 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rase.shuffler.signing._PATIENCE_S", float(PATIENCE_S))
 
 
+@pytest.fixture(scope="session")
+def migrated(postgres: "PostgresServer") -> "PostgresAddress":
+    """An empty database of a shuffler, to be copied: all migrations take longer than a copy."""
+    address = postgres.new_database()
+    open_database(address, migrations="shuffler").close()
+    return address
+
+
 @pytest.fixture
-def make_world(new_address: Callable[[str], DatabaseAddress]) -> Iterator[MakeWorld]:
+def make_world(
+    request: pytest.FixtureRequest, new_address: Callable[[str], DatabaseAddress]
+) -> Iterator[MakeWorld]:
     """Make worlds, each with a database of its own."""
     made: list[World] = []
+    chosen = getattr(request.node, "callspec", None)
+    is_copied = chosen is not None and chosen.params.get("new_address") == "postgres"
+
+    def place() -> DatabaseAddress:
+        if not is_copied:
+            return new_address(f"shuffler{len(made)}.db")
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database(like=request.getfixturevalue("migrated"))
 
     def make(**arguments: Any) -> World:
-        made.append(World(new_address(f"shuffler{len(made)}.db"), **arguments))
+        made.append(World(place(), **arguments))
         return made[-1]
 
     yield make

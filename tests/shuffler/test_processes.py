@@ -92,9 +92,16 @@ def shuffler(
         process.stderr.close()
 
 
+def made_tokens(config: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the tokens of four devices that an operator enrols, before anything listens."""
+    capsys.readouterr()
+    assert main(["shuffler", "enrol", "--count", "4", "--config", str(config)]) == 0
+    return capsys.readouterr().out.split()
+
+
 @pytest.mark.any_store
 def test_reports_go_through_real_processes(
-    world: "World", new_address: NewAddress, tmp_path: Path
+    world: "World", new_address: NewAddress, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Enrol, countersign, report, close, forward: with three processes' worth of sockets.
 
@@ -114,15 +121,7 @@ def test_reports_go_through_real_processes(
             f'fusion_key = "{world.pinned.fusion.hex()}"\n'
             "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
         )
-        made = subprocess.run(
-            [
-                *(sys.executable, "-m", "rase", "shuffler", "enrol"),
-                *("--count", "4", "--config", str(config)),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        tokens = made_tokens(config, capsys)
         campaign = world.campaign_of(round_s=1, upload_s=3, grace_s=3, not_after=2**32 - 1)
         times = {"not_before_s": 0, "not_after_s": 2**39}
         configs = tuple(world.openers[name].config(**times) for name in ("shuffler", "fusion"))
@@ -135,7 +134,7 @@ def test_reports_go_through_real_processes(
                 signed = client.put(f"/v1/{path}", content=world.proposal_of(document))
                 assert signed.status_code == 201
             credentials = []
-            for number, token in enumerate(made.stdout.split()):
+            for number, token in enumerate(tokens):
                 key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
                 answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
                 credentials.append(answer.json()["credential"])
@@ -265,8 +264,12 @@ def installed_shuffler(world: "World", folder: Path, url: str) -> Path:
     return config
 
 
+@pytest.mark.sqlite
 def test_the_intake_opens_no_private_key(
-    world: "World", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: "World",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """All that the listening process opens is listed: no private key, whatever it is asked to do.
 
@@ -276,15 +279,7 @@ def test_the_intake_opens_no_private_key(
     folder = tmp_path / "shuffler"
     with fusion_centre() as (url, received):
         config = installed_shuffler(world, folder, url)
-        made = subprocess.run(
-            [
-                *(sys.executable, "-m", "rase", "shuffler", "enrol"),
-                *("--count", "4", "--config", str(config)),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        tokens = made_tokens(config, capsys)
         campaign = world.campaign_of(round_s=1, upload_s=3, grace_s=3, not_after=2**32 - 1)
         times = {"not_before_s": 0, "not_after_s": 2**39}
         configs = tuple(world.openers[name].config(**times) for name in ("shuffler", "fusion"))
@@ -298,7 +293,7 @@ def test_the_intake_opens_no_private_key(
                 signed = client.put(f"/v1/{path}", content=world.proposal_of(document))
                 assert signed.status_code == 201
             credentials = []
-            for number, token in enumerate(made.stdout.split()):
+            for number, token in enumerate(tokens):
                 key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
                 answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
                 credentials.append(answer.json()["credential"])
@@ -325,6 +320,7 @@ def test_the_intake_opens_no_private_key(
         assert SignedKeyset.from_bytes(known.content, world.pinned).keyset == keyset
 
 
+@pytest.mark.sqlite
 def test_public_keys_must_be_those_of_the_signing_key(
     world: "World", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,12 @@ MakeWorld = Callable[..., World]
 Compare = Callable[..., World]
 
 
+@pytest.fixture(autouse=True)
+def frequent_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have trackers keep their state often, so that many deaths come between and after such."""
+    monkeypatch.setattr("rase.fusion.tracking.STATE_EVERY", 16)
+
+
 @pytest.fixture
 def make_world(quick_folder: Path) -> Iterator[MakeWorld]:
     """Make worlds; all are closed at the end."""

@@ -54,7 +54,7 @@ POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2, max_carry_
 _INNER = 7
 _FOR_EVER_S = 2**39
 # A closer that starts tells of all its keys, so each costs a little in every death.
-MOST_OUTER = 30
+MOST_OUTER = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,15 +51,13 @@ class Static(FilterBank):
 
 def squared_errors(kind: type[FilterBank], seeds: range) -> Floats:
     """Return squared errors of the last of 60 rounds in units of the stated variance."""
-    found = []
-    for seed in seeds:
-        rng = np.random.default_rng([2026, seed])
-        truth = fleet_mean(rng, 60)
-        tracker = Tracker(REACH)
-        tracker._bank = kind(REACH.low, REACH.width)
-        last = followed(tracker, truth + 15 * rng.normal(size=60), 15.0)[-1]
-        found.append(((last.value - truth[-1]) / last.standard_error) ** 2)
-    return np.array(found)
+    rngs = [np.random.default_rng([2026, seed]) for seed in seeds]
+    truth = np.stack([fleet_mean(rng, 60) for rng in rngs])
+    seen = truth + 15 * np.stack([rng.normal(size=60) for rng in rngs])
+    bank = kind(REACH.low, REACH.width, runs=len(rngs))
+    for place in range(60):
+        belief = bank.step(place * HOUR_S, seen[:, place], variance=15.0**2, n=50)
+    return np.asarray(np.square(belief.means - truth[:, -1]) / belief.variances)
 
 
 def test_stated_errors_are_those_made_and_a_static_bank_is_noticed() -> None:

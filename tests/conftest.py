@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import times
+from tests import times, uncovered
 from tests.programs import NEEDED_BY, absence, program
 
 # Small matrices: threads of their own would only get into each other's way.
@@ -41,8 +41,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure where the time goes."""
+    """Measure where the time goes, and pause coverage where it is dear."""
     config.pluginmanager.register(times, "times")
+    config.pluginmanager.register(uncovered, "uncovered")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

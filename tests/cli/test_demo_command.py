@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -31,6 +31,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no picture of the comparison, where it is not looked at: it takes longer than the rest.
+
+    tests/cli/test_demo.py and the first test here have it drawn.
+    """
+
+    def drawn(days: object, file: IO[bytes], **_: object) -> None:
+        file.write(b"no picture")
+
+    monkeypatch.setattr("rase.lab.figures.draw_trace", drawn)
 
 
 def test_live_rounds_then_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +70,7 @@ def test_live_rounds_then_comparison(folder: Path, capsys: pytest.CaptureFixture
     assert [entry.name for entry in folder.iterdir()] == ["rase-demo.png"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_seeded_live_rounds_repeat(capsys: pytest.CaptureFixture[str]) -> None:
     """With a seed the same table comes twice; the order that the shuffler draws adds nothing."""
     tables = []
@@ -66,6 +80,7 @@ def test_seeded_live_rounds_repeat(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables[0] == tables[1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json_holds_the_live_part(capsys: pytest.CaptureFixture[str]) -> None:
     """With --json stdout is one document, whose live part has rounds and summary."""
     assert main(["demo", *SMALL, "--rounds", "6", "--json"]) == 0
@@ -77,6 +92,7 @@ def test_json_holds_the_live_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(document["estimators"]) >= {"unbiased_mean", "median"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_ends_by_itself_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +102,7 @@ def test_ends_by_itself_without_a_terminal(
     assert capsys.readouterr().out.count("2014-06-08") == 2
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_on_a_terminal_it_runs_through_all_days(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +247,7 @@ def test_interrupts_are_left_alone_in_threads() -> None:
     assert found == [False]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn", "httpx"])
 def test_without_the_service_packages(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -246,6 +264,7 @@ def test_without_the_service_packages(
     assert line == f'live      left out: {package} is missing; pip install "rase-iot[service]".'
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nothing_but_this_machine_is_reached(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

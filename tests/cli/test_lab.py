@@ -171,25 +171,25 @@ def kept_cells() -> dict[str, int]:
 
 def test_killed_runs_are_resumed() -> None:
     """A run that is killed in the middle goes on where it was: kept cells are not touched."""
-    arguments = ("fig6a", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "1")
+    arguments = ("fig7", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "1")
     killed = held_after(3, *arguments)
     killed.kill()
     killed.communicate()
     before = kept_cells()
     assert len(before) == 3
-    assert not Path("out/fig6a.json").exists()
+    assert not Path("out/fig7.json").exists()
     # The claims need more than 16 devices, so they may fail; what counts is the work.
     assert main(["lab", "run", *arguments]) in {0, 7}
     after = kept_cells()
     assert len(before) < len(after)
     assert before.items() <= after.items()
     assert main(["lab", "run", *arguments[:-3], "fresh", "--jobs", "2"]) in {0, 7}
-    assert Path("fresh/fig6a.csv").read_bytes() == Path("out/fig6a.csv").read_bytes()
+    assert Path("fresh/fig7.csv").read_bytes() == Path("out/fig7.csv").read_bytes()
 
 
 def test_interrupted_processes_end() -> None:
     """Ctrl-C at a terminal ends all processes, with exit code 130 and nothing half-written."""
-    arguments = ("fig6a", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "2")
+    arguments = ("fig7", "--data", "fleet:16x5:1", "--fast", "--out", "out", "--jobs", "2")
     running = held_after(2, *arguments)
     workers = [one for one in processes_of(running.pid) if one != str(running.pid)]
     assert len(workers) >= 2

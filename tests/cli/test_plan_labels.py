@@ -5,9 +5,11 @@ import re
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
@@ -26,6 +28,8 @@ CASES = [
     "--epsilon 20 --devices 64 --mechanism laplace",
     "--window-budget 1 --schedule rotate --window 24 --devices 3000",
 ]
+# These go through the file that is drawn.
+DRAWN = [CASES[0], CASES[-1]]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -36,10 +40,34 @@ def planned(
     picture = tmp_path_factory.mktemp("plan") / "plan.svg"
     asked = str(request.param).split()
     words = ["plan", "--range", "0", "3000", *asked, "--plot", str(picture), "--json"]
-    with redirect_stdout(StringIO()) as printed:
+    with redirect_stdout(StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
+        if request.param not in DRAWN:
+            patch.setattr(Figure, "savefig", written)
         assert main(words) == 0
     document = json.loads(printed.getvalue())
     return document, re.findall(r"<!-- (.*?) -->", picture.read_text("utf-8"))
+
+
+def written(figure: Figure, file: IO[bytes], **_: object) -> None:
+    """Write the texts of a figure as its SVG would hold them: to draw it takes longer."""
+    texts = [one.get_text() for axes in figure.axes for one in axes.texts]
+    lines = [f"<!-- {text} -->\n" for text in (*texts, figure.get_suptitle())]
+    file.write("".join(lines).encode())
+
+
+@pytest.mark.parametrize("planned", DRAWN[:1], indirect=True)
+def test_texts_that_are_not_drawn_are_those_of_the_picture(
+    planned: tuple[dict[str, Any], list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What stands for a picture in most cases holds its texts, in the same order."""
+    monkeypatch.setattr(Figure, "savefig", written)
+    path = tmp_path / "plan.svg"
+    asked = ["plan", "--range", "0", "3000", *DRAWN[0].split(), "--plot", str(path), "--json"]
+    assert main(asked) == 0
+    texts = re.findall(r"<!-- (.*?) -->", path.read_text("utf-8"))
+    drawn = iter(planned[1])
+    # Ticks, titles of panels and the legend come between them.
+    assert all(text in drawn for text in texts)
 
 
 def shown(number: float) -> str:

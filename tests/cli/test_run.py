@@ -389,15 +389,20 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert "38400 rows of 64 devices, 0 empty; 600 rounds." in err
 
 
-def test_real_households(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("every", "rounds"), [("1h", 1176), pytest.param("15min", 4704, marks=pytest.mark.slow)]
+)
+def test_real_households(
+    every: str, rounds: int, data_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The 2.5 million readings of the Swiss households go through, oddities clipped and counted."""
     out, err = ran(
         *(data_folder / "swiss_households_15min.parquet", "--range", 0, 10, "--epsilon", 1),
-        *("--every", "15min", "--truth", "--seed", 2026),
+        *("--every", every, "--truth", "--seed", 2026),
         capsys=capsys,
     )
-    assert len(out.splitlines()) == 4705
-    assert "2526048 rows of 537 devices, 0 empty; 4704 rounds." in err
+    assert len(out.splitlines()) == rounds + 1
+    assert f"2526048 rows of 537 devices, 0 empty; {rounds} rounds." in err
     assert "outside 0 to 10, moved to its nearest end" in err
 
 

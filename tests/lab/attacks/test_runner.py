@@ -1,16 +1,28 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
-from rase.lab.attacks.protocol import Knowledge
+from rase.lab.attacks.forest import ForestAttack
+from rase.lab.attacks.profile import ProfileAttack
+from rase.lab.attacks.protocol import Attack, Knowledge
 from rase.lab.attacks.runner import SplitKind, attack_scheme, case_for
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
 from rase.stream import ValueRange
 
 DAY_MS = 86_400_000
+
+
+def quick(name: str) -> Attack:
+    """Return the attack of that name, with few trees where it grows some."""
+    attack = attack_named(name)
+    if isinstance(attack, ForestAttack | ProfileAttack):
+        return replace(attack, trees=8)
+    return attack
 
 
 def test_an_attack_is_given_only_what_it_declared(homes: Panel) -> None:
@@ -74,7 +86,7 @@ def test_the_same_seed_gives_the_same_result(homes: Panel, watts: ValueRange) ->
         attack_scheme(
             homes.first_rounds(120),
             scheme_named("br", watts),
-            attacks=[attack_named("value"), attack_named("bayes")],
+            attacks=[quick("value"), quick("bayes")],
             seed=seed,
         )
         for seed in (3, 3, 4)
@@ -132,7 +144,7 @@ def test_constant_series_and_gaps_are_handled(scheme: str, watts: ValueRange) ->
         results = attack_scheme(
             panel,
             scheme_named(scheme, watts, epsilon=10.0),
-            attacks=[attack_named(name) for name in ATTACK_NAMES],
+            attacks=[quick(name) for name in ATTACK_NAMES],
             split=split,
             arrival="random",
             resamples=10,
@@ -176,6 +188,6 @@ def test_a_device_unseen_in_training_is_still_possible(watts: ValueRange) -> Non
     panel = Panel(np.arange(50) * DAY_MS, ["a", "b", "c"], values)
     for name in ATTACK_NAMES:
         result = attack_scheme(
-            panel, scheme_named("br", watts), attacks=[attack_named(name)], split="time"
+            panel, scheme_named("br", watts), attacks=[quick(name)], split="time"
         )[0]
         assert result.recall.shape == (3,)

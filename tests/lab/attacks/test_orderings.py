@@ -21,7 +21,7 @@ SHUFFLED = ("laplace-fisher", "best", "rase")
 
 
 def attacked(panel: Panel, attack: str, scheme: str, **options: float) -> AttackResult:
-    """Run one attack by name against a scheme by name; of single records 16 trees tell as much as 50."""
+    """Run one attack by name against a scheme by name; 16 trees tell as much of single records."""
     chosen_attack = attack_named(attack)
     if isinstance(chosen_attack, ForestAttack):
         chosen_attack = replace(chosen_attack, trees=16)

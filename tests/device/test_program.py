@@ -272,9 +272,15 @@ def behind_tls(http_shuffler: Any, folder: Path) -> None:
     settings.write_text(text.replace("[device]", '[device]\ntls_ca_file = "../ca.pem"', 1), "utf-8")
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all modules are compiled to, once for all starts whose work is counted."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_agent_starts_with_little_work(
-    http_shuffler: Any, folder: Path, tmp_path: Path, scheme: str
+    http_shuffler: Any, folder: Path, compiled: Path, scheme: str
 ) -> None:
     """The whole command: imports, settings, ledger, verified terms, first step, its fetch included.
 
@@ -286,7 +292,7 @@ def test_an_agent_starts_with_little_work(
     if scheme == "https":
         behind_tls(http_shuffler, folder)
     # As installed: compiled once, not at every start.
-    environment = at_start(folder) | {"PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
+    environment = at_start(folder) | {"PYTHONPYCACHEPREFIX": str(compiled)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start(environment)  # compiles
     (count,) = start(environment, COUNTED)

@@ -87,8 +87,9 @@ class _Host:
         self._transport = httpx.ASGITransport(app)
         self._database = database
         self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
         # The tasks of the dead raise what nobody awaits.
-        self._runner.get_loop().set_exception_handler(lambda loop, context: None)
+        self._loop.set_exception_handler(lambda loop, context: None)
 
     def ask(self, requests: Sequence[httpx.Request]) -> list[httpx.Response]:
         """Return the answers to requests that arrive together.
@@ -96,25 +97,36 @@ class _Host:
         Raises:
             SimulatedDeath: If the process died; then nobody gets an answer.
         """
-        return self._runner.run(self._ask(requests))
+        # Not by the runner, which would change the handlers of signals at every request.
+        return self._loop.run_until_complete(self._ask(requests))
 
     def close(self) -> None:
         """End the loop and whatever runs in it."""
         self._runner.close()
 
     async def _ask(self, requests: Sequence[httpx.Request]) -> list[httpx.Response]:
-        loop = asyncio.get_running_loop()
-        death = asyncio.Event()
+        over = self._loop.create_future()
+
+        def end(_: object = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
         # A group commit dies in its thread, and those who wait for it would wait for ever.
-        self._database.on_death = lambda: loop.call_soon_threadsafe(death.set)
-        dying = asyncio.ensure_future(death.wait())
-        answers = [asyncio.ensure_future(self._one(request)) for request in requests]
-        together = asyncio.gather(*answers, return_exceptions=True)
-        either: list[asyncio.Future[Any]] = [dying, together]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        dying.cancel()
-        if death.is_set() or self._database.is_dead:
-            together.cancel()
+        self._database.on_death = lambda: self._loop.call_soon_threadsafe(end)
+        answers = [self._loop.create_task(self._one(request)) for request in requests]
+        waiting = set(answers)
+
+        def answered(answer: "asyncio.Task[httpx.Response]") -> None:
+            waiting.discard(answer)
+            if not waiting:
+                end()
+
+        for answer in answers:
+            answer.add_done_callback(answered)
+        await over
+        if self._database.is_dead:
+            for answer in waiting:
+                answer.cancel()
             raise SimulatedDeath
         return [answer.result() for answer in answers]
 

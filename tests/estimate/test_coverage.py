@@ -112,6 +112,7 @@ def estimated(rounds: Floats, randomizer: Randomizer) -> list[Estimate]:
     return estimates
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("randomizer", "n", "fleet"),
     [
@@ -132,6 +133,7 @@ def test_unbiased_mean_covers_the_mean_of_the_readings(
     check_coverage(many_means(randomizer, readings), float(readings.mean()))
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("epsilon", "fleet"), [(0.1, "even"), (1.0, "at the end"), (4.0, "skewed")]
 )
@@ -183,6 +185,7 @@ BITS: dict[str, Callable[[int], Floats]] = {
 }
 
 
+@pytest.mark.uncovered
 @each_case("shape", BITS)
 @each_case("n", [1, 2, 3, 10, 50])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0, 20.0])
@@ -208,6 +211,7 @@ def test_one_bit_reports_cover_at_every_size(epsilon: float, n: int, shape: str)
         assert stats.binom.cdf(held, rounds, level) > FALSE_ALARM, held / rounds
 
 
+@pytest.mark.uncovered
 def test_one_bit_reports_are_not_too_sure_nor_far_too_unsure() -> None:
     """With 500 bits at epsilon 1 errors 30 % smaller are rejected: the bound is near."""
     readings = FLEETS["even"](500)
@@ -224,6 +228,7 @@ def noisy_rounds(randomizer: Randomizer, n: int, *, rounds: int = ROUNDS) -> Flo
     return randomizer.randomize(3000 * (words / 2.0**64), rng=source)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("n", [50, 64])
 @pytest.mark.parametrize(
     "randomizer", [BudgetAware(1.0, REACH, PRECISION), BudgetAware(8.0, REACH, PRECISION)]
@@ -238,6 +243,7 @@ def test_sample_and_bootstrap_mean_cover_the_mean_of_reports(
     check_coverage([bootstrap_mean(row, resamples=20, rng=source) for row in rows], 1500.0)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 50), (1.0, 64), (8.0, 50), (8.0, 51), (30.0, 64)])
 def test_the_median_covers_the_median_of_reports(epsilon: float, n: int) -> None:
     """Over fresh readings and noise the interval holds the median report, the middle here."""
@@ -245,6 +251,7 @@ def test_the_median_covers_the_median_of_reports(epsilon: float, n: int) -> None
     check_coverage([median(row) for row in rows], 1500.0)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(("budgets", "n"), [((1.0, 4.0), 66), ((0.5, 1.0, 8.0), 150)])
 def test_the_weighted_median_covers_too(budgets: tuple[float, ...], n: int) -> None:
     """With unequal scales the interval holds the weighted median of reports."""
@@ -253,6 +260,7 @@ def test_the_weighted_median_covers_too(budgets: tuple[float, ...], n: int) -> N
     check_coverage([median(row, 3000 / epsilon) for row in rows], 1500.0)
 
 
+@pytest.mark.uncovered
 @each_case("n", [2, 5, 10])
 def test_few_reports_are_covered_by_students_t(n: int) -> None:
     """The sample mean of a handful of Laplace reports is covered in 93 % of the rounds or more."""

@@ -51,6 +51,7 @@ def held(estimate: Estimate, truth: float) -> bool:
     return low <= truth <= high
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "randomizer", [Optimal(4.0, UNIT), Optimal(1.0, UNIT), Duchi(4.0, UNIT), Duchi(0.5, UNIT)]
 )
@@ -76,6 +77,7 @@ def test_intervals_hold_the_mean_of_a_fleet_that_takes_turns(randomizer: Randomi
         assert plain / rounds < 0.90
 
 
+@pytest.mark.uncovered
 def test_tracked_intervals_hold_the_mean_of_a_fleet_that_takes_turns() -> None:
     """The same members report at the same hour every day: no number of days averages that out.
 

@@ -53,6 +53,7 @@ def of_reports(randomizer: Randomizer, readings: Floats, source: SeededRandom) -
     return found
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("step_s", [60.0, HOUR_S, 24 * HOUR_S])
 @pytest.mark.parametrize("rounds", [8, 24, 168])
 def test_fleets_that_rest_raise_few_alarms(rounds: int, step_s: float) -> None:

@@ -123,6 +123,7 @@ def walk(chance: np.random.Generator) -> NDArray[np.float64]:
     return np.cumsum(chance.normal(0, 30, len(HOURS)))
 
 
+@pytest.mark.uncovered
 @each_case("noise", [10.0, 60.0, 300.0])
 @each_case("w", [24, 168])
 @each_case("fleet", [a_day, office, walk])
@@ -156,6 +157,7 @@ def test_windows_with_gaps_hold_the_mean_of_all_their_rounds(
         assert plain_hits < runs / 10
 
 
+@pytest.mark.uncovered
 @each_case("noise", [10.0, 60.0, 300.0])
 @each_case("fleet", [a_day, office, walk])
 @each_case("first", [0, 18])

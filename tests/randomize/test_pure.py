@@ -84,6 +84,7 @@ def test_the_effective_epsilon_is_that_of_numpy_and_never_above(
     assert law.effective_epsilon <= epsilon
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @each_case("epsilon", [0.5, 4.0])
 def test_places_follow_the_law(mechanism: str, epsilon: float) -> None:

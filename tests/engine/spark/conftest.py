@@ -1,6 +1,7 @@
 """Sessions of Spark for the tests, with settings as a cluster's operator writes them."""
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -8,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.spark.servers import QUICK_JAVA, executor_logs
+from tests.engine.spark.servers import Java, connect_server, executor_logs, write_settings
 
-from rase.engine.spark_session import _gateway_ended, check_master, opened_session
+from rase.engine.spark_session import check_master, opened_session
 from rase.errors import ConfigurationError
 
 _THREADS = "local[2]"
 _EXECUTORS = "local-cluster[2,1,1024]"
+_SERVER = "server"
 _NO_SESSION = "no session"
 _NO_JAVA = "no java"
 _MASTERS = {
@@ -22,9 +24,10 @@ _MASTERS = {
     "cluster": [_EXECUTORS],
     "either_session": [_THREADS, _EXECUTORS],
     "nothing_open": [_NO_SESSION],
-    "no_java": [_NO_JAVA],
+    "server": [_SERVER],
+    "ended_java": [_NO_JAVA],
 }
-_ORDER = [_THREADS, _EXECUTORS, _NO_SESSION, _NO_JAVA]
+_ORDER = [_THREADS, _EXECUTORS, _NO_SESSION, _SERVER, _NO_JAVA]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,7 +45,8 @@ def pytest_collection_modifyitems(
 
     The group is marked before xdist reads it; its release 3.8 cannot with pytest 9.2, where ids of
     tests have another home, so that its scheduler must go by the folder. The order comes last: each
-    session is opened once, and the last tests end the Java that all share.
+    session is opened once, executors are killed when nobody needs them any more, and the last tests
+    end the Java that all share.
     """
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     missing = _missing(config) if here else None
@@ -57,12 +61,12 @@ def pytest_collection_modifyitems(
     items[:] = [next(by_master) if item in here else item for item in items]
 
 
-def _place(item: pytest.Item) -> int:
+def _place(item: pytest.Item) -> tuple[int, bool]:
     """Return when a test has its turn; those that ask for no state of Spark come last."""
     chosen = getattr(item, "callspec", None)
     if chosen is None or "spark" not in chosen.params:
-        return len(_ORDER)
-    return _ORDER.index(chosen.params["spark"])
+        return len(_ORDER), False
+    return _ORDER.index(chosen.params["spark"]), item.path.name == "test_killed.py"
 
 
 def _missing(config: pytest.Config) -> str | None:
@@ -86,58 +90,49 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder where Spark keeps all its files: event logs and shuffles."""
+    """A folder where Spark keeps all its files: settings, logs, event logs and shuffles."""
     folder = tmp_path_factory.mktemp("spark")
-    for name in ("events", "local", "conf"):
-        (folder / name).mkdir()
-    settings = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": f"file://{folder}/events",
-        "spark.local.dir": f"{folder}/local",
-        "spark.ui.enabled": "true",
-        # Any free one: other workers may have pages of their own.
-        "spark.ui.port": "0",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
-        "spark.executor.extraJavaOptions": QUICK_JAVA,
-    }
-    lines = [f"{name} {value}\n" for name, value in settings.items()]
-    (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+    write_settings(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder / "conf"))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        # Workers find quick_daemon.py here.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         yield folder
 
 
 @pytest.fixture(scope="session")
-def java(spark_folder: Path) -> Iterator[ExitStack]:
-    """What ends the process of Java that sessions share: it takes seconds to start and warm up."""
+def java(spark_folder: Path) -> Iterator[Java]:
+    """The process of Java that sessions share: it takes seconds to start and warm up."""
     with ExitStack() as started:
-        yield started
+        yield Java(started, spark_folder)
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, java: ExitStack) -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest, java: Java) -> Iterator[Any]:
     """The one session that is open, if any."""
-    from pyspark import SparkContext
-
+    first = java.started(_THREADS)
+    if request.param == _THREADS:
+        yield first
+        first.stop()
+        return
+    first.stop()
     if request.param == _NO_JAVA:
-        java.close()
+        java.end()
         yield None
-        return
-    if SparkContext._gateway is None:
-        java.enter_context(_gateway_ended())
-        SparkContext._ensure_initialized()
-    if request.param == _NO_SESSION:
+    elif request.param == _NO_SESSION:
         yield None
-        return
-    with opened_session(request.param) as session:
-        # Executors of a local cluster log in Spark's own folder, under the application's name.
-        logs = executor_logs(session)
-        yield session
-    shutil.rmtree(logs, ignore_errors=True)
+    elif request.param == _SERVER:
+        with connect_server(java) as server:
+            yield server
+    else:
+        # What an operator may have switched on, and where a key must not get.
+        told = {"spark.eventLog.enabled": "true", "spark.ui.enabled": "true"}
+        with java.with_settings(told), opened_session(request.param) as session:
+            # Executors of a local cluster log in Spark's own folder, under the application's name.
+            logs = executor_logs(session)
+            yield session
+        shutil.rmtree(logs, ignore_errors=True)
 
 
 @pytest.fixture
@@ -165,8 +160,12 @@ def nothing_open(spark: None) -> None:
 
 
 @pytest.fixture
-def no_java(spark: None) -> None:
-    """No process of Java either: for tests that must see theirs end."""
-    from pyspark import SparkContext
+def server(spark: Any) -> Any:
+    """A server of Spark Connect."""
+    return spark
 
-    assert SparkContext._gateway is None
+
+@pytest.fixture
+def ended_java(spark: None, java: Java) -> Java:
+    """The process of Java after the session that started it was closed."""
+    return java

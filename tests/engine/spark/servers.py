@@ -1,66 +1,145 @@
-"""A Spark Connect server of one's own, for tests."""
+"""One process of Java for all sessions of the tests, and a Spark Connect server in it."""
 
 import os
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
-from rase.clock import SystemClock
+from rase.engine.spark_session import opened_session
+
+__all__ = ["Java", "Server", "connect_server", "executor_logs", "write_settings"]
 
 # Short work is compiled quickly rather than well, and its garbage collected by one thread.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_STARTS_WITHIN_S = 120
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+# Executors log to stderr, as always; all that Java says is in the file, too.
+_LOGS = """
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+rootLogger.appenderRef.file.ref = file
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{{1}}: %m%n%ex
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
+"""
 
 
-@contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """Start a server with two threads that keeps all its files in a folder; yield its address."""
-    import pyspark
-
-    for name in ("events", "local"):
-        (folder / name).mkdir(parents=True)
+def write_settings(folder: Path) -> None:
+    """Write Spark's settings into a folder, and make the folders that they name."""
+    for name in ("events", "local", "conf"):
+        (folder / name).mkdir()
     settings = {
-        # Any free port, which its log states: one chosen before could be lost until it starts.
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": "0",
-        "spark.eventLog.enabled": "true",
+        "spark.eventLog.enabled": "false",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{folder}/events",
         "spark.local.dir": f"{folder}/local",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.ui.enabled": "false",
+        # Any free one: other workers may have pages of their own.
+        "spark.ui.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.python.daemon.module": "quick_daemon",
+        "spark.driver.extraJavaOptions": _QUICK_JAVA,
+        "spark.executor.extraJavaOptions": _QUICK_JAVA,
     }
-    script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(script), "--master", "local[2]"]
-    for name, value in settings.items():
-        command += ["--conf", f"{name}={value}"]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_CONNECT_MODE": "0",
-    }
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "spark-internal"],
-            stdout=log,
-            stderr=log,
-            env=environment,
-            start_new_session=True,
-        )
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+    (folder / "conf" / "log4j2.properties").write_text(_LOGS.format(file=folder / "spark.log"))
+
+
+class Java:
+    """The one process of Java, which the first session starts and ends.
+
+    Args:
+        stack: What closes that session, if nobody did before.
+        folder: Where Spark keeps all its files.
+    """
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.folder = folder
+        self.process: Any = None
+        self._stack = stack
+        self._first: Any = None
+
+    def started(self, master: str) -> Any:
+        """Return the first session, which may have been stopped since; Java runs."""
+        from pyspark import SparkContext
+
+        if self._first is None:
+            self._first = self._stack.enter_context(opened_session(master))
+            gateway: Any = SparkContext._gateway
+            self.process = gateway.proc
+        return self._first
+
+    def end(self) -> None:
+        """Close the first session, and with it Java."""
+        self._stack.close()
+
+    @contextmanager
+    def with_settings(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Let the sessions that are opened meanwhile have other settings."""
+        from pyspark import SparkContext
+
+        system = SparkContext._jvm.System
+        before = {name: system.getProperty(name) for name in settings}
+        for name, value in settings.items():
+            system.setProperty(name, value)
         try:
-            yield f"sc://127.0.0.1:{_port_of(process, folder / 'server.log')}"
+            yield
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=60)
+            for name, old in before.items():
+                if old is None:
+                    system.clearProperty(name)
+                else:
+                    system.setProperty(name, old)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of Spark Connect: its address, and where all its files are."""
+
+    address: str
+    folder: Path
+
+
+@contextmanager
+def connect_server(java: Java) -> Iterator[Server]:
+    """Serve Spark Connect with two threads and with an operator's settings: nothing encrypted."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    folder = java.folder / "server"
+    for name in ("events", "local"):
+        (folder / name).mkdir(parents=True)
+    settings = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        # Any free port, which the service tells: one chosen before could be lost until it starts.
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{folder}/events",
+        "spark.local.dir": f"{folder}/local",
+    }
+    with java.with_settings(settings):
+        session = SparkSession.builder.master("local[2]").appName("server").getOrCreate()
+        try:
+            session.sparkContext.setLogLevel("INFO")
+            service = getattr(
+                SparkContext._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"
+            )
+            port = getattr(service, "MODULE$").localPort()
+            yield Server(f"sc://127.0.0.1:{port}", folder)
+        finally:
+            # A client sets it, and PySpark would then have no other session here.
+            os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+            session.stop()
 
 
 def executor_logs(session: Any) -> Path:
@@ -69,16 +148,3 @@ def executor_logs(session: Any) -> Path:
 
     name: str = session.sparkContext.applicationId
     return Path(pyspark.__file__).parent / "work" / name
-
-
-def _port_of(process: "subprocess.Popen[bytes]", log: Path) -> int:
-    """Wait until the server says that it listens, and return its port."""
-    clock, never = SystemClock(), Event()
-    deadline = clock.monotonic_s() + _STARTS_WITHIN_S
-    while True:
-        text = log.read_text(encoding="utf-8", errors="replace")
-        if found := re.search(r"Spark Connect server started at: \S+:(\d+)\s", text):
-            return int(found[1])
-        assert process.poll() is None, text
-        assert clock.monotonic_s() < deadline, text
-        never.wait(0.1)

@@ -11,7 +11,7 @@ from tests.golden.flatten import flattened, name_maps
 @pytest.mark.usefixtures("nothing_open")
 def test_the_numbers_on_spark_are_those_of_one_machine(tmp_path: Path) -> None:
     """The command on Spark prints the numbers that were recorded of the local engine."""
-    document = run_of_parquet(tmp_path, "--engine", "spark", "--master", "local[2]")
+    document = run_of_parquet(tmp_path, "--engine", "spark", "--master", "local[1]")
     numbers = flattened(document, name_maps()["run"], name_maps()["words"])
     found = differences(load("run-parquet"), numbers)
     assert not found, report(found)

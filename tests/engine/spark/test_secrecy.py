@@ -2,13 +2,13 @@
 
 import base64
 import gc
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.engine.spark.servers import connect_server, executor_logs
+from tests.engine.spark.servers import Java, Server, executor_logs
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
 from rase import SeededRandom
@@ -16,7 +16,6 @@ from rase.engine.files import find_files
 from rase.engine.job import Job
 from rase.engine.local import run_local
 from rase.engine.spark import run_spark
-from rase.engine.spark_session import opened_session
 from rase.kernels.keyed import RunKey
 
 KEY = bytes(range(200, 232))
@@ -29,32 +28,33 @@ def job(tmp_path: Path) -> Job:
     return Job(source=find_files(str(place)), randomizer=BR, every="5min")
 
 
-@pytest.mark.usefixtures("no_java")
-def test_the_key_is_nowhere(job: Job, spark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_nowhere(
+    cluster: Any, job: Job, spark_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
     monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
-    with opened_session("local-cluster[1,1,1024]") as session:
-        process = session.sparkContext._gateway.proc
-        assert len(list(run_spark(job, session=session))) == 40
-        # Pages are written from events that may still be under way.
-        session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
-        pages = "".join(_pages(session.sparkContext.uiWebUrl))
-        assert "draw(piece" in pages
-        assert "spark.io.encryption.enabled" in pages
-        # Files of the shuffle are still there.
-        logs = executor_logs(session)
-        kept = [*_files(spark_folder / "local"), *_files(logs)]
-        assert [path for path in kept if path.name.startswith("shuffle")]
-        assert [path for path in kept if path.name == "stderr"]
-        assert not _holding(kept)
-    shutil.rmtree(logs)
+    assert len(list(run_spark(job, session=cluster))) == 40
+    # Pages and the event log are written from events that may still be under way.
+    cluster.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+    pages = "".join(_pages(cluster.sparkContext.uiWebUrl))
+    assert "draw(piece" in pages
+    assert "spark.io.encryption.enabled" in pages
+    assert not [needle for needle in _needles() if needle in pages.encode()]
+    # Files of the shuffle are still there.
+    kept = [*_files(spark_folder), *_files(executor_logs(cluster))]
+    assert [path for path in kept if path.name.startswith("shuffle")]
+    assert [path for path in kept if path.name == "stderr"]
     events = _files(spark_folder / "events")
     assert any(b"draw(piece" in path.read_bytes() for path in events)
-    assert not _holding([*events, *_files(spark_folder)])
-    assert not [needle for needle in _needles() if needle in pages.encode()]
-    assert process.poll() is not None
-    gc.collect()
-    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
+    assert not _holding(kept)
+    _check_no_key_object()
+
+
+def test_java_ends_with_the_session_that_started_it(ended_java: Java) -> None:
+    """What saw keys is gone when the session is closed, and left none of them in a file."""
+    assert ended_java.process.poll() is not None
+    assert not _holding(_files(ended_java.folder))
+    _check_no_key_object()
 
 
 def test_the_search_finds_keys(tmp_path: Path) -> None:
@@ -65,18 +65,25 @@ def test_the_search_finds_keys(tmp_path: Path) -> None:
         assert _holding([path]) == [path]
 
 
-def test_spark_connect(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connect(server: Server, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over Spark Connect the bits are those of one machine, and the server writes no key."""
     local = run_local(job, rng=SeededRandom(3))
-    with connect_server(tmp_path / "server") as address:
-        run = run_spark(job, master=address, rng=SeededRandom(3))
-        assert list(run) == list(local)
-        assert run.summary == local.summary
-        monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
-        assert len(list(run_spark(job, master=address))) == 40
-    found = _files(tmp_path / "server")
+    run = run_spark(job, master=server.address, rng=SeededRandom(3))
+    assert list(run) == list(local)
+    assert run.summary == local.summary
+    monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+    assert len(list(run_spark(job, master=server.address))) == 40
+    log = server.folder.parent / "spark.log"
+    assert b"TaskSetManager: Finished task" in log.read_bytes()
+    found = _files(server.folder)
+    assert [path for path in found if path.name.startswith("shuffle")]
     assert any(b"draw(piece" in path.read_bytes() for path in found)
-    assert not _holding(found)
+    assert not _holding([*found, log])
+
+
+def _check_no_key_object() -> None:
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
 
 
 def _pages(root: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ WITH_EXAMPLES = sorted(
 ROOMS = sorted({path.parts[1].removesuffix(".py") for path in WITH_EXAMPLES})
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("room", ROOMS)
 def test_examples(room: str) -> None:
     """All examples of one room run; a failure prints what came instead."""

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 _PACKAGE = """
@@ -46,6 +47,7 @@ patch = ["subprocess"]
 """
 
 
+@pytest.mark.uncovered
 def test_only_the_marked_test_is_left_out(tmp_path: Path) -> None:
     """Lines of tests before and after a marked one are measured, its own are not."""
     (tmp_path / "measured.py").write_text(_PACKAGE, encoding="utf-8")

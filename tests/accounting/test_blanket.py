@@ -41,6 +41,7 @@ def central(mechanism: Covered, n: int, *, delta: float = 1e-6) -> float:
     return crossing(bound.delta, delta, highest=mechanism.guarantee.epsilon)[1]
 
 
+@pytest.mark.uncovered
 @each_case("n", list(TABLE))
 def test_clamped_laplace_agrees_with_the_design_table(n: int) -> None:
     """The published numbers are met to 3 % and half a unit of their last digit."""
@@ -84,6 +85,7 @@ def test_laplace_is_as_private_as_its_clamped_twin() -> None:
         assert twin == pytest.approx(central(clamped(epsilon), 500), rel=1e-4)
 
 
+@pytest.mark.uncovered
 @each_case("steps", [1, 2, 3, 4, 7, 16])
 @each_case("kind", [Laplace, Duchi, Piecewise, Hybrid])
 def test_the_ends_of_the_range_are_the_worst_pair(

@@ -44,6 +44,7 @@ def brute_force(epsilon_local: float, n: int, epsilon: float) -> float:
     return float(total)
 
 
+@pytest.mark.uncovered
 @each_case("n", [2, 3, 10, 61, 200])
 @each_case("epsilon_local", [0.1, 1.0, 3.0])
 def test_delta_is_the_sum_of_the_definition(epsilon_local: float, n: int) -> None:

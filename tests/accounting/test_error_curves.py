@@ -15,6 +15,7 @@ from rase.stream import Precision, ValueRange
 POWER = ValueRange(-200, 2800)
 
 
+@pytest.mark.uncovered
 def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
     """Its curves of means are, point by point, those of the mechanism that is best there."""
     found = error_curves(POWER, 1.0, devices=500, precision=Precision(0.4, 0.8))
@@ -25,6 +26,7 @@ def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
             assert ours[place] == best.total[place]
 
 
+@pytest.mark.uncovered
 @each_case("mechanism", list(MECHANISMS))
 @each_case(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
 def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:

@@ -59,6 +59,7 @@ def is_within(estimates: Floats, expected: Error, *, truth: float, share: float)
     return abs(rmse / expected.total - 1) < share
 
 
+@pytest.mark.uncovered
 @each_case("readings", [skewed(), two_camps()])
 @pytest.mark.parametrize("name", MECHANISMS)
 @each_case("epsilon", [0.8, 3.0])
@@ -102,6 +103,7 @@ def test_bootstrap_prediction_agrees_with_simulation() -> None:
     assert 1 < expected.noise / plain.noise < 1.002
 
 
+@pytest.mark.uncovered
 @each_case("name", MECHANISMS)
 @each_case("epsilon", [0.1, 0.61, 0.62, 2.0, 4.0, 5.0, 9.0])
 def test_moments_are_those_of_the_law(name: str, epsilon: float) -> None:
@@ -283,6 +285,7 @@ def test_bad_arguments() -> None:
         FleetReadings.of([1.0, math.nan], PUBLIC)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("name", "epsilon", "is_another"),
     [("laplace", 1.0, True), ("budget-aware", 6.0, True), ("budget-aware", 1.0, False)],

@@ -107,6 +107,7 @@ def enumerated(first: Floats, second: Floats, others: Floats, n: int, epsilon: f
     return total
 
 
+@pytest.mark.uncovered
 @each_case("n", [2, 3])
 @each_case("kind", [Laplace, Duchi, Piecewise, Hybrid])
 def test_small_rounds_reach_what_others_alike_give_away(

@@ -36,6 +36,7 @@ def test_paths_move_as_described() -> None:
     assert np.ptp(paths[:, 0]) > 0
 
 
+@pytest.mark.uncovered
 def test_it_foretells_what_reports_of_such_a_fleet_give() -> None:
     """The forecast without data is near one made from readings that move so."""
     motion = Motion(600.0, 60.0, 120.0)

@@ -39,6 +39,7 @@ def is_the_sum(found: float, budget: float, n: int, delta: float) -> bool:
     return -1e-9 < found / wanted(budget, n, delta) - 1 < EXACT
 
 
+@pytest.mark.uncovered
 @each_case("n", [64, 1000, 20_000])
 @each_case("budget", [0.1, 0.5, 1.0])
 def test_the_generic_bound_is_the_published_sum(budget: float, n: int) -> None:
@@ -51,6 +52,7 @@ def test_the_generic_bound_is_the_published_sum(budget: float, n: int) -> None:
     assert not is_the_sum(amplify(budget, n, delta=DELTA / 2).epsilon, budget, n, DELTA)
 
 
+@pytest.mark.uncovered
 @each_case("n", [64, 1000, 10**5, 10**6])
 @each_case("budget", BUDGETS)
 def test_the_generic_bound_is_tighter_than_the_published_ones(budget: float, n: int) -> None:
@@ -69,6 +71,7 @@ def test_the_generic_bound_is_tighter_than_the_published_ones(budget: float, n: 
     assert ours.epsilon <= KEPT_LOCAL * bennett(budget, n, delta=DELTA)
 
 
+@pytest.mark.uncovered
 @each_case("n", [64, 1000, 10**5, 10**6])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_blanket_is_tighter_than_its_closed_forms(budget: float, n: int) -> None:
@@ -85,6 +88,7 @@ def test_the_blanket_is_tighter_than_its_closed_forms(budget: float, n: int) -> 
         assert 0.5 * by_bennett < ours.epsilon < 0.9 * by_bennett
 
 
+@pytest.mark.uncovered
 def test_no_bound_is_below_the_proven_one() -> None:
     """On a grid and at 40 random settings no number is below what an observer achieves."""
     found = [

@@ -78,6 +78,7 @@ def is_as_in_theory(by_split: float, by_rotate: float, readings: NDArray[np.floa
     return abs(math.log(by_split / by_rotate) - math.log(split_theory / rotate_theory)) < 0.17
 
 
+@pytest.mark.uncovered
 def test_rotate_beats_split_in_a_synthetic_fleet() -> None:
     """With 480 devices over 40 days the error falls by the factor of theory, about four.
 
@@ -111,6 +112,7 @@ def guide_rows(readings: NDArray[np.float64], by_split: float, by_rotate: float)
     ]
 
 
+@pytest.mark.uncovered
 def test_rotate_against_split_on_the_swiss_households(data_folder: Path) -> None:
     """Over 49 days of 537 homes both errors are those of theory and those of the guide.
 

@@ -269,6 +269,7 @@ def check_bit(parts: Parts) -> None:
     assert parts.near == 0 or parts.margin > parts.half
 
 
+@pytest.mark.uncovered
 @given(st.floats(1e-4, 16.0), st.integers(1, 5000))
 def test_what_the_proofs_rest_on_holds_on_every_grid(epsilon: float, steps: int) -> None:
     """For grids and budgets at random, in the whole numbers that are drawn with."""

@@ -94,6 +94,7 @@ def test_an_unknown_name_is_refused(
     assert not (folder / "results").exists()
 
 
+@pytest.mark.uncovered
 def test_rows_are_kept_and_shown(
     folder: Path,
     speed: dict[str, Any],
@@ -142,6 +143,7 @@ def test_a_missing_peer_leaves_the_other_rows(
     assert len(kept["rows"]) == 1
 
 
+@pytest.mark.uncovered
 def test_a_failure_is_told_and_keeps_earlier_rows(
     folder: Path,
     speed: dict[str, Any],
@@ -192,6 +194,7 @@ def test_run_here_measures_one_benchmark(
     assert not (folder / "RESULTS.md").exists()
 
 
+@pytest.mark.uncovered
 def test_amplification_yields_rows_without_its_peer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ def test_every_row_stands_beside_its_target(kept: list[Path], tmp_path: Path) ->
     assert lines.index("## first: Is first fast?") < lines.index("## second: Is second fast?")
 
 
+@pytest.mark.uncovered
 def test_what_is_written_twice_is_the_same(kept: list[Path], tmp_path: Path) -> None:
     """Page and picture depend on the rows alone, so a repeated run leaves no difference."""
     found = []

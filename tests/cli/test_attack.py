@@ -89,6 +89,7 @@ def test_file(capsys: Shown) -> None:
     assert [row["attack"] for row in document["results"]] == ["bayes"]
 
 
+@pytest.mark.uncovered
 def test_usual_and_all_attacks(capsys: Shown) -> None:
     """Without --attack the usual ones run, with all every one."""
     short = ("--devices", "4", "--json")
@@ -113,6 +114,7 @@ def test_nothing_found(capsys: Shown) -> None:
     assert "no attack names senders better than blind guessing" in capsys.readouterr().err
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("shuffle", ["none", "uniform", "mallows", "robust", "paper"])
 @pytest.mark.parametrize("mechanism", ["budget-aware", "hybrid"])
 def test_every_shuffle_and_mechanism(shuffle: str, mechanism: str, capsys: Shown) -> None:

@@ -19,6 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.uncovered
 def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The table on stdout, the words on stderr, the picture in the folder."""
     assert main(["demo", *SMALL]) == 0
@@ -38,6 +39,7 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (folder / "rase-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.uncovered
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document; with much budget the fleet's mean is found and the noise is not blamed."""
     arguments = ["--days", "2", "--epsilon", "30", "--rounds", "0", "--json", "--out", "x.png"]
@@ -60,6 +62,7 @@ def test_without_a_seed_noise_is_secure(capsys: pytest.CaptureFixture[str]) -> N
     assert "seeded" not in shown.err
 
 
+@pytest.mark.uncovered
 def test_the_bias_of_plain_means_is_that_of_the_mechanism(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -84,6 +87,7 @@ def test_without_matplotlib(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.uncovered
 def test_clipped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Readings above the range are counted aloud."""
     from rase.stream import ValueRange

@@ -216,6 +216,7 @@ def test_a_round_that_never_becomes_final_is_told(monkeypatch: pytest.MonkeyPatc
             next(demo.run())
 
 
+@pytest.mark.uncovered
 def test_a_day_of_the_demonstration_has_a_mean(folder: Path) -> None:
     """One hour of every day is withheld; the day answers with the other 23, unless strict."""
     with TemporaryDirectory(dir=folder) as name:

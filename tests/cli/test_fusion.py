@@ -458,6 +458,7 @@ def test_pages_are_served_unless_switched_off_or_missing(
     assert [type(app).__name__ for app in served] == ["Beside", "_App", "_App"]
 
 
+@pytest.mark.uncovered
 def test_the_server_runs_and_ends_in_good_order(
     published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def test_version() -> None:
     assert (done.returncode, done.stdout) == (0, expected)
 
 
+@pytest.mark.uncovered
 def test_completion() -> None:
     """Shells that ask for completion are told the commands."""
     asked = {"_RASE_COMPLETE": "bash_complete", "COMP_WORDS": "rase ", "COMP_CWORD": "1"}
@@ -128,6 +129,7 @@ def test_failures(
     assert "12.5" not in shown.err or is_debugging
 
 
+@pytest.mark.uncovered
 def test_closed_pipe(tmp_path: Path) -> None:
     """A reader who has seen enough ends the run without words."""
     path = tmp_path / "readings.csv"
@@ -139,6 +141,7 @@ def test_closed_pipe(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.uncovered
 def test_interrupt(tmp_path: Path) -> None:
     """Control-C ends with 130 in one line, and leaves no file behind."""
     fifo = tmp_path / "readings.csv"

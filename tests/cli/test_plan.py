@@ -166,6 +166,7 @@ def test_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     assert schedule["round_errors"]["split"] > 3 * schedule["round_errors"]["rotate"]
 
 
+@pytest.mark.uncovered
 def test_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A picture is drawn where asked, in the format of its name."""
     for name, start in (("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")):
@@ -307,6 +308,7 @@ def wave(path: Path, *, swing: float, devices: int = 8) -> Path:
     return path
 
 
+@pytest.mark.uncovered
 def test_own_data_foretells_what_auto_achieves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +353,7 @@ def test_a_part_of_a_fleet_foretells_nothing(
 MOVES = ("--range", 0, 3000, "--devices", 60, "--every", "1h", "--fleet-mean", 400)
 
 
+@pytest.mark.uncovered
 def test_a_stated_motion_foretells_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     """A fleet that moves much is worth following; for a quiet one the plan says what would help."""
     out, _ = ran(*MOVES, "--epsilon", 4, "--fleet-sd", 100, "--day-sd", 200, capsys=capsys)

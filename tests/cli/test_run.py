@@ -363,6 +363,7 @@ def test_graph(readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert rows[0]["real_loss"] > known["results"][0]["real_loss"] > rows[0]["alpha"]
 
 
+@pytest.mark.uncovered
 def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the REFIT slice the error is the one predicted, within 16 % over 600 hours.
 
@@ -389,6 +390,7 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert "38400 rows of 64 devices, 0 empty; 600 rounds." in err
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("every", "rounds"), [("1h", 1176), pytest.param("15min", 4704, marks=pytest.mark.slow)]
 )

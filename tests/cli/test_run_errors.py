@@ -97,6 +97,7 @@ def refused(
     return shown.err
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("case", DATA)
 @pytest.mark.parametrize("out", [(), ("--json",), ("--out", "out.csv"), ("--out", "out.parquet")])
 def test_bad_tables(
@@ -179,6 +180,7 @@ def test_forbidden_folder(
     assert "a folder you may write to" in told
 
 
+@pytest.mark.uncovered
 def test_real_processes(folder: Path) -> None:
     """In a process of its own too: exit code, one line on stderr, nothing on stdout or disk."""
     (folder / "readings.csv").write_text(GOOD + "1,a,9\n")

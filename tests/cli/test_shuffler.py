@@ -220,6 +220,7 @@ def test_all_mistakes_of_the_settings_are_told(
     assert "must be an address of http or https" in capsys.readouterr().err
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("part", ["all", "closer"])
 def test_bad_keys_end_with_configuration(
     config: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -240,6 +241,7 @@ def test_bad_keys_end_with_configuration(
     assert "No such file" in capsys.readouterr().err
 
 
+@pytest.mark.uncovered
 def test_bad_opening_keys_are_all_told(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

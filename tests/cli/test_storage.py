@@ -81,6 +81,7 @@ def test_settings_without_a_server_are_refused(run: Run, tmp_path: Path) -> None
         assert (code, words in err) == (3, True)
 
 
+@pytest.mark.uncovered
 def test_a_shuffler_moves_to_postgres(run: Run, config: Path, postgres: "PostgresServer") -> None:
     """Tokens made before are there after; the file is done with; doctor and migrate see both."""
     address = postgres.new_database()

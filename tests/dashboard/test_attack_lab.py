@@ -76,6 +76,7 @@ def test_only_operators_see_it(desk: Desk) -> None:
     assert desk.get("/attack").status_code == 403
 
 
+@pytest.mark.uncovered
 def test_a_run_on_the_synthetic_fleet(lab: Desk) -> None:
     """Precision and recall of every device, chance, the report and the table come out."""
     address = started(lab)
@@ -97,6 +98,7 @@ def test_a_run_on_the_synthetic_fleet(lab: Desk) -> None:
     assert lab.get(f"{address}/../../etc/passwd").status_code == 404
 
 
+@pytest.mark.uncovered
 def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
     """The file is attacked, its name shown harmlessly, and erased when the run is over."""
     lines = ["time,device,value"]
@@ -119,6 +121,7 @@ def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
     assert "<b>lamp" not in lab.get(f"{address}/report.html").text
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -138,6 +141,7 @@ def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words
     assert state["error"] in lab.get(address).text.replace("&#39;", "'").replace("&#34;", '"')
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -236,6 +240,7 @@ def test_a_session_that_is_over_takes_its_runs_along(lab: Desk) -> None:
     assert not run.folder.exists()
 
 
+@pytest.mark.uncovered
 def test_the_queue_is_bounded(lab: Desk) -> None:
     """More runs than can wait are refused with a sentence, and nothing of them is kept."""
     answers = [send(lab, **{**FAST, "devices": "40", "days": "30"}) for _ in range(10)]
@@ -252,6 +257,7 @@ def test_without_the_extra_it_says_so(lab: Desk, monkeypatch: pytest.MonkeyPatch
     assert send(lab, **FAST).status_code == 409
 
 
+@pytest.mark.uncovered
 def test_the_server_loads_no_package_of_the_lab() -> None:
     """Importing the pages loads neither sklearn, matplotlib nor scipy.stats."""
     code = (

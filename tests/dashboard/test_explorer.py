@@ -213,6 +213,7 @@ def test_the_address_says_the_same_question_again(given: dict[str, str]) -> None
         }
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("given", QUESTIONS)
 def test_the_curves_pass_through_the_plans_error(given: dict[str, str]) -> None:
     """At an epsilon of the curve the plan's own error lies on it, whatever the schedule."""
@@ -247,6 +248,7 @@ def test_the_campaign_file_builds_a_campaign(given: dict[str, str]) -> None:
     assert len(campaign.shuffle.groups) == (asked.groups if asked.is_robust else 0)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("given", QUESTIONS)
 def test_the_command_line_gives_the_same_numbers(given: dict[str, str]) -> None:
     """The line runs as it is, and its JSON has the page's errors, guarantees and shuffle."""

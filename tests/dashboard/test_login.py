@@ -64,6 +64,7 @@ def test_one_comes_back_to_where_one_was(desk: Desk) -> None:
     assert answer.headers["location"] == "/ask?kind=win&w=2h"
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "after",
     ["https://evil.test/", "//evil.test", "/\\evil.test", "javascript:x", "", "/login", "/a\tb"],
@@ -123,6 +124,7 @@ def test_a_link_logs_in_once(desk: Desk) -> None:
     assert desk.get(f"/login/once/{late}").headers["location"] == "/login?why=once"
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("path", ["/login", "/logout", "/theme", "/campaign", "/subscribers"])
 def test_forms_of_other_sites_are_refused(desk: Desk, path: str) -> None:
     """Without the proof, with a wrong one, and with one of another session nothing happens."""

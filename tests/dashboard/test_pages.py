@@ -38,6 +38,7 @@ def test_headers_bind_the_browser(desk: Desk, path: str) -> None:
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_have_no_inline_code_and_no_other_host(desk: Desk, path: str) -> None:
     """What the policy forbids is not there, and pages are not kept by caches."""
@@ -181,6 +182,7 @@ def test_the_saved_rounds_are_all_of_them(desk: Desk, monkeypatch: pytest.Monkey
     assert later == rows[2:]
 
 
+@pytest.mark.uncovered
 def test_a_column_has_one_number_of_decimals(desk: Desk) -> None:
     """Estimates of unlike errors line up, on the page and in the table of the chart."""
     desk.log_in(desk.reader)
@@ -359,6 +361,7 @@ def test_tokens_are_made_shown_once_and_revoked(desk: Desk) -> None:
     assert desk.get("/v1/token", headers=headers).status_code == 401
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -84,6 +84,7 @@ def test_several_readings_of_a_round_become_their_mean(world: Any, drawn: list[f
     assert drawn == [300.0]
 
 
+@pytest.mark.uncovered
 def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
     """Sizes are equal, moments of both uniform (KS at 1e-6; 40 % too early would be noticed)."""
     moments: dict[bool, list[float]] = {True: [], False: []}

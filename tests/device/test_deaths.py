@@ -131,6 +131,7 @@ def check(world: Any, draws: Counter[float], *, rounds: int) -> None:
     world.ledgers.remove(ledger)
 
 
+@pytest.mark.uncovered
 def test_death_at_every_step_draws_once_and_spends_once(
     make_world: Callable[[str], Any], draws: Counter[float]
 ) -> None:
@@ -151,6 +152,7 @@ def test_death_at_every_step_draws_once_and_spends_once(
         assert world.shuffler.counts["different"] == 0
 
 
+@pytest.mark.uncovered
 def test_death_while_keys_change_sends_the_same_noise(
     make_world: Callable[[str], Any], draws: Counter[float]
 ) -> None:

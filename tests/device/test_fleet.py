@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from rase.device.habits import Habits
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.memory import FaultyTransport
 
 
+@pytest.mark.uncovered
 def test_sixty_four_devices_live_through_six_hours(make_world: Callable[[str], Any]) -> None:
     """Every device has one envelope in every round, over a network that loses a tenth."""
     world = make_world("fleet")

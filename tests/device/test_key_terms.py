@@ -159,6 +159,7 @@ def _first(shuffler: Any) -> Keyset:
     return keyset
 
 
+@pytest.mark.uncovered
 def test_a_fleet_stays_together_when_keys_are_active_at_once(
     make_world: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def rotation(shuffler: Any, elapsed_s: float) -> Keyset:
     return _ATTACKS[2]
 
 
+@pytest.mark.uncovered
 def test_a_rotation_splits_no_round(make_world: Callable[[str], Any]) -> None:
     """Two cache times after it was published all devices take the new key in the same round."""
     _ATTACKS.clear()

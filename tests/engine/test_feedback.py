@@ -35,6 +35,7 @@ class Readings:
         )
 
 
+@pytest.mark.uncovered
 def test_the_range_narrows_and_the_error_with_it() -> None:
     """From twenty times too wide the range comes down to the readings, and so does the error."""
     feedback = RangeFeedback(2.0, WIDE)
@@ -107,6 +108,7 @@ def test_choices_are_frequent_while_little_is_known(
     assert choices[12 : 12 + len(later)] == later
 
 
+@pytest.mark.uncovered
 def test_the_range_grows_back_up_to_the_limits() -> None:
     """Readings that move beyond a narrow range widen it again, but never beyond the limits."""
     feedback = RangeFeedback(4.0, ValueRange(90, 110), limits=ValueRange(0, 400))
@@ -156,6 +158,7 @@ def test_an_empty_table_is_refused() -> None:
     assert seen == [1]
 
 
+@pytest.mark.uncovered
 def test_errors_hold_what_clipping_adds() -> None:
     """Of appliances that a chosen range clips, intervals hold the mean of what they measured.
 

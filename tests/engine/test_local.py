@@ -53,6 +53,7 @@ def plain() -> list[RoundResult]:
     return in_memory()
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("order", ["time", "device", "none"])
 @pytest.mark.parametrize(("workers", "memory_bytes"), [(1, 1 << 30), (2, 200_000), (2, 1)])
 def test_equals_the_pipeline_in_memory(
@@ -73,6 +74,7 @@ def test_equals_the_pipeline_in_memory(
     assert summary.rounds == 40
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1])
 def test_huge_rounds_are_cut_by_the_shuffle_key(
     memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +94,7 @@ def test_huge_rounds_are_cut_by_the_shuffle_key(
     assert max(result.n for result in run) > 15_000
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "shuffler", [Robust(0.3, 16), MallowsShuffle(0.1)], ids=["robust", "mallows"]
 )
@@ -110,6 +113,7 @@ def test_other_mechanisms(tmp_path: Path) -> None:
     assert list(run) == in_memory(randomizer=hybrid)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("ending", COMPRESSIONS)
 def test_text_files(ending: str, tmp_path: Path) -> None:
     """The same table as text, plain or compressed, gives the same bits."""
@@ -125,6 +129,7 @@ def test_text_files(ending: str, tmp_path: Path) -> None:
     assert run.summary.duplicates > 50
 
 
+@pytest.mark.uncovered
 def test_hive_partitions_and_globs(tmp_path: Path) -> None:
     """A column may lie in the folders' names; hidden files are left out; a glob chooses files."""
     for name in set(TABLE["device"].to_pylist()[:400]):
@@ -145,6 +150,7 @@ def test_hive_partitions_and_globs(tmp_path: Path) -> None:
     assert list(run_local(job_of(glob), rng=SeededRandom(3))) == expected
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.large_string(), "dictionary"])
 def test_kinds_of_devices(kind: Any, tmp_path: Path) -> None:
     """Whole numbers and all kinds of text name the same devices."""

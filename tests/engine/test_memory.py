@@ -53,6 +53,7 @@ def growth_mib(folder: Path, rounds: tuple[int, int], *, ending: str, is_by_devi
     return peaks[1] - peaks[0]
 
 
+@pytest.mark.uncovered
 def test_peak_does_not_grow(tmp_path: Path) -> None:
     """800,000 more reports, 18 MiB and twice that to sort, take less than 10 MiB more."""
     growth = growth_mib(tmp_path, (20_000, 100_000), ending="parquet", is_by_device=True)

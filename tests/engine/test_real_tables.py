@@ -56,6 +56,7 @@ def test_prepared_tables(data_folder: Path, name: str, public: ValueRange, every
         assert found == expected
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kind", ["parquet", "csv.gz"])
 def test_a_generated_fleet(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table with gaps, duplicates and one crowded round gives the same bits everywhere."""

@@ -104,6 +104,7 @@ def killed_and_resumed(
         kills += 1
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_and_resumed_with_a_seed(kills: int, place: Path, tmp_path: Path) -> None:
     """A seeded run that was killed again and again ends with the lines of an undisturbed one."""
@@ -115,6 +116,7 @@ def test_killed_and_resumed_with_a_seed(kills: int, place: Path, tmp_path: Path)
     assert int(lines[-1].split()[1]) > 0
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_and_resumed_in_production(kills: int, place: Path, tmp_path: Path) -> None:
     """Without a seed, what was in the log after a kill is in the results, bit by bit."""

@@ -90,6 +90,7 @@ def job_of(place: Path, **changes: Any) -> Job:
     return Job(source=source, **(settings | changes))
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("order", ["time", "device"])
 @pytest.mark.parametrize("truth", [False, True])
 def test_equals_the_local_engine(order: str, truth: bool, tmp_path: Path) -> None:

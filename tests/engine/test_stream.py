@@ -128,6 +128,7 @@ def test_nothing_is_released_before_all_is_checked() -> None:
         next(iter(run_table(source, Pipeline(Laplace(1.0, PUBLIC)))))
 
 
+@pytest.mark.uncovered
 def test_truth_of_many_rounds() -> None:
     """True means are added up over batches, however many rounds there are."""
     rng = np.random.default_rng(7)

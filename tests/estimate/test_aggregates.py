@@ -61,6 +61,7 @@ def test_bounds_the_wrong_way_round_are_refused() -> None:
         count([0.0], randomizer=CLAMPED, above=2, below=1)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "randomizer",
     [CLAMPED, Laplace(2.0, REACH), Piecewise(2.0, REACH), Hybrid(2.0, REACH)],

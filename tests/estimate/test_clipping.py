@@ -56,6 +56,7 @@ def test_a_mean_that_tells_nothing_leaves_what_was_foretold() -> None:
     assert clipping.error_at(0.0, error=0.0) < foretold < clipping.error_at(5.9, error=0.0)
 
 
+@pytest.mark.uncovered
 @each_case(("noise", "without"), [(0.3, 0.55), (2.0, 0.87)])
 def test_intervals_hold_the_mean_of_a_fleet_that_walks(noise: float, without: float) -> None:
     """A fleet walks out of its range and back: 95 % intervals hold its mean in 94 rounds of 100.

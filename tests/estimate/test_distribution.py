@@ -37,6 +37,7 @@ def distance(shares: Floats, readings: Floats) -> float:
     return float(np.abs(np.asarray(shares) - true).sum() / 2)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("randomizer", "readings", "limit"),
     [
@@ -65,6 +66,7 @@ def test_the_noise_is_taken_out(randomizer: Randomizer, readings: Floats, limit:
     assert done.n == readings.size
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "randomizer",
     [BudgetAware(1.0, REACH, PRECISION), BudgetAware(4.0, REACH, PRECISION), Piecewise(4.0, REACH)],
@@ -81,6 +83,7 @@ def test_errors_hold_the_true_shares(randomizer: Randomizer) -> None:
     assert np.mean(held) >= 0.85
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("readings", [skewed(100), two_peaks(100), np.repeat([60.0, 900.0], 50)])
 def test_intervals_hold_shares_counts_and_quantiles(epsilon: float, readings: Floats) -> None:

@@ -86,6 +86,7 @@ def test_the_error_is_that_of_the_noise(name: str) -> None:
     assert (1.3 * done.standard_error) ** 2 != pytest.approx(expected, rel=0.04)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("name", MECHANISMS)
 @each_case("epsilon", [8.0, 20.0, 30.0])
 @each_case("steps", [3, 4096])
@@ -375,6 +376,7 @@ def test_the_winsorized_mean_cuts_nothing_of_mechanisms_it_cannot_read() -> None
     assert found.value == unbiased_mean(reports, randomizer=laplace).value
 
 
+@pytest.mark.uncovered
 def test_the_winsorized_mean_reads_each_budget_by_its_own_law() -> None:
     """Clamping and unclamped contributors of one fleet are read together, without bias.
 

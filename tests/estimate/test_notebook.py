@@ -164,6 +164,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<td>1</td>" in table_html(["n"], [["1"]], caption="")
 
 
+@pytest.mark.uncovered
 def test_results_load_neither_pandas_nor_matplotlib() -> None:
     """Until somebody asks for a frame or a picture, both stay on the disk."""
     code = """

@@ -16,6 +16,7 @@ REACH = ValueRange(0, 1000)
 SIZES = np.array([7, 1, 12, 12, 3, *[9] * 30])
 
 
+@pytest.mark.uncovered
 @each_case(
     ("randomizer", "nearly"),
     [

@@ -82,6 +82,7 @@ def last_beliefs(runs: int, noise: float) -> tuple[Belief, Floats]:
     return belief, truth[:, -1]
 
 
+@pytest.mark.uncovered
 def test_intervals_hold_the_truth_of_fleets_that_move() -> None:
     """At least 92 % of 400 independent intervals do; reaching 30 % less far would be noticed.
 
@@ -311,6 +312,7 @@ def test_rounds_out_of_order_and_endless_numbers_are_refused() -> None:
     assert tracker.to_bytes() == state
 
 
+@pytest.mark.uncovered
 def test_windows_of_tracked_means_would_claim_too_much() -> None:
     """Errors of tracked rounds go together: their mean is worse than independence promises.
 

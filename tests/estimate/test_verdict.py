@@ -67,6 +67,7 @@ def test_fleets_that_rest_raise_few_alarms(rounds: int, step_s: float) -> None:
     assert sum(one.is_moving for one in found) <= stats.binom.isf(1e-6, fleets, FALSE_ALARM)
 
 
+@pytest.mark.uncovered
 @each_case(
     "randomizer",
     [BudgetAware(1.0, REACH, Precision(beta=0.5, rho=0.9)), Hybrid(2.0, REACH)],
@@ -82,6 +83,7 @@ def test_resting_readings_raise_few_alarms(randomizer: Randomizer) -> None:
     assert alarms <= stats.binom.isf(1e-5, 200, FALSE_ALARM)
 
 
+@pytest.mark.uncovered
 @each_case(
     ("devices", "width", "share"),
     [(50, 1000.0, 1.0), (200, 1000.0, 0.5), (50, 500.0, 0.5)],

@@ -289,6 +289,7 @@ def test_tracked_rounds_and_rounds_alone_are_the_same_rounds() -> None:
         surer_window([tracked(5.0, 1.0)] * 3, rounds([1.0]), w=1)
 
 
+@pytest.mark.uncovered
 def test_short_windows_of_auto_are_nearer_and_as_honest() -> None:
     """Over four noisy rounds tracked means come nearer to a wandering truth than unbiased ones.
 

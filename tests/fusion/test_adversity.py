@@ -139,6 +139,7 @@ def test_a_clock_that_goes_back_refuses_what_has_not_ended(centre: Centre) -> No
     assert put(app, one).status_code == 201
 
 
+@pytest.mark.uncovered
 @pytest.mark.sqlite
 def test_a_full_disk_stops_nothing_for_good(centre: Centre) -> None:
     """Batches, questions and rounds wait for room, by name; then all goes on."""

@@ -80,6 +80,7 @@ def asked(after: After) -> Asked:
     return Asked(centre, app_of(centre, publisher=centre.publisher))
 
 
+@pytest.mark.uncovered
 def test_estimates_are_an_array_of_flat_objects(asked: Asked) -> None:
     """With n, interval, epsilon and guarantee in each, as Grafana likes them."""
     answer = asked.get("/v1/estimates")
@@ -94,6 +95,7 @@ def test_estimates_are_an_array_of_flat_objects(asked: Asked) -> None:
     assert rows[0]["time"] == "2026-06-21T01:00:00Z"
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("query", "rounds"),
     [

@@ -142,6 +142,7 @@ def test_a_batch_for_a_new_key_is_opened_without_a_restart(centre: Centre) -> No
     assert made.intake.keys == (KEYS[first], KEYS[second])
 
 
+@pytest.mark.uncovered
 def test_new_keys_reach_the_processes_of_a_pool() -> None:
     """The old pool ends, the next batch gets one with the new keys; a closed one is survived."""
     first, second = sorted(KEYS)[:2]

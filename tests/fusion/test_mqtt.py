@@ -173,6 +173,7 @@ def test_final_rounds_are_published(centre: "Centre", mosquitto: Mosquitto) -> N
     reader.close()
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(("strict", "status"), [(False, "ok"), (True, "gap")])
 def test_windows_that_lack_a_round_are_published_unless_strict(
     centre: "Centre", mosquitto: Mosquitto, *, strict: bool, status: str

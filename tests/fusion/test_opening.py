@@ -44,6 +44,7 @@ def test_a_pool_opens_what_one_process_opens() -> None:
     pool.close()
 
 
+@pytest.mark.uncovered
 def test_a_killed_worker_loses_no_batch() -> None:
     """The batch is opened all the same, and the next one has new workers."""
     inner = reports(range(60))
@@ -56,6 +57,7 @@ def test_a_killed_worker_loses_no_batch() -> None:
             assert sorted(found.places.tolist()) == list(range(60))
 
 
+@pytest.mark.uncovered
 def test_workers_end_with_their_server() -> None:
     """A server that is killed leaves no process behind that holds its keys."""
     code = (
@@ -92,6 +94,7 @@ def has_ended(stat: Path) -> bool:
         return True
 
 
+@pytest.mark.uncovered
 def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs in a worker opens with its own keys and no others."""
     monkeypatch.setattr(workers, "_keys", ())
@@ -102,6 +105,7 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
     assert row["place"].tolist() == [42]
 
 
+@pytest.mark.uncovered
 def test_a_key_that_is_not_held_is_named() -> None:
     """The number is told, nothing else."""
     with pytest.raises(UnknownKey, match="key 7"):
@@ -115,6 +119,7 @@ def test_keys_and_reports_are_not_shown() -> None:
     assert "1234" not in re.sub(r" at 0x\w+", "", repr(found))
 
 
+@pytest.mark.uncovered
 @pytest.mark.any_store
 @pytest.mark.parametrize("count", [2500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_large_batches_are_opened_rightly(centre: Centre, count: int) -> None:

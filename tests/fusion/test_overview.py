@@ -104,6 +104,7 @@ def write_means(centre: Centre, method: str, means: list[float]) -> None:
         )
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("method", ["unbiased_mean", "auto"])
 def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str) -> None:
     """It covers the mean of all rounds behind the point, withheld ones too, and is not a hull.
@@ -303,6 +304,7 @@ def test_health_before_the_first_round(centre: Centre) -> None:
     assert told["campaigns"][0]["rounds_behind"] == 2
 
 
+@pytest.mark.uncovered
 def test_subscribers_are_made_and_revoked(asked: Asked) -> None:
     """The token is told once and only its hash kept; no more scopes than the maker's are given."""
     body = {"name": "new", "scopes": ["read:estimates"], "valid_s": 3600}
@@ -323,6 +325,7 @@ def test_subscribers_are_made_and_revoked(asked: Asked) -> None:
     assert "more" not in [one.name for one in list_subscribers(asked.centre.database)]
 
 
+@pytest.mark.uncovered
 @pytest.mark.any_store
 @pytest.mark.parametrize(
     ("method", "route", "body", "status"),

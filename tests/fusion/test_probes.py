@@ -92,6 +92,7 @@ def test_other_rounds_are_told_by_their_own_mechanism(tmp_path: Path, mechanism:
     database.close()
 
 
+@pytest.mark.uncovered
 def test_rounds_between_probes_make_the_advice_surer(probing: Centre) -> None:
     """Eight probing rounds are needed; the rounds between them are learnt from as well."""
     first = ROUND + ROUND % 2
@@ -139,6 +140,7 @@ def test_probes_of_the_former_release_are_kept(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.uncovered
 def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     """From eight probes on a range around the readings is recommended; each has its own range."""
     first = ROUND + ROUND % 2
@@ -167,6 +169,7 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     assert middle == pytest.approx(120, abs=40)
 
 
+@pytest.mark.uncovered
 def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:
     """With auto, a new version's rounds borrow from those of another range."""
     auto = replace(PROBING, estimators=("auto",), probe_every=1)

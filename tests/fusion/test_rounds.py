@@ -245,6 +245,7 @@ def test_a_database_that_fails_is_no_rounds_fault(
     assert [done.round for done in centre.rounds.tick()] == [ROUND - 1]
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kind", [ValueError, LookupError, StorageConflict, ZeroDivisionError])
 def test_a_round_that_cannot_be_estimated_keeps_no_other_from_it(
     centre: Centre, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
@@ -426,6 +427,7 @@ PARCELS = [
 ]
 
 
+@pytest.mark.uncovered
 def test_death_at_every_write_changes_no_estimate(new_address: NewAddress) -> None:
     """At least 200 deaths, one at each write and commit of each step: the answers are the same."""
     calm, stormy = Steps(new_address("calm.sqlite")), Steps(new_address("stormy.sqlite"))

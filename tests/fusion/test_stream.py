@@ -134,6 +134,7 @@ def test_bad_questions_of_a_stream_are_problems(centre: Centre) -> None:
     ]
 
 
+@pytest.mark.uncovered
 def test_streams_over_a_real_socket(centre: Centre) -> None:
     """Rounds put over HTTP reach the readers, who resume after a server that died."""
     token = add_subscriber(centre.database, "a")
@@ -180,6 +181,7 @@ def lines_of(url: str, token: str, **more: str) -> Generator[str, None, None]:
         yield from answer.iter_lines()
 
 
+@pytest.mark.uncovered
 def test_no_round_is_lost_or_told_twice_over_restarts(centre: Centre) -> None:
     """A reader that resumes over the lives of a server sees every round once, in order."""
     token = add_subscriber(centre.database, "a")
@@ -230,6 +232,7 @@ def test_a_stream_ends_when_its_token_expires(centre: Centre) -> None:
         assert not [line for line in lines if line.startswith("id: ")]
 
 
+@pytest.mark.uncovered
 def test_streams_are_few(centre: Centre) -> None:
     """One token has so many, all together so many; who leaves makes room."""
     centre.policy = FusionPolicy(streams_per_token=2, max_streams=3)

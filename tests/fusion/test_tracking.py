@@ -87,6 +87,7 @@ def test_rounds_borrow_from_those_before(auto: Centre) -> None:
     ]
 
 
+@pytest.mark.uncovered
 def test_windows_take_the_surer_rounds(auto: Centre) -> None:
     """A few tracked rounds are surer, many unbiased ones are; the answer says which it took."""
     rounds = [ROUND + place for place in range(40)]
@@ -108,6 +109,7 @@ def test_windows_take_the_surer_rounds(auto: Centre) -> None:
     assert one.method == "auto"
 
 
+@pytest.mark.uncovered
 def test_any_process_goes_on_with_the_same_bits(
     auto: Centre, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_all_codes_of_five_items_give_all_orders() -> None:
     assert len({tuple(order) for order in orders.tolist()}) == math.factorial(5)
 
 
+@pytest.mark.uncovered
 @given(st.permutations(range(40)), st.integers(0, 40))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_inversions_are_counted_as_defined(items: list[int], n: int) -> None:

@@ -32,6 +32,7 @@ PRODUCTION = (
 SEEDED = {"SeededEntropy", "SeededRandom"}
 
 
+@pytest.mark.uncovered
 @each_case("package", PRODUCTION)
 def test_production_names_no_seeded_source(package: str) -> None:
     """No module of a production package so much as names a source that can be repeated."""

@@ -86,6 +86,7 @@ def test_seeded_sources_show_their_seed() -> None:
     assert repr(SeededRandom(7)) == "SeededRandom(7)"
 
 
+@pytest.mark.uncovered
 @each_case("method", ["fork", "spawn"])
 def test_processes_of_a_pool_share_no_words(method: str) -> None:
     """Workers of a pool draw words of their own, forked ones too (false alarms: 378 / 2^64)."""

@@ -173,6 +173,7 @@ def test_wrong_arguments(arguments: dict[str, object], message: str) -> None:
         Wanted(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("name", "every", "rounds", "span"),
     [
@@ -264,6 +265,7 @@ print(panel.n, panel.rounds)
 """
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("layout", ["long", "wide"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, layout: str) -> None:
     """Ten times the rows take little more memory, less than the rows themselves would.

@@ -10,6 +10,7 @@ from rase.engine.score import WindowResult
 from rase.lab.figures import draw_trace
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("days", [1, 25])
 def test_picture(days: int) -> None:
     """The picture is a PNG of its size, with ink of every estimator's colour."""

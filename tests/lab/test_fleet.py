@@ -33,6 +33,7 @@ def test_near_the_measured_fleet() -> None:
     assert readings.min() >= 0
 
 
+@pytest.mark.uncovered
 def test_every_world_is_alike() -> None:
     """Any seed gives a fleet of the same kind: no world stands out."""
     for seed in range(5):
@@ -42,6 +43,7 @@ def test_every_world_is_alike() -> None:
         assert 0.4 < np.mean(readings < 1) < 0.55, seed
 
 
+@pytest.mark.uncovered
 def test_people_have_habits() -> None:
     """Evenings draw more than nights, and weekends more than working days."""
     readings = hourly(SyntheticFleet(devices=256, days=28)).mean(axis=0).reshape(28, 24)
@@ -96,6 +98,7 @@ def test_intervals() -> None:
     assert minutes.max() > 1000
 
 
+@pytest.mark.uncovered
 def test_seasons() -> None:
     """Midwinter has more light and tea than midsummer, and cooler kitchens."""
     fleet = SyntheticFleet(devices=96, days=212)
@@ -106,6 +109,7 @@ def test_seasons() -> None:
         assert (winter[chosen].mean() > summer[chosen].mean()) == is_more
 
 
+@pytest.mark.uncovered
 def test_outages() -> None:
     """Homes fail one by one, with all their devices; what is measured stays as it was."""
     whole = SyntheticFleet(devices=40, days=60)

@@ -49,6 +49,7 @@ def test_confident_guesses_are_counted_and_checked() -> None:
     assert (result.confident, result.confident_right) == (2, 1)
 
 
+@pytest.mark.uncovered
 def test_intervals_are_as_wide_as_chance_makes_them() -> None:
     """For 200 fair coins the 95 % interval is 1.96 binomial deviations to each side.
 

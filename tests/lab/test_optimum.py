@@ -34,6 +34,7 @@ def test_a_solved_channel_is_a_randomizer(solved: Programme) -> None:
     assert own.certificate().drawn_epsilon == 1.03
 
 
+@pytest.mark.uncovered
 def test_finer_parts_are_solved_from_coarser_ones() -> None:
     """Twice the parts give a bound that is at least as high, and a channel that is better."""
     coarse, fine = (solve(1.0, parts=parts) for parts in (16, 32))

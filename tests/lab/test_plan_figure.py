@@ -32,6 +32,7 @@ def test_the_picture_names_its_lines() -> None:
     assert "on your readings" in text
 
 
+@pytest.mark.uncovered
 def test_a_bound_outside_the_picture_is_left_out() -> None:
     """Only lines within the axes are drawn and labelled; the same plan gives the same file."""
     made = plan(PUBLIC, 1.0, devices=64, window=3, curve=[0.5, 1.0, 2.0], detail="quick")

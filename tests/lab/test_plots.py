@@ -19,6 +19,7 @@ def text_of(picture: Picture) -> str:
     return drawn(picture)[0].decode()
 
 
+@pytest.mark.uncovered
 def test_pictures_repeat() -> None:
     """The same picture gives the same bytes, without a date."""
     picture = Picture((chart(), chart()), columns=2)
@@ -61,6 +62,7 @@ def test_many_points_and_dots() -> None:
     assert "long" in text_of(Picture((chart(lines=(long, dots)),)))
 
 
+@pytest.mark.uncovered
 def test_legends_are_shared() -> None:
     """Charts with the same series share one legend; others have their own."""
     assert text_of(Picture((chart(), chart()), columns=2)).count(">raw<") == 1

@@ -26,6 +26,7 @@ each_mechanism = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.uncovered
 @each_mechanism
 def test_shifts_stay_within_their_bounds(noise: GridRandomizer) -> None:
     """One, 1 % and 10 % of the devices move no estimator farther than theory allows."""

@@ -121,6 +121,7 @@ def test_without_git_the_commit_is_unknown(package: Path, monkeypatch: pytest.Mo
     assert Measurement(ROOMS).header("x", seed=None)["commit"] is None
 
 
+@pytest.mark.uncovered
 def test_imports_are_found_as_a_parser_finds_them() -> None:
     """The quick search misses no import of the package in any of its sources."""
     root = Path(rase.__file__).parent

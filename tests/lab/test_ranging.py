@@ -40,6 +40,7 @@ def test_the_best_range_may_stand_above_most_readings() -> None:
     assert best.rmse == pytest.approx(values.mean(axis=1)[AFTER:].std(), rel=0.05)
 
 
+@pytest.mark.uncovered
 def test_feedback_comes_near_the_best_range() -> None:
     """From ten times too wide, after 48 rounds the range is less than a third as wide."""
     readings = panel()

@@ -233,6 +233,7 @@ def large_house(path: Path, rows: int) -> None:
         )
 
 
+@pytest.mark.uncovered
 def test_memory_is_that_of_one_house(tmp_path: Path) -> None:
     """Half a million rows of a house take at most 120 bytes each, and another house no more."""
     for name in ("small", "large", "two"):

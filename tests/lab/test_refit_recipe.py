@@ -79,6 +79,7 @@ def by_hand(path: Path, appliance: Appliance) -> dict[int, float]:
     return hours
 
 
+@pytest.mark.uncovered
 def test_houses_become_the_means_that_one_computes_by_hand(houses: Path) -> None:
     """Rows to minutes, minutes to events, events to hours, for each of the 64 appliances."""
     means = hourly_means(events_in(houses))
@@ -115,6 +116,7 @@ def test_a_command_makes_checks_and_refuses(
     assert "must end in .parquet" in capsys.readouterr().err
 
 
+@pytest.mark.uncovered
 def test_the_published_readings_come_out_of_the_published_events(
     data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +166,7 @@ def test_the_64_are_those_that_ran_in_most_hours(data_folder: Path) -> None:
     assert active.iloc[63] > active.iloc[64]
 
 
+@pytest.mark.uncovered
 def test_genuine_minutes_give_the_published_events(data_folder: Path) -> None:
     """From another project's minutes of two houses, 97 % of the events of three appliances.
 

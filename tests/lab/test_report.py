@@ -156,6 +156,7 @@ def test_nothing_to_report(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": "other/1"}', "{}"])
 def test_damaged_studies(tmp_path: Path, content: str) -> None:
     """A file that is no study is refused, with the way out."""

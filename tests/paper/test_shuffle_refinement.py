@@ -24,6 +24,7 @@ def labellings(n: int) -> set[Partition]:
     return {Partition(labels) for labels in found}
 
 
+@pytest.mark.uncovered
 @pytest.mark.departure(row=2)
 @each_case("n", range(1, 9))
 def test_the_refinement_problem_is_easy_blocks_are_optimal(n: int) -> None:

@@ -71,6 +71,7 @@ def counted(mechanism: str, epsilon: float, steps: int, index: int, share: int) 
     return found
 
 
+@pytest.mark.uncovered
 @each_case("mechanism", LAWS)
 @each_case("epsilon", [0.3, 1.0, 4.0])
 @each_case("steps", [1, 7, 12])

@@ -43,6 +43,7 @@ MAKERS: list[Maker] = [clamped, unclamped, Laplace, Duchi, Piecewise, Hybrid, Op
 each_maker = each_case("make", MAKERS)
 
 
+@pytest.mark.uncovered
 @each_maker
 @each_case("epsilon", [0.1, 1.0, 4.0])
 @each_case("public", [ValueRange(0, 3000), ValueRange(-40, 125, 165), ValueRange(2, 3, 1)])
@@ -58,6 +59,7 @@ def test_every_randomizer_keeps_the_contract(
     check_randomizer(make(epsilon, public))
 
 
+@pytest.mark.uncovered
 @each_maker
 @each_case("epsilon", [0.1, 0.7, 1.0, 4.0, 8.0])
 @each_case("steps", [1, 2, 7, 64])

@@ -22,6 +22,7 @@ def test_the_window_is_that_of_the_paper(epsilon: float, share: float) -> None:
         assert square_wave_half(epsilon, 65536) == round(65536 * exact)
 
 
+@pytest.mark.uncovered
 @each_case("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 30.0])
 @each_case("steps", [1, 7, 256])
 def test_the_integers_keep_the_budget(epsilon: float, steps: int) -> None:

@@ -53,6 +53,7 @@ def closed_port() -> int:
     return held_port()
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("host", LOOPBACK)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_loopback_goes_past_the_proxy(proxy: list[bytes], scheme: str, host: str) -> None:

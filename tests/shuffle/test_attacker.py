@@ -21,6 +21,7 @@ def test_small_rounds_are_exact(n: int, theta: float) -> None:
     assert attack.stay_share == pytest.approx(np.trace(marginals) / n, rel=1e-12)
 
 
+@pytest.mark.uncovered
 @each_case("n", [513, 800])
 @each_case("theta_times_n", [1e-6, 0.1, 1, 4, 10, 25])
 def test_the_limit_of_large_rounds_is_close(n: int, theta_times_n: float) -> None:
@@ -28,6 +29,7 @@ def test_the_limit_of_large_rounds_is_close(n: int, theta_times_n: float) -> Non
     assert_close_to_exact(n, theta_times_n / n, tolerance=1e-3)
 
 
+@pytest.mark.uncovered
 @each_case("theta", [0.05, 0.3, 5.0])
 def test_ends_and_middle_make_up_large_rounds(theta: float) -> None:
     """From theta 0.05 on, ends and middle of a smaller round give the larger one."""

@@ -310,6 +310,7 @@ def test_enrolment_over_http(world: "World") -> None:
     assert world.counters()["enrolments"] == 1
 
 
+@pytest.mark.uncovered
 @pytest.mark.any_store
 def test_wrong_tries_keep_no_honest_device_out(world: "World") -> None:
     """After 640 wrong tries, and among as many more, a device with a right token gets in.

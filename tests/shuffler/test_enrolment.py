@@ -72,6 +72,7 @@ def test_a_key_enrols_one_device(world: "World") -> None:
     assert enrol(world.database, second, device_key=OTHER, now_s=9).device
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     "credential", ["", ".", "zz", "g" * 16 + ".x", "f" * 16 + ".x", "0" * 16 + ".x", "0" * 200]
 )

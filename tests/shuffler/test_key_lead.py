@@ -44,6 +44,7 @@ def test_a_key_that_is_active_already_is_refused(world: "World") -> None:
     assert sign(world, with_key(world, 40, now_s + LEAD_S))
 
 
+@pytest.mark.uncovered
 def test_two_hundred_keys_are_refused(world: "World") -> None:
     """Together in one keyset, or one more each second: devices never see any of them."""
     keyset = world.keyset_of(2)

@@ -210,6 +210,7 @@ def test_a_full_disk_loses_nothing(
         until(lambda: len(world.rows("SELECT * FROM report")) == 1)
 
 
+@pytest.mark.uncovered
 def test_intakes_share_the_load_and_a_dead_one_loses_nothing(
     make_world: "MakeWorld", mosquitto: Mosquitto
 ) -> None:
@@ -248,6 +249,7 @@ def test_intakes_share_the_load_and_a_dead_one_loses_nothing(
     assert len(world.rows("SELECT * FROM report")) == 60
 
 
+@pytest.mark.uncovered
 def test_a_broker_killed_under_load_loses_nothing_acknowledged(
     make_world: "MakeWorld", mosquitto: Mosquitto
 ) -> None:

@@ -96,6 +96,7 @@ def test_names_must_be_of_one_batch(world: "World") -> None:
     assert [one.batch for one in list_outbox(world.database, now_s=0)] == names[1:]
 
 
+@pytest.mark.uncovered
 def test_a_missing_key_is_waited_for(world: "World") -> None:
     """Four refusals for a key that the fusion centre lacks park nothing; a day of them does."""
     released(world, 100)

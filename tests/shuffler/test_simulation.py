@@ -119,6 +119,7 @@ def check_round(world: "World", round: int, expected: dict[int, bytes]) -> None:
     assert manifest.n == len(expected)
 
 
+@pytest.mark.uncovered
 def test_every_death_leaves_one_batch_a_round(make_world: "MakeWorld") -> None:
     """Whatever is lost, doubled, late, changed or killed: one batch a round, with the same bytes.
 
@@ -131,6 +132,7 @@ def test_every_death_leaves_one_batch_a_round(make_world: "MakeWorld") -> None:
     assert len(world.ear.batches) == 8
 
 
+@pytest.mark.uncovered
 def test_many_rounds_without_death(make_world: "MakeWorld") -> None:
     """The same mishaps without deaths, over more rounds: some are withheld, most are not."""
     world = make_world(devices=6, k_min=4)

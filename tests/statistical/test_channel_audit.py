@@ -46,6 +46,7 @@ def settings() -> list[tuple[Covered, int, float]]:
     return drawn
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("kind", range(MECHANISMS))
 @each_case("fleet", range(SETTINGS // MECHANISMS))
 def test_the_true_guarantee_lies_between_the_bounds(kind: int, fleet: int) -> None:

@@ -91,6 +91,7 @@ def test_a_target_with_other_rows_is_refused(source: SqliteDatabase, target: Dat
     assert len(rows_of(target, "keysets")) == 1
 
 
+@pytest.mark.uncovered
 def test_a_death_at_any_point_is_repaired_by_repeating(
     source: SqliteDatabase, postgres: "PostgresServer"
 ) -> None:

@@ -19,6 +19,7 @@ ROLES = ["shuffler", "fusion"]
 STEPS = [(role, step.number) for role in ROLES for step in migrations_of(role)]
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(("role", "version"), STEPS)
 def test_every_earlier_version_comes_forward(
     engine: Engine, role: str, version: int, request: pytest.FixtureRequest

@@ -54,6 +54,7 @@ def arguments(report: dict[str, Any], ch: bytes, configs: dict[str, KeyConfig]) 
     }
 
 
+@pytest.mark.uncovered
 def test_the_vectors_are_sealed_on_micropython(ch: bytes, configs: dict[str, KeyConfig]) -> None:
     """The same entropy gives the same bytes as on CPython."""
     document = json.loads((HERE / "vectors/report.json").read_text(encoding="utf-8"))

@@ -83,6 +83,7 @@ def campaigns(draw: st.DrawFn) -> Campaign:
     )
 
 
+@pytest.mark.uncovered
 @given(campaigns())
 def test_campaigns_come_back(campaign: Campaign) -> None:
     """Any campaign has one form, and that form is it."""
@@ -92,6 +93,7 @@ def test_campaigns_come_back(campaign: Campaign) -> None:
     assert campaign_hash(found) == campaign_hash(campaign)
 
 
+@pytest.mark.uncovered
 def test_mangled_campaigns_are_refused_by_name_or_are_other_campaigns(campaign: Campaign) -> None:
     """Five thousand changed, cut or lengthened messages never crash the reader."""
     source = np.random.default_rng(2026)

@@ -199,6 +199,7 @@ def test_work_grows_no_faster_than_stated(name: str, work: Work) -> None:
     assert grows_as(attack, attack.cost, work)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize(
     ("attack", "cost"),
     [
@@ -214,6 +215,7 @@ def test_work_of_one_power_more_is_noticed(attack: Attack, cost: str, work: Work
     assert not grows_as(attack, cost, work)
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("name", ATTACK_NAMES)
 def test_five_hundred_devices_work_for_all(name: str) -> None:
     """Every attack runs on 500 devices and names only devices there are."""

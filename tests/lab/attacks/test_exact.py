@@ -127,6 +127,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("noise", ["clamped", "hybrid"])
 @pytest.mark.parametrize("law", ORDERS)
 def test_mallows_aware_is_within_two_points_of_the_exact_posterior(law: str, noise: str) -> None:
@@ -160,6 +161,7 @@ def test_mallows_aware_without_values_is_the_order_alone() -> None:
     assert guesses.confidence[:4] == pytest.approx(marginals.max(axis=1))
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("noise", NOISES)
 def test_linkage_is_the_exact_posterior_of_a_slot(noise: str) -> None:
     """With no more devices than candidates, the product of all likelihoods decides."""

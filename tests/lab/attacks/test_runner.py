@@ -131,6 +131,7 @@ def test_bad_panels_are_refused_clearly(watts: ValueRange) -> None:
             )
 
 
+@pytest.mark.uncovered
 @pytest.mark.parametrize("scheme", ["raw", "br", "best"])
 def test_constant_series_and_gaps_are_handled(scheme: str, watts: ValueRange) -> None:
     """Constant devices and missing readings neither fail nor warn."""

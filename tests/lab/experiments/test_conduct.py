@@ -94,6 +94,7 @@ def test_two_processes_measure_the_same(cache: CellCache, tmp_path: Path) -> Non
     assert all(other.find(key) == outcome for key, outcome in alone.items())
 
 
+@pytest.mark.uncovered
 def test_a_refusal_in_a_process_arrives(cache: CellCache) -> None:
     """A refusal in another process is raised here, and no process is left waiting."""
     cells = [

@@ -109,7 +109,7 @@ def command_of(name: str, given: Sequence[str] = (), *, with_spark: bool = False
         left_out = () if with_spark else (SPARK, "--without-spark")
         return [*_PYTEST, *_workers(5), *SYSTEM, *left_out, *given]
     ignored = [f"--ignore={place}" for place in (*SYSTEM, SPARK)]
-    return [*_PYTEST, *_workers(2), *_COVERED, *ignored, *given]
+    return [*_PYTEST, *_workers(3), *_COVERED, *ignored, *given]
 
 
 def gates(reasons: Mapping[str, int]) -> list[str]:

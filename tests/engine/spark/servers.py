@@ -41,6 +41,8 @@ def write_settings(folder: Path) -> None:
         "spark.eventLog.dir": f"file://{folder}/events",
         "spark.local.dir": f"{folder}/local",
         "spark.ui.enabled": "false",
+        # Files of shuffles stay until the session ends, whenever Java collects its garbage.
+        "spark.cleaner.referenceTracking": "false",
         # Any free one: other workers may have pages of their own.
         "spark.ui.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -126,6 +128,9 @@ def connect_server(java: Java) -> Iterator[Server]:
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{folder}/events",
         "spark.local.dir": f"{folder}/local",
+        # The session that started Java had it otherwise, and a key in a shuffle would not be seen.
+        "spark.io.encryption.enabled": "false",
+        "spark.shuffle.compress": "false",
     }
     with java.with_settings(settings):
         session = SparkSession.builder.master("local[2]").appName("server").getOrCreate()

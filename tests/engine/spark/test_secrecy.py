@@ -33,16 +33,17 @@ def test_the_key_is_nowhere(
 ) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
     monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+    before = set(_shuffles(spark_folder))
     assert len(list(run_spark(job, session=cluster))) == 40
+    # Files of this run's shuffle, and not of another, are still there.
+    assert set(_shuffles(spark_folder)) - before
     # Pages and the event log are written from events that may still be under way.
     cluster.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
     pages = "".join(_pages(cluster.sparkContext.uiWebUrl))
     assert "draw(piece" in pages
     assert "spark.io.encryption.enabled" in pages
     assert not [needle for needle in _needles() if needle in pages.encode()]
-    # Files of the shuffle are still there.
     kept = [*_files(spark_folder), *_files(executor_logs(cluster))]
-    assert [path for path in kept if path.name.startswith("shuffle")]
     assert [path for path in kept if path.name == "stderr"]
     events = _files(spark_folder / "events")
     assert any(b"draw(piece" in path.read_bytes() for path in events)
@@ -72,11 +73,14 @@ def test_spark_connect(server: Server, job: Job, monkeypatch: pytest.MonkeyPatch
     assert list(run) == list(local)
     assert run.summary == local.summary
     monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
+    before = set(_shuffles(server.folder))
     assert len(list(run_spark(job, master=server.address))) == 40
+    shuffles = set(_shuffles(server.folder)) - before
+    # Neither encrypted nor compressed: what is in them could be found.
+    assert any(b"numpy" in path.read_bytes() for path in shuffles)
     log = server.folder.parent / "spark.log"
     assert b"TaskSetManager: Finished task" in log.read_bytes()
     found = _files(server.folder)
-    assert [path for path in found if path.name.startswith("shuffle")]
     assert any(b"draw(piece" in path.read_bytes() for path in found)
     assert not _holding([*found, log])
 
@@ -107,6 +111,11 @@ def _pages(root: str) -> Iterator[str]:
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _shuffles(folder: Path) -> list[Path]:
+    found = _files(folder / "local")
+    return [one for one in found if one.name.startswith("shuffle") and one.suffix == ".data"]
 
 
 def _holding(paths: list[Path]) -> list[Path]:

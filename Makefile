@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SPARK ?= $(CI)
 TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
-WORKERS := -n 3 --dist worksteal
+WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
 .PHONY: help demo test unit system check slow homeassistant spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help

@@ -2,9 +2,11 @@
 
 Usage: python -m scripts.suite PART ... [-- ARGUMENT OF PYTEST ...]
 
-Parts: check (style, types, imports), unit (with coverage and its gates), system, spark. Each writes
-to build/suite/PART.log, which is printed when the part ends. What is skipped, the slowest files and
-the slowest fixtures come last. The exit code is 0 only if every part and every gate passed.
+Parts: check (style, types, imports), unit (with coverage and its gates), system, spark. All tests
+that are asked for run in one pool of processes (tests/pool.py). What is printed goes to
+build/suite/check.log and tests.log, and is shown at the end of each. What is skipped, the slowest
+files and the slowest fixtures come last. The exit code is 0 only if everything and every gate
+passed.
 
 More processes than cores run at the same time, on purpose: while tests of the system wait for
 sockets, disks and clocks, others compute.
@@ -44,6 +46,7 @@ MATHEMATICS = (
 COMPILED = ("src/rase/kernels/**", "src/rase/shuffle/permutation.py")
 _PYTEST = (str(Path(sys.executable).parent / "pytest"),)
 _COVERED = ("--cov", "--cov-report=", "--cov-fail-under=0")
+_WORKERS = 7
 _EVERY_S = 30.0
 _LOOK_S = 0.2
 
@@ -72,17 +75,16 @@ def main(arguments: Sequence[str]) -> int:
         old.unlink(missing_ok=True)
     parts: list[Part] = []
     try:
-        for name in sorted(names, key=PARTS.index):
-            if name == "unit":
-                _compile_tests()
-            command = command_of(name, given, with_spark="spark" in names)
-            parts.append(_begin(name, command))
+        if "check" in names:
+            parts.append(_begin("check", ["make", "--no-print-directory", "check"]))
+        if tiers := [name for name in names if name != "check"]:
+            parts.append(_begin("tests", command_of(tiers, given)))
         failed = _wait(parts)
     except KeyboardInterrupt:
         _stop(parts)
         print("\nInterrupted.", file=sys.stderr)
         return 130
-    if "unit" in names and "unit" not in failed and not given:
+    if "unit" in names and "tests" not in failed and not given:
         failed += gates(skipped.read(SKIPPED))
     for line in [*skipped.summary(skipped.read(SKIPPED)), *summary(TIMES)]:
         print(line)
@@ -92,24 +94,25 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def command_of(name: str, given: Sequence[str] = (), *, with_spark: bool = False) -> list[str]:
-    """Return what a part runs.
+def command_of(tiers: Sequence[str], given: Sequence[str] = ()) -> list[str]:
+    """Return what runs the tests of some tiers, all in one pool.
 
     Args:
-        name: One of `PARTS`.
+        tiers: Some of unit, system and spark. Where Spark is no part of a run of the system, its
+            tests are named as skipped.
         given: Further arguments of pytest.
-        with_spark: Whether Spark's tests are a part of this run; else the tests of the system
-            name them as skipped.
     """
-    if name == "check":
-        return ["make", "--no-print-directory", "check"]
-    if name == "spark":
-        return [*_PYTEST, SPARK, *given]
-    if name == "system":
-        left_out = () if with_spark else (SPARK, "--without-spark")
-        return [*_PYTEST, *_workers(5), *SYSTEM, *left_out, *given]
-    ignored = [f"--ignore={place}" for place in (*SYSTEM, SPARK)]
-    return [*_PYTEST, *_workers(3), *_COVERED, *ignored, *given]
+    command = [*_PYTEST, f"--workers={_WORKERS}"]
+    if "unit" in tiers:
+        command += _COVERED
+    if "system" not in tiers:
+        left_out = [*SYSTEM, *([] if "spark" in tiers else [SPARK])]
+        command += [f"--ignore={place}" for place in left_out] if "unit" in tiers else [SPARK]
+    elif "unit" not in tiers:
+        command += [*SYSTEM, SPARK]
+    if "system" in tiers and "spark" not in tiers:
+        command.append("--without-spark")
+    return [*command, *given]
 
 
 def gates(reasons: Mapping[str, int]) -> list[str]:
@@ -156,17 +159,6 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         return list(arguments), []
     at = list(arguments).index("--")
     return list(arguments[:at]), list(arguments[at + 1 :])
-
-
-def _workers(count: int) -> list[str]:
-    """Return the options of a pool; stealing keeps the tests of a module together."""
-    return ["-n", str(count), "--dist", "worksteal"]
-
-
-def _compile_tests() -> None:
-    """Let pytest rewrite and compile all tests once, not each worker with coverage switched on."""
-    command = [*_PYTEST, "--collect-only", "-qq", "-p", "no:warnings"]
-    subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def _begin(name: str, command: Sequence[str]) -> Part:

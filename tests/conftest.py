@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import times, uncovered
+from tests import pool, times, uncovered
 from tests.programs import NEEDED_BY, absence, program
 
 # Small matrices: threads of their own would only get into each other's way.
@@ -46,8 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(uncovered, "uncovered")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the servers' tests run on either engine."""
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let the servers' tests run on either engine, and all tests in several processes."""
+    pluginmanager.register(pool, "pool")  # with an option of its own
     parser.addoption(
         "--store",
         choices=["both", "sqlite", "postgres"],
@@ -162,8 +163,6 @@ def pytest_terminal_summary(
     """Say what was skipped and how to get it, or leave that to the end of `make test`."""
     from scripts import skipped
 
-    if hasattr(config, "workerinput"):
-        return  # what a worker skips is counted where it reports to
     reasons: Counter[str] = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", ())

@@ -46,7 +46,7 @@ GROUPS: Final = {
         ("device", "fusion", "shuffler"),
     ),
     "processes": Group(
-        ("tests/engine", "tests/fuzz", "tests/live"),
+        ("tests/cli", "tests/engine", "tests/fuzz", "tests/live"),
         (
             *("cli/campaign.py", "cli/device.py", "cli/fusion.py", "cli/init.py", "cli/keys.py"),
             *("cli/run.py", "cli/shuffler.py"),
@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
 
 def _workers() -> list[str]:
     """Return as many workers as `make slow` has: tests also wait for processes and disks."""
-    return ["-n", "3" if (os.cpu_count() or 1) <= 2 else "4", "--dist", "worksteal"]
+    return ["--workers", "3" if (os.cpu_count() or 1) <= 2 else "4"]
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def test_java_alone_fetches_no_spark(path: Path) -> None:
         assert "bootstrap.py dev" in found
         assert "bootstrap.py spark" not in found
         assert found.rstrip().endswith("scripts.suite check unit system")
-    assert {tiers.SPARK, "--without-spark"} <= set(suite.command_of("system"))
+    assert {tiers.SPARK, "--without-spark"} <= set(suite.command_of(["system"]))
+    assert "--without-spark" in suite.command_of(["unit", "system"])
 
 
 def test_spark_is_tested_where_it_is_asked_for(path: Path) -> None:
@@ -55,16 +56,18 @@ def test_spark_is_tested_where_it_is_asked_for(path: Path) -> None:
     for found in (steps("test", "SPARK=1", path=path), steps("test", path=path, CI="true")):
         assert "bootstrap.py spark" in found
         assert found.rstrip().endswith("scripts.suite check unit system spark")
-    assert tiers.SPARK not in suite.command_of("system", with_spark=True)
-    assert tiers.SPARK in suite.command_of("spark")
+    for parts in (["unit", "system", "spark"], ["system", "spark"], ["spark"]):
+        assert "--without-spark" not in suite.command_of(parts)
+    assert tiers.SPARK in suite.command_of(["spark"])
+    assert tiers.SPARK in suite.command_of(["system", "spark"])
 
 
 def test_a_choice_of_tests_runs_no_others(path: Path) -> None:
     """Asked for some tests alone, make hands them to pytest, or to the tier that is named."""
     chosen = steps("test", "ARGS=-k something", path=path, CI="true")
-    assert chosen.rstrip().endswith("worksteal -k something")
+    assert chosen.rstrip().endswith("--workers=3 -k something")
     assert "scripts.suite unit -- -k some" in steps("unit", "ARGS=-k some", path=path)
-    assert suite.command_of("unit", ["-k", "some"])[-2:] == ["-k", "some"]
+    assert suite.command_of(["unit"], ["-k", "some"])[-2:] == ["-k", "some"]
 
 
 def test_every_test_is_in_one_tier() -> None:
@@ -73,9 +76,16 @@ def test_every_test_is_in_one_tier() -> None:
         assert (ROOT / place).exists(), f"{place} is listed in tests/tiers.py and does not exist"
     counted = Counter(tiers.tier_of(path, ROOT) for path in ROOT.glob("tests/**/test_*.py"))
     assert set(counted) == {"unit", "system", "spark"}
-    ignored = {one.removeprefix("--ignore=") for one in suite.command_of("unit") if "=" in one}
+    ignored = {one.removeprefix("--ignore=") for one in suite.command_of(["unit"]) if "=" in one}
     assert ignored >= {*tiers.SYSTEM, tiers.SPARK}
-    assert set(tiers.SYSTEM) <= set(suite.command_of("system"))
+    assert set(tiers.SYSTEM) <= set(suite.command_of(["system"]))
+    together = suite.command_of(["unit", "system", "spark"])
+    assert [one for one in together if "tests" in one] == []  # all there are
+    first = tiers.group_of(ROOT / tiers.SPARK / "test_bits.py", ROOT)
+    assert first < tiers.group_of(ROOT / "tests/live/test_kills.py", ROOT)
+    assert tiers.group_of(ROOT / "tests/live/test_kills.py", ROOT) < tiers.group_of(
+        ROOT / "tests/wire/test_cbor.py", ROOT
+    )
     assert counted["unit"] > counted["system"] > counted["spark"]
 
 
@@ -117,10 +127,11 @@ def test_a_machine_without_programs_is_not_held_to_their_coverage(
     assert (skipped.UNGATED in capsys.readouterr().out) == (not is_gated)
 
 
-def planned(*commands: str) -> Callable[..., list[str]]:
-    """Return a stand-in for `command_of` that runs lines of shell, one for each part."""
+def planned(*commands: str) -> Callable[..., suite.Part]:
+    """Return a stand-in for `_begin`'s commands that runs lines of shell, one for each part."""
     lines = iter(commands)
-    return lambda name, given, *, with_spark: ["/bin/sh", "-c", next(lines)]
+    begin = suite._begin
+    return lambda name, command: begin(name, ["/bin/sh", "-c", next(lines)])
 
 
 def test_parts_run_together_and_one_failure_fails_all(
@@ -134,16 +145,17 @@ def test_parts_run_together_and_one_failure_fails_all(
     one, two = meet.format(tmp_path, "a", "b"), meet.format(tmp_path, "b", "a")
     times = '{"kind": "file", "name": "tests/slow.py", "seconds": 2.5}'
     with_times = f"{two} echo '{times}' >> $RASE_TIMES; exit 3"
-    monkeypatch.setattr(suite, "command_of", planned(one, with_times))
+    again = planned("true", "true")
+    monkeypatch.setattr(suite, "_begin", planned(one, with_times))
     assert suite.main(["check", "system"]) == 1
     printed = capfd.readouterr().out
     assert "a met b" in printed
     assert "b met a" in printed
     assert "check passed after" in printed
-    assert "system FAILED with exit code 3" in printed
+    assert "tests FAILED with exit code 3" in printed
     assert "    2.5 s  tests/slow.py" in printed
-    assert "FAILED: system." in printed
-    monkeypatch.setattr(suite, "command_of", planned("true", "true"))
+    assert "FAILED: tests." in printed
+    monkeypatch.setattr(suite, "_begin", again)
     assert suite.main(["check", "system"]) == 0
 
 
@@ -154,7 +166,7 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "parts must be among check, unit, system, spark, got units." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["alone", "workers"])
 def test_pytest_reports_skips_and_how_to_get_what_they_need(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, dict[str, Any] | 
     file = folder / "record.json"
     program = (
         "import sys; from scripts.records import slow_tests as it;"
-        "it._workers = lambda: ['-n', '1'];"
+        "it._workers = lambda: ['--workers', '1'];"
         "it.GROUPS['tiny'] = it.Group((sys.argv[1],), ('stream.py',));"
         "sys.exit(it.main(['tiny', '--json', *sys.argv[2:]]))"
     )
@@ -54,7 +54,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, dict[str, Any] | 
         env={
             **os.environ,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": "xdist.plugin",
+            "PYTEST_PLUGINS": "tests.pool",
         },
         capture_output=True,
         check=False,

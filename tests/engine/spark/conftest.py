@@ -41,17 +41,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Run all of this folder in one worker, by master; skip it where Spark cannot run.
+    """Run all of this folder by master; skip it where Spark cannot run.
 
-    The group is marked before xdist reads it; its release 3.8 cannot with pytest 9.2, where ids of
-    tests have another home, so that its scheduler must go by the folder. The order comes last: each
-    session is opened once, executors are killed when nobody needs them any more, and the last tests
-    end the Java that all share.
+    The order comes last: each session is opened once, executors are killed when nobody needs them
+    any more, and the last tests end the Java that all share. tests/pool.py runs them in one process.
     """
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     missing = _missing(config) if here else None
     for item in here:
-        item.add_marker(pytest.mark.xdist_group("spark"))
         # PySpark leaves its sockets to the collector of garbage; that is no fault of ours.
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
         if missing is not None:

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(
     """Run all of this folder by master; skip it where Spark cannot run.
 
     The order comes last: each session is opened once, executors are killed when nobody needs them
-    any more, and the last tests end the Java that all share. tests/pool.py runs them in one process.
+    any more, and the last tests end the Java that all share. In a pool one process runs them all.
     """
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     missing = _missing(config) if here else None

@@ -31,13 +31,14 @@ unit:  ## the tests that need little but a processor, with coverage and its gate
 system:  ## the tests that start processes, wait, or run whole worlds
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	@$(SUITE) system $(if $(SPARK),spark) $(if $(ARGS),-- $(ARGS))
-check:  ## style, types, import directions, and evidence that is not of this code
+check:  ## style, types, import directions, evidence that is not of this code, and the limits of the house
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/evidence.py --check
+	$(BIN)/python scripts/measure_house.py --check
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/pytest $(WORKERS) -m slow $(if $(SPARK),,--without-spark) $(ARGS)

@@ -1,0 +1,1 @@
+"""What scripts/measure_house.py measures: the size, the shape and the ideas of the source."""

@@ -1,0 +1,101 @@
+"""The way of one command through the source: which functions it calls, in which files."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+__all__ = ["Way", "way_of_run"]
+
+# Runs in a process of its own: what was imported or called before must not count.
+_TRACED = """
+import json, sys, threading
+source, seen, code = sys.argv.pop(1), set(), 0
+top = sys._getframe()
+def note(frame, event, argument):
+    running = frame.f_code
+    if event != "call" or not running.co_filename.startswith(source):
+        return
+    # Bodies of classes have no local variables; generators and lambdas belong to their function.
+    if not running.co_flags & 1 or running.co_name.startswith("<"):
+        return
+    if (running.co_filename, running.co_qualname) in seen:
+        return
+    above = frame.f_back
+    while above is not None and above is not top:
+        if above.f_code.co_name == "<module>":
+            return  # called while a module is read, not by the command
+        above = above.f_back
+    seen.add((running.co_filename, running.co_qualname))
+from rase.cli import main
+threading.setprofile(note)
+sys.setprofile(note)
+try:
+    main()
+except SystemExit as ended:
+    code = ended.code
+finally:
+    sys.setprofile(None)
+called = sorted((file[len(source) + 1:], name) for file, name in seen)
+print(json.dumps({"code": code, "called": called}), file=sys.stderr)
+"""
+_ROUNDS, _DEVICES = 12, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What a command passes through.
+
+    Args:
+        functions: Each function as (file, qualified name).
+    """
+
+    functions: tuple[tuple[str, str], ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of these functions."""
+        return tuple(sorted({file for file, _ in self.functions}))
+
+
+def way_of_run(source: Path) -> Way:
+    """Trace ``rase run`` on a small table: one campaign's range, epsilon and rounds of an hour.
+
+    Raises:
+        RuntimeError: If the command fails.
+    """
+    with TemporaryDirectory() as folder:
+        table = Path(folder, "table.csv")
+        rows = ["time,device,value"]
+        for number in range(_ROUNDS):
+            rows += [f"{3600 * number},d{one},{(7 * one) % 100}" for one in range(_DEVICES)]
+        table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        typed = ["run", str(table), "--range", "0", "100", "--epsilon", "1", "--every", "1h"]
+        return _traced(source, [*typed, "--seed", "1"])
+
+
+def _traced(source: Path, typed: Sequence[str]) -> Way:
+    # What is computed once an installation must not be found on some machines only.
+    with TemporaryDirectory() as empty:
+        ran = subprocess.run(
+            [sys.executable, "-c", _TRACED, str(source.resolve()), *typed],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith(("RASE_", "COV"))},
+                "PYTHONPATH": str(source.resolve().parent),
+                "XDG_CACHE_HOME": empty,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    last = ran.stderr.strip().splitlines()[-1:] or [""]
+    if not last[0].startswith("{"):
+        raise RuntimeError(f"rase {' '.join(typed)} could not be traced: {ran.stderr[-400:]}")
+    found = json.loads(last[0])
+    if found["code"] not in (0, None):
+        raise RuntimeError(f"rase {' '.join(typed)} failed: {ran.stderr[-400:]}")
+    return Way(tuple((file, name) for file, name in found["called"]))

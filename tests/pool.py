@@ -2,8 +2,9 @@
 
 ``--workers N`` starts them. Tests are collected and their modules imported once, not once a
 process, and the tests of a file stay together in one process, so that its fixtures are made once.
-All Spark tests are one group, because they share one Java. A process that dies fails the test it
-ran; another one goes on with the rest. A plugin of tests/conftest.py; docs/decisions says why it is
+All Spark tests are one group, because they share one Java, and their process runs no others: what
+PySpark leaves behind would be theirs. A process that dies fails the test it ran; another one goes
+on with the rest. A plugin of tests/conftest.py; docs/decisions says why it is
 not pytest-xdist.
 """
 
@@ -22,9 +23,11 @@ from typing import Any, NoReturn
 
 import pytest
 from coverage import Coverage
-from tests.tiers import group_of
+from tests.tiers import group_of, runs_alone
 
 __all__ = ["Gateway", "Node", "pytest_addoption", "pytest_runtestloop"]
+
+_ROOT = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -133,11 +136,15 @@ class _Pool:
             self._config.hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def _hand_out(self, worker: _Worker) -> list[int]:
-        if self._session.shouldfail or self._session.shouldstop or not self._groups:
+        if not self._goes_on():
             return []
         group = self._groups.popleft()
         worker.waiting.extend(group)
         return group
+
+    def _goes_on(self) -> bool:
+        is_over = self._session.shouldfail or self._session.shouldstop
+        return bool(self._groups) and not is_over
 
     def _show(self, report: Any, worker: _Worker) -> None:
         report.node = worker.node
@@ -148,7 +155,11 @@ class _Pool:
         self._workers.remove(worker)
         worker.pipe.close()
         status = os.waitpid(worker.pid, 0)[1]
+        if not worker.waiting and status:
+            raise RuntimeError(f"a process of tests ended ({_end_of(status)}) between tests.")
         if not worker.waiting:
+            if self._goes_on():
+                self._start()  # it ended after its group, or before it asked for one
             return
         item = self._session.items[worker.waiting.popleft()]
         report = pytest.TestReport(
@@ -162,7 +173,7 @@ class _Pool:
         self._show(report, worker)
         if worker.waiting:
             self._groups.append(list(worker.waiting))
-        if self._groups:
+        if self._goes_on():
             self._start()
 
 
@@ -205,12 +216,12 @@ def _run_group(session: pytest.Session, group: Sequence[int], pipe: Connection) 
     """Run one group and return the next, asked for early: it decides what is torn down."""
     following: list[int] = []
     for place, number in enumerate(group):
+        item = session.items[number]
         if place + 1 < len(group):
             after: pytest.Item | None = session.items[group[place + 1]]
         else:
-            following = _ask(pipe)
+            following = [] if runs_alone(item.path, _ROOT) else _ask(pipe)
             after = session.items[following[0]] if following else None
-        item = session.items[number]
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         pipe.send(("finished", None))
     return following
@@ -242,9 +253,8 @@ def _be_a_process_of_its_own(config: pytest.Config, number: int) -> None:
 def _groups(items: Sequence[pytest.Item]) -> list[list[int]]:
     """Return the places of tests by their group, in the sequence in which groups should begin."""
     found: dict[tuple[int, str], list[int]] = {}
-    root = Path(__file__).parents[1]
     for place, item in enumerate(items):
-        found.setdefault(group_of(item.path, root), []).append(place)
+        found.setdefault(group_of(item.path, _ROOT), []).append(place)
     return [found[key] for key in sorted(found)]
 
 

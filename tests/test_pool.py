@@ -120,6 +120,19 @@ def test_a_process_that_dies_fails_one_test(tmp_path: Path) -> None:
     assert ran["before"] != ran["behind"]
 
 
+def test_a_process_that_dies_between_tests_ends_the_run(tmp_path: Path) -> None:
+    """No test is to blame, and none would be named: the run fails instead of starting others."""
+    leaving = """
+import atexit, os
+
+def test_passes():
+    atexit.register(os._exit, 9)
+"""
+    code, output, _ = run(tmp_path, "-q", "--workers", "2", test_a=leaving, test_b=leaving)
+    assert code == pytest.ExitCode.INTERNAL_ERROR
+    assert "a process of tests ended (exit status 9) between tests" in output
+
+
 def test_the_first_failure_can_end_the_run(tmp_path: Path) -> None:
     """With -x no further group is handed out."""
     files = {f"test_{name}": _FILE.replace("FUNCTION", "first") for name in "abcdef"}

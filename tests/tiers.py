@@ -8,7 +8,7 @@ system.
 
 from pathlib import Path
 
-__all__ = ["SPARK", "SYSTEM", "group_of", "tier_of"]
+__all__ = ["SPARK", "SYSTEM", "group_of", "runs_alone", "tier_of"]
 
 # Folders and files, from the root, those that wait or take longest first: they begin in this
 # sequence. A test that is not listed here is a unit test.
@@ -65,3 +65,8 @@ def group_of(path: Path, root: Path) -> tuple[int, str]:
         return len(SYSTEM) + 1, place
     listed = (i for i, one in enumerate(SYSTEM) if place == one or place.startswith(f"{one}/"))
     return next(listed) + 1, place
+
+
+def runs_alone(path: Path, root: Path) -> bool:
+    """Tell whether the process that ran a file's group must run no other group."""
+    return tier_of(path, root) == "spark"

@@ -13,6 +13,8 @@ from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.stream import MAX_STEPS, Precision, ValueRange
 
 __all__ = [
+    "AUTO",
+    "CHOICES",
     "ESTIMATORS",
     "KEMS",
     "MECHANISMS",
@@ -32,6 +34,9 @@ MECHANISMS: Final = (
     "optimal",
     "square-wave",
 )
+# What a person may ask for, the default first: auto is the best mechanism for a mean.
+AUTO: Final = "auto"
+CHOICES: Final = (AUTO, *MECHANISMS)
 # What probing rounds report by.
 PROBE: Final = "square-wave"
 SHUFFLES: Final = ("robust", "uniform", "mallows")

@@ -5,7 +5,7 @@ import pytest
 from tests.cases import each_case
 
 from rase.accounting import error_curves as module
-from rase.accounting.candidates import MECHANISMS
+from rase.accounting.candidates import PLANNED
 from rase.accounting.error_curves import error_curves
 from rase.accounting.error_model import ErrorModel
 from rase.accounting.planner import plan
@@ -27,7 +27,7 @@ def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
 
 
 @pytest.mark.uncovered
-@each_case("mechanism", list(MECHANISMS))
+@each_case("mechanism", list(PLANNED))
 @each_case(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
 def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:
     """Every point equals what the planner computes by itself, bias and noise."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
+from rase.accounting.candidates import PLANNED, Mechanism, mechanism_named
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.estimate.mean import bootstrap_mean, winsorized_mean
 from rase.estimate.named import ESTIMATORS
@@ -61,7 +61,7 @@ def is_within(estimates: Floats, expected: Error, *, truth: float, share: float)
 
 @pytest.mark.uncovered
 @each_case("readings", [skewed(), two_camps()])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", PLANNED)
 @each_case("epsilon", [0.8, 3.0])
 def test_predictions_agree_with_simulation(name: str, epsilon: float, readings: Floats) -> None:
     """Means are within 3 % of the prediction, the median within 4 %; one 30 % off is rejected.
@@ -104,7 +104,7 @@ def test_bootstrap_prediction_agrees_with_simulation() -> None:
 
 
 @pytest.mark.uncovered
-@each_case("name", MECHANISMS)
+@each_case("name", PLANNED)
 @each_case("epsilon", [0.1, 0.61, 0.62, 2.0, 4.0, 5.0, 9.0])
 def test_moments_are_those_of_the_law(name: str, epsilon: float) -> None:
     """Mean and variance of a report, and the variance of its reading, agree with exact sums."""
@@ -145,7 +145,9 @@ def test_worst_variances_are_those_of_the_table(epsilon: float) -> None:
     """
     columns = ("laplace", "budget-aware", "duchi", "piecewise", "hybrid")
     for name, variance in zip(columns, TABLE[epsilon], strict=True):
-        mechanism = MECHANISMS[name](epsilon, ValueRange(0, 1), Precision(beta=0, rho=0.9))
+        mechanism = mechanism_named(
+            name, epsilon, value_range=ValueRange(0, 1), precision=Precision(beta=0, rho=0.9)
+        )
         worst = ErrorModel(mechanism).worst("unbiased_mean", 1).noise ** 2
         assert worst == pytest.approx(variance, rel=6e-3 if epsilon < 8 else 0.03)
 
@@ -168,8 +170,11 @@ def test_the_best_mechanism_is_best() -> None:
     unit = ValueRange(0, 1)
     for epsilon in (*np.geomspace(0.01, 7, 40).tolist(), 1.0499, 0.6499, 0.5999, 8.5):
         worst = {
-            name: ErrorModel(build(epsilon, unit, PRECISION)).worst("unbiased_mean", 1).noise ** 2
-            for name, build in MECHANISMS.items()
+            name: ErrorModel(mechanism_named(name, epsilon, value_range=unit, precision=PRECISION))
+            .worst("unbiased_mean", 1)
+            .noise
+            ** 2
+            for name in PLANNED
         }
         # Below 0.6 one bit is preferred to the optimum; a share of 1e-4 is the fineness of grids.
         slack = 1e-4 if epsilon >= 0.6 else 0.06
@@ -178,7 +183,7 @@ def test_the_best_mechanism_is_best() -> None:
     assert isinstance(mechanism_named("auto", 1, value_range=unit, precision=PRECISION), Optimal)
 
 
-@each_case("name", MECHANISMS)
+@each_case("name", PLANNED)
 @each_case("estimator", ESTIMATORS)
 def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
     """Bias and noise of several fleets stay within the worst case."""
@@ -196,7 +201,7 @@ def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
 @given(
     st.floats(0.05, 8),
     st.integers(2, 10_000),
-    st.sampled_from(sorted(MECHANISMS)),
+    st.sampled_from(sorted(PLANNED)),
     st.sampled_from(["unbiased_mean", "sample_mean", "bootstrap_mean"]),
 )
 def test_more_devices_mean_less_noise(epsilon: float, n: int, name: str, estimator: str) -> None:
@@ -207,7 +212,7 @@ def test_more_devices_mean_less_noise(epsilon: float, n: int, name: str, estimat
     assert more.bias == few.bias
 
 
-@given(st.floats(0.05, 8), st.floats(1.01, 1.5), st.sampled_from(sorted(MECHANISMS)))
+@given(st.floats(0.05, 8), st.floats(1.01, 1.5), st.sampled_from(sorted(PLANNED)))
 def test_more_epsilon_means_less_noise(epsilon: float, factor: float, name: str) -> None:
     """Noise falls with epsilon, but where budget-aware stops to clamp or a rung is the same."""
     here = ErrorModel(built(name, epsilon)).worst("unbiased_mean", 100).noise

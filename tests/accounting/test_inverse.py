@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
 
-from rase.accounting.candidates import MECHANISMS
+from rase.accounting.candidates import CHOICES
 from rase.accounting.error_model import FleetReadings
 from rase.accounting.inverse import (
     Setting,
@@ -30,7 +30,7 @@ from rase.stream import Precision, ValueRange
 
 PUBLIC = ValueRange(0, 3000)
 SETTING = Setting(value_range=PUBLIC, epsilon=1.0, devices=50)
-names = st.sampled_from(["auto", *MECHANISMS])
+names = st.sampled_from(CHOICES)
 
 
 # Below these bounds more devices than can be counted would be needed (MOST_REPORTS).

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rase import Pipeline, SeededRandom, ValueRange, aggregate
+from rase.campaign import CHOICES
 from rase.cli import main
-from rase.cli.arguments import MECHANISMS
 from rase.cli.attack import Configuration
 from rase.fusion.mechanism import campaign_of, effect_of, randomizer_of
 from rase.randomize.choice import auto, best_mechanism
@@ -111,7 +111,7 @@ def test_one_law_and_one_error_everywhere(
 
 def test_auto_is_the_default_of_every_command() -> None:
     """Options and configurations say so themselves."""
-    assert MECHANISMS[0] == "auto"
+    assert CHOICES[0] == "auto"
     assert Configuration(value_range=ValueRange(0, 1), epsilon=1.0).mechanism == "auto"
     reports = Pipeline(auto(1.0, ValueRange(0, 1))).randomizer
     assert Configuration(value_range=ValueRange(0, 1), epsilon=1.0).scheme().randomizer == reports

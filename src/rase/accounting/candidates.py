@@ -1,28 +1,21 @@
-"""The mechanisms that are planned with, by their names."""
+"""The mechanisms that are planned with: those whose amplification and errors are computed."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from typing import Final, cast
 
+from rase.campaign import AUTO, MECHANISMS, PROBE
 from rase.randomize.bounded import Duchi, Hybrid, Piecewise
 from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.choice import best_mechanism
 from rase.randomize.optimal import Optimal
+from rase.randomize.registry import randomizer_named
 from rase.stream import Precision, ValueRange
 
-__all__ = ["MECHANISMS", "Mechanism", "mechanism_named"]
+__all__ = ["CHOICES", "PLANNED", "Mechanism", "mechanism_named"]
 
 Mechanism = BudgetAware | Laplace | Duchi | Piecewise | Hybrid | Optimal
 
-MECHANISMS: Mapping[str, Callable[[float, ValueRange, Precision], Mechanism]] = MappingProxyType(
-    {
-        "budget-aware": BudgetAware,
-        "laplace": lambda epsilon, value_range, _: Laplace(epsilon, value_range),
-        "duchi": lambda epsilon, value_range, _: Duchi(epsilon, value_range),
-        "piecewise": lambda epsilon, value_range, _: Piecewise(epsilon, value_range),
-        "hybrid": lambda epsilon, value_range, _: Hybrid(epsilon, value_range),
-        "optimal": lambda epsilon, value_range, _: Optimal(epsilon, value_range),
-    }
-)
+# The square wave is for distributions, not for means.
+PLANNED: Final = tuple(name for name in MECHANISMS if name != PROBE)
+CHOICES: Final = (AUTO, *PLANNED)
 
 
 def mechanism_named(
@@ -31,7 +24,7 @@ def mechanism_named(
     """Return the mechanism of this name.
 
     Args:
-        name: One of `MECHANISMS`, or ``auto`` for `rase.randomize.choice.best_mechanism`.
+        name: One of `CHOICES`.
         epsilon: The budget of one report.
         value_range: The public range.
         precision: The (beta, rho) asked for; only ``budget-aware`` looks at it.
@@ -44,8 +37,7 @@ def mechanism_named(
         >>> type(mechanism_named("laplace", 1, value_range=public, precision=precision)).__name__
         'Laplace'
     """
-    if name == "auto":
-        name = best_mechanism(epsilon)
-    if name not in MECHANISMS:
-        raise ValueError(f"mechanism must be one of auto, {', '.join(MECHANISMS)}, got {name!r}.")
-    return MECHANISMS[name](epsilon, value_range, precision)
+    if name not in CHOICES:
+        raise ValueError(f"mechanism must be one of {', '.join(CHOICES)}, got {name!r}.")
+    found = randomizer_named(name, epsilon, value_range=value_range, precision=precision)
+    return cast("Mechanism", found)

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import MECHANISMS, mechanism_named
+from rase.accounting.candidates import CHOICES, PLANNED, mechanism_named
 from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, ErrorModel
 from rase.accounting.plan_schedule import mean_inverse
 from rase.estimate.named import ESTIMATORS
@@ -111,15 +111,13 @@ def error_curves(
         >>> round(float(found.of("hybrid", "unbiased_mean").total[near]), 1)
         98.2
     """
-    if mechanism != "auto" and mechanism not in MECHANISMS:
-        raise ValueError(
-            f"mechanism must be one of auto, {', '.join(MECHANISMS)}, got {mechanism!r}."
-        )
+    if mechanism not in CHOICES:
+        raise ValueError(f"mechanism must be one of {', '.join(CHOICES)}, got {mechanism!r}.")
     crowd = _Crowd.of(devices, turns)
     bound = precision.epsilon_bound(value_range)
     points = _points(epsilon, bound)
     curves = []
-    for name in (*MECHANISMS, "auto"):
+    for name in (*PLANNED, "auto"):
         laws = [_law(name, one, bound) for one in points]
         units = np.array([_unit(law, one) for law, one in zip(laws, points, strict=True)])
         curves += [_mean(units, one, name, crowd) for one in ESTIMATORS if one != "median"]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from rase.accounting.advice import recommend
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import MECHANISMS, Mechanism, mechanism_named
+from rase.accounting.candidates import PLANNED, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
 from rase.accounting.error_model import PREDICTED, ErrorModel, FleetReadings
 from rase.accounting.inverse import (
@@ -79,7 +79,7 @@ def plan(
         window_budget: What a device may spend in any window. To split and to rotate, give it or
             epsilon.
         delta: The delta of central guarantees.
-        mechanism: ``auto`` for the best at this epsilon, or a name in `MECHANISMS`.
+        mechanism: ``auto`` for the best at this epsilon, or a name in `PLANNED`.
         readings: A sample of readings; the result tells errors on them, and so something of them.
         error: A root mean square error wished for, of the window's mean.
         attacker_cap: How many times better than chance an observer of order may be in the most
@@ -224,13 +224,20 @@ def _error_rows(
 def _standard_errors(request: Request) -> dict[str, float]:
     return {
         name: turn_error(
-            ErrorModel(build(request.epsilon, request.value_range, request.precision)),
+            ErrorModel(
+                mechanism_named(
+                    name,
+                    request.epsilon,
+                    value_range=request.value_range,
+                    precision=request.precision,
+                )
+            ),
             "unbiased_mean",
             request.devices,
             turns=request.schedule.turns,
             readings=None,
         ).noise
-        for name, build in MECHANISMS.items()
+        for name in PLANNED
     }
 
 

@@ -1,11 +1,11 @@
 """What was typed to what is meant: options of the commands checked and turned into objects."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,12 +15,8 @@ from rase.engine.ranging import RangeFeedback
 from rase.errors import PrivacyRefused
 from rase.estimate.ranges import TRACKED_ROUNDS
 from rase.pipeline import Pipeline
-from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.choice import auto
-from rase.randomize.optimal import Optimal
 from rase.randomize.protocol import Randomizer
-from rase.randomize.square_wave import SquareWave
+from rase.randomize.registry import randomizer_named
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import Shuffler, Uniform
 from rase.stream import Precision, ValueRange
@@ -30,18 +26,7 @@ if TYPE_CHECKING:
     from rase.engine.in_order import FilesTable
     from rase.engine.job import Job
 
-__all__ = ["MECHANISMS", "RunOptions", "parse_size", "usage"]
-
-_PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
-    "laplace": Laplace,
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "hybrid": Hybrid,
-    "optimal": Optimal,
-    "square-wave": SquareWave,
-}
-# The default first.
-MECHANISMS = ("auto", "budget-aware", *_PLAIN)
+__all__ = ["RunOptions", "parse_size", "usage"]
 
 
 @contextmanager
@@ -221,11 +206,9 @@ class RunOptions:
         return self._made(epsilon, self._public)
 
     def _made(self, epsilon: float | tuple[float, ...], public: ValueRange) -> Randomizer:
-        if self.mechanism == "budget-aware":
-            return BudgetAware(epsilon, public, self.precision)
-        if self.mechanism == "auto":
-            return auto(epsilon, public)
-        return _PLAIN[self.mechanism](epsilon, public)
+        return randomizer_named(
+            self.mechanism, epsilon, value_range=public, precision=self.precision
+        )
 
     def _shuffler(self) -> Shuffler:
         if self.alpha is None or self.groups is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from rase.campaign import MECHANISMS, Campaign
+from rase.campaign import CHOICES, Campaign
 from rase.cli.arguments import usage
 from rase.cli.output import TextSink, check_not_read, check_out, file_sink
 from rase.cli.progress import Progress
@@ -135,7 +135,7 @@ class _Reader:
             self.mistakes.append(f"{name} is no key of [campaign].")
         low, high = self._number("low"), self._number("high")
         epsilon = self._number("epsilon")
-        mechanism = self._choice("mechanism", "auto", ("auto", *MECHANISMS))
+        mechanism = self._choice("mechanism", "auto", CHOICES)
         beta, rho = self._number("beta", 0.5), self._number("rho", 0.9)
         steps = self._whole("steps", 4096)
         shuffle = self._choice("shuffle", "uniform", tuple(_LAW_OF))

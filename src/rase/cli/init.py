@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.campaign import MECHANISMS
+from rase.campaign import CHOICES
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
 from rase.errors import ConfigurationError
@@ -49,7 +49,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option("--carry-rounds", type=int, default=0, help="Rounds a too small one waits (0: drop).")
 @click.option(
     "--mechanism",
-    type=click.Choice(("auto", *MECHANISMS)),
+    type=click.Choice(CHOICES),
     default="auto",
     show_default=True,
     help="How devices make reports noisy; auto writes down the best for a mean at this epsilon.",

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import MECHANISMS
+from rase.accounting.candidates import CHOICES
 from rase.accounting.motion import Motion
 from rase.accounting.plan_schedule import SCHEDULES, report_schedule
 from rase.accounting.plan_values import Plan
@@ -78,7 +78,7 @@ _CANDIDATES = 49
 )
 @click.option(
     "--mechanism",
-    type=click.Choice(("auto", *MECHANISMS)),
+    type=click.Choice(CHOICES),
     default="auto",
     show_default=True,
     help="How a device makes its report noisy; auto takes the best at this epsilon.",

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from rase.cli.arguments import MECHANISMS, RunOptions, parse_size, usage
+from rase.campaign import CHOICES
+from rase.cli.arguments import RunOptions, parse_size, usage
 from rase.cli.output import JsonSink, Sink, TextSink, check_not_read, check_out, file_sink
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
@@ -41,8 +42,8 @@ __all__ = ["command"]
 )
 @click.option(
     "--mechanism",
-    type=click.Choice(MECHANISMS),
-    default=MECHANISMS[0],
+    type=click.Choice(CHOICES),
+    default=CHOICES[0],
     show_default=True,
     help="How a device makes its report noisy; auto takes the best for a mean at this epsilon.",
 )

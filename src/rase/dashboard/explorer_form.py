@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rase.accounting.candidates import MECHANISMS
+from rase.accounting.candidates import CHOICES
 from rase.accounting.plan_schedule import SCHEDULES
 from rase.clock import parse_duration_s
 from rase.dashboard.explorer_fields import MOST_DEVICES, USUAL
@@ -211,7 +211,7 @@ _READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "low": _number(-_FURTHEST, _FURTHEST),
     "high": _number(-_FURTHEST, _FURTHEST),
     "epsilon": _number(MIN_EPSILON, MAX_EPSILON),
-    "mechanism": _choice("auto", *MECHANISMS),
+    "mechanism": _choice(*CHOICES),
     "delta": _number(1e-30, 0.5),
     "devices": _whole(2, MOST_DEVICES),
     "every": _duration,

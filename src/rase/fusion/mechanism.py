@@ -1,23 +1,20 @@
 """From a campaign to its mathematics: the randomizer, which places it can draw, and its error."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.campaign import Campaign
-from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.campaign import AUTO, Campaign
+from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.choice import best_mechanism
-from rase.randomize.optimal import Optimal
+from rase.randomize.grid import GridRandomizer
 from rase.randomize.protocol import Floats, Randomizer
-from rase.randomize.square_wave import SquareWave
-from rase.stream import ValueRange
+from rase.randomize.registry import randomizer_named
 
 __all__ = [
-    "AUTO",
     "Classes",
     "Effect",
     "Places",
@@ -27,18 +24,6 @@ __all__ = [
     "randomizer_of",
     "values_of",
 ]
-
-# In a file: the best mechanism for a mean at the budgets of the campaign.
-AUTO: Final = "auto"
-
-_PLAIN: Mapping[str, Callable[[Any, ValueRange], Randomizer]] = {
-    "laplace": Laplace,
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "hybrid": Hybrid,
-    "optimal": Optimal,
-    "square-wave": SquareWave,
-}
 
 Places = NDArray[np.int64]
 Classes = NDArray[np.uint8]
@@ -76,9 +61,7 @@ def campaign_of(values: Any) -> Campaign:
 def randomizer_of(campaign: Campaign) -> Randomizer:
     """Return the mechanism of a campaign's devices; with several classes, of all their budgets."""
     budgets = campaign.epsilon if len(campaign.epsilon) > 1 else campaign.epsilon[0]
-    if campaign.mechanism == "budget-aware":
-        return BudgetAware(budgets, campaign.value_range, campaign.precision)
-    return _PLAIN[campaign.mechanism](budgets, campaign.value_range)
+    return _randomizer(campaign, budgets)
 
 
 def values_of(campaign: Campaign, places: Places, classes: Classes) -> tuple[Floats, Floats | None]:
@@ -157,14 +140,19 @@ def effect_of(campaign: Campaign, n: int) -> list[Effect]:
     readings = grid.low + grid.step * np.linspace(0, grid.steps, 65).round()
     effects = []
     for budget in campaign.epsilon:
-        if campaign.mechanism == "budget-aware":
-            aware = BudgetAware(budget, grid, campaign.precision)
-            variance, clamps = aware.variance(readings), bool(aware.is_clamping)
-            effects.append(_effect(budget, clamps, n, variance))
-        else:
-            plain = _PLAIN[campaign.mechanism](budget, grid)
-            effects.append(_effect(budget, None, n, plain.variance(readings)))
+        randomizer = _randomizer(campaign, budget)
+        clamps = bool(randomizer.is_clamping) if isinstance(randomizer, BudgetAware) else None
+        effects.append(_effect(budget, clamps, n, randomizer.variance(readings)))
     return effects
+
+
+def _randomizer(campaign: Campaign, budgets: float | tuple[float, ...]) -> GridRandomizer:
+    return randomizer_named(
+        campaign.mechanism,
+        budgets,
+        value_range=campaign.value_range,
+        precision=campaign.precision,
+    )
 
 
 def _effect(budget: float, is_clamping: bool | None, n: int, variance: Floats) -> Effect:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.spark.keys import KeysElsewhere, keys_alive
 from tests.engine.spark.servers import Java, connect_server, executor_logs, write_settings
 
 from rase.engine.spark_session import check_master, opened_session
@@ -76,6 +77,12 @@ def _missing(config: pytest.Config) -> str | None:
     except ConfigurationError as error:
         return str(error)
     return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys_elsewhere() -> KeysElsewhere:
+    """The run keys of tests' modules that this process has imported, before any run on Spark."""
+    return frozenset(map(id, keys_alive()))
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """An executor that is killed changes nothing: what is drawn again is the same."""
 
-import gc
 import hashlib
 import os
 import signal
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.engine.spark.keys import KeysElsewhere, keys_alive
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
 from rase import SeededRandom
@@ -49,7 +49,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     ],
 )
 def test_a_killed_executor_changes_nothing(
-    cluster: Any, job: Job, mode: str, stage: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Any,
+    job: Job,
+    mode: str,
+    stage: str,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    keys_elsewhere: KeysElsewhere,
 ) -> None:
     """Killed while pieces are drawn or buckets estimated, the digest is as without; no key stays.
 
@@ -69,8 +75,7 @@ def test_a_killed_executor_changes_nothing(
             break
     else:
         pytest.fail(f"{_MOST_RUNS} runs ended before an executor could be killed.")
-    gc.collect()
-    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
+    assert {id(one) for one in keys_alive()} <= keys_elsewhere
 
 
 def test_without_a_key_given_runs_differ(session: Any, job: Job) -> None:

@@ -1,13 +1,13 @@
 """The run's key: in tasks alone, in no file, log or page, and gone afterwards."""
 
 import base64
-import gc
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.spark.keys import KeysElsewhere, keys_alive
 from tests.engine.spark.servers import Java, Server, executor_logs
 from tests.engine.tables import BR, skewed, sorted_by, write_parts
 
@@ -29,7 +29,11 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_the_key_is_nowhere(
-    cluster: Any, job: Job, spark_folder: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any,
+    job: Job,
+    spark_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys_elsewhere: KeysElsewhere,
 ) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
     monkeypatch.setattr("rase.engine.spark._drawn_key", lambda _rng: RunKey(KEY))
@@ -48,14 +52,16 @@ def test_the_key_is_nowhere(
     events = _files(spark_folder / "events")
     assert any(b"draw(piece" in path.read_bytes() for path in events)
     assert not _holding(kept)
-    _check_no_key_object()
+    _check_no_key_object(keys_elsewhere)
 
 
-def test_java_ends_with_the_session_that_started_it(ended_java: Java) -> None:
+def test_java_ends_with_the_session_that_started_it(
+    ended_java: Java, keys_elsewhere: KeysElsewhere
+) -> None:
     """What saw keys is gone when the session is closed, and left none of them in a file."""
     assert ended_java.process.poll() is not None
     assert not _holding(_files(ended_java.folder))
-    _check_no_key_object()
+    _check_no_key_object(keys_elsewhere)
 
 
 def test_the_search_finds_keys(tmp_path: Path) -> None:
@@ -85,9 +91,8 @@ def test_spark_connect(server: Server, job: Job, monkeypatch: pytest.MonkeyPatch
     assert not _holding([*found, log])
 
 
-def _check_no_key_object() -> None:
-    gc.collect()
-    assert not [one for one in gc.get_objects() if isinstance(one, RunKey)]
+def _check_no_key_object(elsewhere: KeysElsewhere) -> None:
+    assert {id(one) for one in keys_alive()} <= elsewhere
 
 
 def _pages(root: str) -> Iterator[str]:

@@ -24,12 +24,10 @@ from rase.lab.audit.reports import (
     retry_subject,
 )
 from rase.lab.audit.subject import Cells, LawSubject, Subject
-from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.randomize.budget_aware import BudgetAware
 from rase.randomize.grid import GridRandomizer
-from rase.randomize.optimal import Optimal
 from rase.randomize.pure import DeviceRandomizer
-from rase.randomize.square_wave import SquareWave
+from rase.randomize.registry import randomizer_named
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
@@ -90,15 +88,15 @@ def subjects_named(names: Sequence[str]) -> list[Subject | LawSubject]:
 
 def randomizers(epsilon: float, public: ValueRange = _PUBLIC) -> dict[str, GridRandomizer]:
     """Return every randomizer at one budget, by name."""
+    named = {
+        name: randomizer_named(name, epsilon, value_range=public, precision=_CLAMPED)
+        for name in MECHANISMS
+    }
+    clamped = named.pop("budget-aware")
     return {
-        "budget-aware clamped": BudgetAware(epsilon, public, _CLAMPED),
+        "budget-aware clamped": clamped,
         "budget-aware unclamped": BudgetAware(epsilon, public, _UNCLAMPED),
-        "laplace": Laplace(epsilon, public),
-        "duchi": Duchi(epsilon, public),
-        "piecewise": Piecewise(epsilon, public),
-        "hybrid": Hybrid(epsilon, public),
-        "optimal": Optimal(epsilon, public),
-        "square-wave": SquareWave(epsilon, public),
+        **named,
     }
 
 

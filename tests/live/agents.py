@@ -3,13 +3,12 @@
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.live.installed import Installed
+from tests.live.loaded import start_program
 from tests.live.running import environment, rase
 from tests.patience import PATIENCE_S
 
@@ -38,11 +37,10 @@ class Agent:
         """Start it; it may take a moment until it works."""
         self._told = self._log.stat().st_size if self._log.exists() else 0
         folder = str(self._folder.path)
-        command = [sys.executable, "-m", "rase", "device", "run", "--folder", folder]
+        command = ["device", "run", "--folder", folder]
         with self._log.open("ab") as file:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment()
-            )
+            self.process = start_program(command, log=file, environment=environment())
+        self.process.stdin.close()
 
     @property
     def is_working(self) -> bool:

@@ -6,7 +6,6 @@ programs as they are deployed.
 
 import base64
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any, Final
 import httpx
 import pytest
 from chaos.installation import server_rows
+from tests.live.loaded import start_program
 from tests.live.running import answers, environment, free_ports, rase
 from tests.patience import PATIENCE_S, until
 
@@ -65,13 +65,7 @@ class Server:
         self._told = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as file:
             # The closer ends when this pipe does, as it would with its parent.
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=file,
-                env=self._environment,
-            )
+            self.process = start_program(self.command[3:], log=file, environment=self._environment)
 
     @property
     def is_working(self) -> bool:
@@ -96,7 +90,6 @@ class Server:
 
     def _ended(self) -> int:
         code = self.process.wait(PATIENCE_S)
-        assert self.process.stdin is not None
         self.process.stdin.close()
         return code
 

@@ -20,7 +20,7 @@ Test = Callable[..., None]
 def each_case(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """Run a test on all cases, as `pytest.mark.parametrize` does, but in one item.
 
-    An item costs about ten milliseconds in every worker. All cases run, also after one has
+    An item costs some milliseconds. All cases run, also after one has
     failed; the failure names its case. Fixtures are shared by the cases.
 
     Args:

@@ -213,7 +213,8 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.is_cut = False
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
 
     def cut(self) -> None:
         """Break all connections and refuse new ones."""
@@ -227,9 +228,21 @@ class Relay:
         self.is_cut = False
 
     def close(self) -> None:
-        """End."""
+        """End, with nothing left open for a later test to find."""
+        self.is_cut = True
+        # A shutdown wakes the thread that accepts, a close would not.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(PATIENCE_S)
         self.cut()
-        self._listener.close()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        for one in (self._listener, *self._pairs):
+            one.close()
+
+    def _start(self, target: Callable[..., None], *given: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=given, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         while True:
@@ -243,7 +256,7 @@ class Relay:
             far = socket.create_connection(("127.0.0.1", self._to))
             self._pairs += [near, far]
             for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+                self._start(self._carry, one, other)
 
     @staticmethod
     def _carry(one: socket.socket, other: socket.socket) -> None:

@@ -14,36 +14,26 @@ from scipy import stats
 from tests.cases import each_case
 
 from rase import (
-    BudgetAware,
-    Duchi,
-    Hybrid,
-    Laplace,
-    Optimal,
-    Piecewise,
     Precision,
     SeededRandom,
-    SquareWave,
     ValueRange,
 )
 from rase.campaign import MECHANISMS
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
 from rase.randomize.grid import GridRandomizer
 from rase.randomize.pure import DeviceRandomizer
+from rase.randomize.registry import randomizer_named
 from rase.wire.pure import x25519
 
 PRECISION = Precision(beta=0.5, rho=0.9)
-TWINS: dict[str, Callable[[float, ValueRange], GridRandomizer]] = {
-    "budget-aware": lambda epsilon, public: BudgetAware(epsilon, public, PRECISION),
-    "laplace": Laplace,
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "hybrid": Hybrid,
-    "optimal": Optimal,
-    "square-wave": SquareWave,
-}
 each = each_case("mechanism", MECHANISMS)
 # How many places tell a budget that is 30 % off; of two places alone many are needed.
 DRAWN = dict.fromkeys(MECHANISMS, 4_000) | {"duchi": 20_000, "budget-aware": 10_000}
+
+
+def twin_of(mechanism: str, epsilon: float, public: ValueRange) -> GridRandomizer:
+    """Return the mechanism as NumPy draws it."""
+    return randomizer_named(mechanism, epsilon, value_range=public, precision=PRECISION)
 
 
 class Words:
@@ -63,7 +53,7 @@ class Words:
 def test_the_same_words_give_the_same_report(mechanism: str, epsilon: float, steps: int) -> None:
     """Word for word the device draws what NumPy draws, at ends, inside and outside the range."""
     public = ValueRange(-5, 95, steps)
-    twin = TWINS[mechanism](epsilon, public)
+    twin = twin_of(mechanism, epsilon, public)
     device = DeviceRandomizer(mechanism, epsilon, public, PRECISION)
     for seed, reading in enumerate([-5.0, 95.0, 20.0, 33.3333, 94.999, -1e9, 1e300, 95.1]):
         source = SeededRandom(2026).child(f"{mechanism} {seed}")
@@ -80,7 +70,7 @@ def test_the_effective_epsilon_is_that_of_numpy_and_never_above(
     """The loss of the integers that are drawn with is the same in both, and within the budget."""
     public = ValueRange(0, 1, 512)
     law = DeviceRandomizer(mechanism, epsilon, public, PRECISION).law
-    assert law.effective_epsilon == TWINS[mechanism](epsilon, public).effective_epsilon
+    assert law.effective_epsilon == twin_of(mechanism, epsilon, public).effective_epsilon
     assert law.effective_epsilon <= epsilon
 
 
@@ -94,7 +84,7 @@ def test_places_follow_the_law(mechanism: str, epsilon: float) -> None:
     most.
     """
     public, count = ValueRange(0, 1, 12), DRAWN[mechanism]
-    twin = TWINS[mechanism](epsilon, public)
+    twin = twin_of(mechanism, epsilon, public)
     edges = np.concatenate([[-np.inf], (np.arange(-24, 37) - 0.5) / 12, [np.inf]])
 
     def pvalue(budget: float) -> float:

@@ -48,7 +48,7 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
-	$(BIN)/pytest tests/engine/spark $(ARGS)
+	$(BIN)/pytest tests/tables/spark $(ARGS)
 bench:  ## measure against the peers, e.g. make bench ARGS="amplification --quick"
 	@$(PYTHON) scripts/bootstrap.py bench
 	.venv-bench/bin/python -m benchmarks $(ARGS)

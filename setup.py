@@ -5,7 +5,7 @@ Without a compiler the extension is left out, and the NumPy kernels serve.
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "draws", "reports", "orders"]
+SOURCES = ["module", "draws", "places", "orders"]
 
 setup(
     ext_modules=[

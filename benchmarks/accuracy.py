@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.candidates import mechanism_named
 from rase.accounting.foretell import Forecast, foretell
+from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import PAPERS, SETS, Accuracy, MeasuredSet, accuracy
 from rase.lab.panel import Panel
-from rase.stream import Precision
+from rase.laws.registry import randomizer_named
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 # Where the first rounds decide, errors of single drawings differ by a third or more.
@@ -90,7 +90,7 @@ def rows_of(name: str, epsilon: float, found: list[Accuracy], told: Forecast) ->
 
 
 def _foretold(panel: Panel, slice_: MeasuredSet, epsilon: float, seeds: range) -> Forecast:
-    made = mechanism_named(
-        "auto", epsilon, value_range=slice_.value_range, precision=Precision(beta=0.5, rho=0.9)
+    made = randomizer_named(
+        "auto", epsilon, domain=slice_.value_range, precision=Precision(beta=0.5, rho=0.9)
     )
     return foretell(panel.values, panel.times_ms / 1000, mechanism=made, seeds=seeds)

@@ -25,7 +25,7 @@ from benchmarks.published import (
     clone_theorem,
     hoeffding,
 )
-from rase import Duchi, Hybrid, Laplace, Piecewise, ValueRange
+from rase import Duchi, Hybrid, Laplace, Piecewise, Range
 from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.composition import compose_shuffled
 
@@ -33,7 +33,7 @@ DELTA = 1e-6
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 4.0)
 REPORTS = (64, 1000, 10**5, 10**6)
 ROUNDS = (1, 24, 168, 720)
-PUBLIC = ValueRange(0, 1)
+PUBLIC = Range(0, 1)
 EPSILONS = "our epsilon / its epsilon"
 # Where less than a thousandth is gained we keep the local epsilon, which needs no delta.
 AS_TIGHT = Target("at most", 1.001)

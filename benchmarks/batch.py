@@ -34,21 +34,18 @@ peak = 1024 * int(status["VmHWM"].removesuffix("kB\\n"))
 print(json.dumps([wall, cpu, peak, found]))
 """
 OURS = """
-from rase import BudgetAware, Precision, ValueRange
-from rase.engine.files import find_files
-from rase.engine.job import Job
-from rase.engine.local import run_local
+from rase import BudgetAware, Precision, Range, RunPlan
+from rase.tables.run import run as run_here
 
 def work(place):
-    job = Job(
-        source=find_files(place),
-        randomizer=BudgetAware(1.0, ValueRange(0, 3000), Precision(beta=0.5, rho=0.9)),
-        estimators=("unbiased_mean",),
+    plan = RunPlan(
+        randomizer=BudgetAware(1.0, Range(0, 3000), Precision(beta=0.5, rho=0.9)),
+        estimator="unbiased_mean",
         every="1h",
     )
     memory = int(os.environ["BENCHMARK_MEMORY"])
-    run = run_local(job, workers=int(os.environ["BENCHMARK_WORKERS"]), memory_bytes=memory)
-    return sum(result.n for result in run)
+    workers = int(os.environ["BENCHMARK_WORKERS"])
+    return sum(one.n for one in run_here(place, plan, workers=workers, memory_bytes=memory))
 """
 SCRIPT = """
 import numpy as np

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row, Target
-from rase.accounting.candidates import mechanism_named
-from rase.estimate.runs import Runs, run_means, runs_of
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
 from rase.lab.fleet import SyntheticFleet
-from rase.stream import Precision, ValueRange
+from rase.laws.registry import randomizer_named
+from rase.series.runs import Runs, run_means, runs_of
 
 Floats = NDArray[np.float64]
 
@@ -65,9 +65,9 @@ def rows(*, quick: bool) -> Iterator[Row]:
 
 def followed(kind: Kind, table: Floats, epsilon: float, world: int) -> Runs:
     """Draw the noise of one world some times and follow its mean."""
-    public = ValueRange(kind.low, kind.high)
-    mechanism = mechanism_named(
-        "auto", epsilon, value_range=public, precision=Precision(beta=0.5, rho=0.9)
+    public = Range(kind.low, kind.high)
+    mechanism = randomizer_named(
+        "auto", epsilon, domain=public, precision=Precision(beta=0.5, rho=0.9)
     )
     readings = table.clip(public.low, public.high)
     reports = np.stack(

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row, Target
-from rase import SeededRandom, SquareWave, ValueRange, count, histogram, quantiles, variance
+from rase import Range, SeededRandom, SquareWave, count, histogram, quantiles, variance
+from rase.counts.estimate import Estimate
 from rase.errors import DataError
-from rase.estimate.estimate import Estimate
 from rase.lab.accuracy import SETS
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -22,7 +22,7 @@ SIZES = (100, 1000, 10_000)
 TRIALS = 10
 # An interval of the variance needs no fit, so there may be more of them.
 CHEAP = 15
-UNIT = ValueRange(0, 1)
+UNIT = Range(0, 1)
 BINS = np.linspace(0, 1, 17)
 SHARES = (0.1, 0.5, 0.9)
 

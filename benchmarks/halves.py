@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.candidates import mechanism_named
 from rase.accounting.foretell import foretell
+from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import SETS
-from rase.stream import Precision
+from rase.laws.registry import randomizer_named
 
 EPSILONS = (1.0, 2.0, 4.0)
 SEEDS, OTHER_SEEDS = range(201, 217), range(301, 317)
@@ -39,10 +39,10 @@ def rows(*, quick: bool) -> Iterator[Row]:
         parts = (slice(None, middle), slice(middle, None))
         times_s = panel.times_ms / 1000
         for epsilon in EPSILONS[1:2] if quick else EPSILONS:
-            mechanism = mechanism_named(
+            mechanism = randomizer_named(
                 "auto",
                 epsilon,
-                value_range=SETS[name].value_range,
+                domain=SETS[name].value_range,
                 precision=Precision(beta=0.5, rho=0.9),
             )
             forecasts, errors = (

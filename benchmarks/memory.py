@@ -68,7 +68,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
             closing(open_sqlite(folder / "fusion.db", migrations="fusion")) as database,
             database.snapshot() as transaction,
         ):
-            found = transaction.execute("SELECT COUNT(*), MIN(n), MAX(n) FROM estimates")
+            found = transaction.execute("SELECT COUNT(*), MIN(n), MAX(n) FROM answers")
         # The last round may still be on its way.
         _expect(min(found[0][0], late - 1), late - 1)
         _expect(found[0][1:], (DEVICES, DEVICES))

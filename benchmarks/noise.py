@@ -13,16 +13,16 @@ from types import ModuleType
 import numpy as np
 
 from benchmarks.harness import Row, Target, Timed, peer, taken_in_turn, versions
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
+from rase.arrays import Floats
 from rase.kernels import backend
 from rase.kernels.entropy import SecureEntropy
-from rase.randomize.protocol import Floats
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.registry import randomizer_named
 
 __all__ = ["rows"]
 
 EPSILON = 1.0
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 PRECISION = Precision(beta=0.5, rho=0.9)
 
 
@@ -142,11 +142,11 @@ def _per_value(
 
 
 def _device(*, quick: bool) -> Row:
-    device = DeviceRandomizer("budget-aware", EPSILON, PUBLIC, PRECISION)
+    device = randomizer_named("budget-aware", EPSILON, domain=PUBLIC, precision=PRECISION)
     entropy = SecureEntropy()
     count = 200 if quick else 5_000
     timed = taken_in_turn(
-        lambda: [device.place(120.0, entropy) for _ in range(count)],
+        lambda: [device.draw_one(120.0, entropy) for _ in range(count)],
         lambda: [secrets.randbits(64) for _ in range(count)],
         repeats=3 if quick else 9,
     )

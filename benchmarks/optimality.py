@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.harness import Row, Target, versions
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
-from rase.randomize.grid import GridRandomizer
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
+from rase.laws.randomizer import RangeRandomizer
 
-UNIT = ValueRange(0, 1)
+UNIT = Range(0, 1)
 TARGETS = {0.5: 1.01, 0.75: 1.01, 1.0: 1.01, 1.5: 1.01, 2.0: 1.01, 3.0: 1.01, 4.0: 1.01, 6.0: 1.05}
-OTHERS: dict[str, Callable[[float], GridRandomizer]] = {
+OTHERS: dict[str, Callable[[float], RangeRandomizer]] = {
     "Laplace": lambda epsilon: Laplace(epsilon, UNIT),
     "BudgetAware, clamped": lambda epsilon: BudgetAware(epsilon, UNIT, Precision(0, 0.9)),
     "Duchi": lambda epsilon: Duchi(epsilon, UNIT),
@@ -41,7 +41,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
             yield _row(name, epsilon, worst(make(epsilon)) / bound)
 
 
-def worst(randomizer: GridRandomizer) -> float:
+def worst(randomizer: RangeRandomizer) -> float:
     """Return the largest variance over readings, between grid points included."""
     return float(randomizer.variance(np.linspace(0, 1, 10_001)).max())
 

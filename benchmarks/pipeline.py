@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row, Target, taken_in_turn, versions
-from rase import BudgetAware, Pipeline, Precision, Robust, ValueRange
+from rase import BudgetAware, Pipeline, Precision, Range, Robust
 from rase.kernels import backend
 
 __all__ = ["rows"]
 
 DEVICES = 64
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 RANDOMIZER = BudgetAware(1.0, PUBLIC, Precision(beta=0.5, rho=0.9))
 # Alpha 30 in 16 groups would let an observer of order do better than twice chance, so that Robust
 # draws uniformly; alpha 0.3 keeps it to a Mallows law.

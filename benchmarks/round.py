@@ -123,7 +123,7 @@ def _round(folder: Path, fleet: Fleet, count: int) -> Cost:
         shuffler.to_close(ROUND)
         spent = cost_of(work)
         with databases[Role.FUSION].snapshot() as transaction:
-            found = transaction.execute("SELECT n FROM estimates WHERE round = ?", (ROUND,))
+            found = transaction.execute("SELECT n FROM answers WHERE round = ?", (ROUND,))
         if found != [(count,)]:
             raise RuntimeError(f"the round must hold {count} reports, got {found}.")
     return spent

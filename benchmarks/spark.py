@@ -23,11 +23,9 @@ __all__ = ["rows"]
 ON_SPARK = """
 import json, os, sys, time
 from pathlib import Path
-from rase import BudgetAware, Precision, ValueRange
-from rase.engine.files import find_files
-from rase.engine.job import Job
-from rase.engine.spark import run_spark
-from rase.engine.spark_session import opened_session
+from rase import BudgetAware, Precision, Range, RunPlan
+from rase.tables.spark import run_on_spark
+from rase.tables.spark_session import opened_session
 
 def spent():
     found = {}
@@ -45,13 +43,12 @@ def spent():
     return sum(found[pid][1] for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 def run(place, session):
-    job = Job(
-        source=find_files(place),
-        randomizer=BudgetAware(1.0, ValueRange(0, 3000), Precision(beta=0.5, rho=0.9)),
-        estimators=("unbiased_mean",),
+    plan = RunPlan(
+        randomizer=BudgetAware(1.0, Range(0, 3000), Precision(beta=0.5, rho=0.9)),
+        estimator="unbiased_mean",
         every="1h",
     )
-    return sum(result.n for result in run_spark(job, session=session))
+    return sum(result.n for result in run_on_spark(place, plan, session=session))
 
 with opened_session(sys.argv[3]) as session:
     run(sys.argv[2], session)

@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row, Target
-from rase.accounting.candidates import mechanism_named
-from rase.estimate.runs import Runs, run_means, runs_of
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
-from rase.stream import Precision, ValueRange
+from rase.laws.registry import randomizer_named
+from rase.series.runs import Runs, run_means, runs_of
 
 Floats = NDArray[np.float64]
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 # Worlds from 501 on served the choice of the estimator's numbers; tests have others again.
 WORLDS, DRAWINGS = range(1, 5), range(4)
-UNIT = ValueRange(0, 1)
+UNIT = Range(0, 1)
 # What is asked of fleets that move together, and of ordinary ones, whose error is far below that of
 # the unbiased mean.
 LEAST_COVERED, MOST_ERROR = 0.87, 1.05
@@ -164,8 +164,8 @@ def followed(
         first: The first round that is scored.
         drawings: One drawing of the noise each.
     """
-    mechanism = mechanism_named(
-        "auto", epsilon, value_range=UNIT, precision=Precision(beta=0.5, rho=0.9)
+    mechanism = randomizer_named(
+        "auto", epsilon, domain=UNIT, precision=Precision(beta=0.5, rho=0.9)
     )
     table = fleet.readings(world, rounds=rounds)
     is_there = ~np.isnan(table)

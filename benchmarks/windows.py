@@ -1,7 +1,7 @@
-"""How near do windows of `auto` come to the truth, against windows of the rounds' unbiased means?
+"""How near do windows of tracked means come to the truth, against those of unbiased means?
 
 On the five slices of measured data of `rase.lab.accuracy`, with windows of 4, 24 and 96 rounds. A
-window of `auto` takes tracked or unbiased means, whichever standard error is smaller. Needs the
+window of `tracked` takes tracked or unbiased means, whichever standard error is smaller. Needs the
 folder of RASE_DATA; takes about three minutes of one core.
 """
 
@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.candidates import mechanism_named
+from rase.counts.counts import Counts
+from rase.counts.estimate import Estimate
+from rase.counts.mean import unbiased_mean
+from rase.counts.moments import moments_of
+from rase.domain import Precision, Range
 from rase.errors import DataError
-from rase.estimate.estimate import Estimate
-from rase.estimate.mean import unbiased_mean
-from rase.estimate.tracker import Tracker, spread_of
-from rase.estimate.window import surer_window, window
 from rase.kernels.words import SeededRandom
 from rase.lab.accuracy import SETS
 from rase.lab.panel import Panel
-from rase.stream import Precision, ValueRange
+from rase.laws.registry import randomizer_named
+from rase.series.tracker import Tracker
+from rase.series.window import surer_window, window
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +73,7 @@ def table(kept: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _row(size: str, runs: Sequence[tuple[list[Estimate], list[Estimate], Floats]], w: int) -> Row:
-    errors: dict[str, list[float]] = {"auto": [], "unbiased_mean": []}
+    errors: dict[str, list[float]] = {"tracked": [], "unbiased_mean": []}
     held, tracked = [], []
     for followed, alone, truth in runs:
         means = np.convolve(truth, np.full(w, 1 / w), "valid").tolist()
@@ -81,29 +83,29 @@ def _row(size: str, runs: Sequence[tuple[list[Estimate], list[Estimate], Floats]
             if ours is None or plain is None:
                 continue
             low, high = ours.interval()
-            errors["auto"].append(ours.value - mean)
+            errors["tracked"].append(ours.value - mean)
             errors["unbiased_mean"].append(plain.value - mean)
             held.append(low <= mean <= high)
-            tracked.append(ours.method == "auto")
+            tracked.append(ours.method == "tracked")
     error = {name: float(np.sqrt(np.mean(np.square(off)))) for name, off in errors.items()}
     return Row(
-        "window of auto",
+        "window of tracked means",
         "window of unbiased means",
         size,
-        error["unbiased_mean"] / error["auto"],
+        error["unbiased_mean"] / error["tracked"],
         "its RMSE / our RMSE",
         target=Target("at least", 0.95),
-        note=f"RMSE {error['auto']:.4g} against {error['unbiased_mean']:.4g}; covered "
+        note=f"RMSE {error['tracked']:.4g} against {error['unbiased_mean']:.4g}; covered "
         f"{np.mean(held):.3f}; {np.mean(tracked):.0%} took tracked rounds",
     )
 
 
 def _followed(
-    panel: Panel, value_range: ValueRange, epsilon: float, seed: int
+    panel: Panel, value_range: Range, epsilon: float, seed: int
 ) -> tuple[list[Estimate], list[Estimate], Floats]:
     """Return tracked means, unbiased means and the truth of every round of one drawing."""
-    mechanism = mechanism_named(
-        "auto", epsilon, value_range=value_range, precision=Precision(beta=0.5, rho=0.9)
+    mechanism = randomizer_named(
+        "auto", epsilon, domain=value_range, precision=Precision(beta=0.5, rho=0.9)
     )
     source, tracker = SeededRandom(seed), Tracker(value_range)
     followed, alone, truth = [], [], []
@@ -111,9 +113,9 @@ def _followed(
         readings = row[~np.isnan(row)].clip(value_range.low, value_range.high)
         if not len(readings):
             continue
-        reports = mechanism.randomize(readings, rng=source)
-        mean = unbiased_mean(reports, randomizer=mechanism)
-        spread = spread_of(reports, randomizer=mechanism)
+        counts = Counts.of(mechanism.draw_many(readings, rng=source))
+        mean, moments = unbiased_mean(counts, randomizer=mechanism), moments_of(counts, mechanism)
+        spread = None if moments.spread is None else float(moments.spread[0])
         followed.append(tracker.update(time_ms / 1000, mean, spread=spread))
         alone.append(mean)
         truth.append(float(readings.mean()))

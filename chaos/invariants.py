@@ -11,7 +11,10 @@ import numpy as np
 from chaos.installation import Installation
 from chaos.probes import Probes, Report
 from rase.campaign import Campaign
-from rase.fusion.rounds import estimates_of
+from rase.counts.registry import TRACKED, estimator_named
+from rase.fusion.mechanism import counts_of, randomizer_of
+from rase.kernels.words import Resampling
+from rase.series.rounds import estimate_round
 from rase.wire.keys import Role
 
 __all__ = ["Growth", "Rows", "Verdict", "check", "check_logs", "is_settled", "unsettled"]
@@ -106,7 +109,7 @@ def check(
     agents = _Agents(installation, verdict) if is_over else None
     told: dict[int, list[tuple[str, float, int]]] = defaultdict(list)
     for round, method, mean, n in installation.rows(
-        Role.FUSION, "SELECT round, method, mean, n FROM estimates"
+        Role.FUSION, "SELECT round, method, value, n FROM answers"
     ):
         told[round].append((method, mean, n))
     kept: dict[int, Rows] = defaultdict(list)
@@ -254,7 +257,7 @@ def _check_estimates(
     n: int,
 ) -> None:
     # The tracked mean hangs on all rounds before it; of it, only the number is looked at.
-    alone = [(method, mean) for method, mean, _ in told if method != "auto"]
+    alone = [(method, mean) for method, mean, _ in told if method != TRACKED]
     is_right = (
         sorted(method for method, _ in alone) == sorted(expected)
         and all(np.isclose(mean, expected[method], rtol=1e-12, atol=1e-9) for method, mean in alone)
@@ -272,4 +275,10 @@ def _expected(
     *,
     seed: bytes,
 ) -> dict[str, float]:
-    return {one.method: one.value for one in estimates_of(campaign, places, classes, seed=seed)}
+    found = estimate_round(
+        counts_of(campaign, places, classes),
+        randomizer_of(campaign),
+        {name: estimator_named(name) for name in campaign.estimators},
+        rng=Resampling(seed),
+    )
+    return {one.method: one.value for one in found.estimates.values()}

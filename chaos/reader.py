@@ -61,7 +61,7 @@ class Reader:
                     for mean in self._client.follow(method=METHOD):
                         if self._is_over.is_set():
                             return
-                        self._take(mean.round, mean.mean)
+                        self._take(mean.round, mean.value)
                 except RaseError as error:
                     if not self._is_over.is_set():
                         self.unexplained.append(f"the stream was refused: {error}")

@@ -266,7 +266,7 @@ class _Run:
         told = {
             round: mean
             for round, method, mean in installation.rows(
-                Role.FUSION, "SELECT round, method, mean FROM estimates"
+                Role.FUSION, "SELECT round, method, value FROM answers"
             )
             if method == METHOD
         }
@@ -286,5 +286,5 @@ def _odd(agents: int) -> list[str]:
 
 
 def _last(installation: Installation) -> int:
-    rows = installation.rows(Role.FUSION, "SELECT MAX(round) FROM estimates")
+    rows = installation.rows(Role.FUSION, "SELECT MAX(round) FROM answers")
     return int(rows[0][0] or 0)

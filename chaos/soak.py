@@ -170,7 +170,7 @@ class _Soak:
             )
         except TooLate as error:
             failures.append(str(error))
-        told = dict(self._installation.rows(Role.FUSION, "SELECT round, n FROM estimates"))
+        told = dict(self._installation.rows(Role.FUSION, "SELECT round, n FROM answers"))
         lost = sum(max(0, count - told.get(round, 0)) for round, count in self._accepted.items())
         doubled = sum(max(0, told.get(round, 0) - _DEVICES - _AGENTS) for round in self._accepted)
         if lost or doubled:

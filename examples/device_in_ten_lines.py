@@ -4,13 +4,13 @@ The agent (`rase device run`) does this within a budget, seals the place in two 
 it; here it is only printed.
 """
 
+from rase.domain import Precision, Range
 from rase.kernels.entropy import SecureEntropy
-from rase.randomize.pure import DeviceRandomizer
-from rase.stream import Precision, ValueRange
+from rase.laws.registry import randomizer_named
 
-power = ValueRange(0, 3000)
-device = DeviceRandomizer("budget-aware", 1.0, power, Precision(beta=0.5, rho=0.9))
+power = Range(0, 3000)
+device = randomizer_named("budget-aware", 1.0, domain=power, precision=Precision(beta=0.5, rho=0.9))
 reading = 412.0
-place = device.place(reading, SecureEntropy())  # once for each reading: never draw again
+place = device.draw_one(reading, SecureEntropy())  # once for each reading: never draw again
 noisy = power.low + place * (power.high - power.low) / power.steps
 print(f"measured {reading:g} W, reported place {place} of {power.steps}: {noisy:.0f} W")

@@ -11,10 +11,10 @@ import numpy as np
 mpl.use("Agg")
 import matplotlib.pyplot as plt  # the backend is chosen first
 
-from rase import BudgetAware, Duchi, Hybrid, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Optimal, Piecewise, Precision, Range
 
 HOMES = 1000
-POWER = ValueRange(0, 3000)
+POWER = Range(0, 3000)
 
 
 def main(path: str) -> None:

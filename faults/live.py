@@ -59,13 +59,10 @@ _DEVICE: Final = (
     Fault(
         name="reading-not-clamped",
         wrong="A device draws the report of a reading above the range without clipping it.",
-        file="rase/randomize/pure.py",
-        old="""        exact = min(
-            max((reading - self.value_range.low) / self.value_range.step, 0.0), float(steps)
-        )
-""",
-        new="        exact = max((reading - self.value_range.low) / self.value_range.step, 0.0)\n",
-        tests=("tests/randomize/test_pure.py::test_the_same_words_give_the_same_report",),
+        file="rase/domain.py",
+        old="exact = min(max((reading - self.low) / self.step, 0.0), float(self.steps))",
+        new="exact = max((reading - self.low) / self.step, 0.0)",
+        tests=("tests/laws/test_pure.py::test_the_same_words_give_the_same_report",),
     ),
     Fault(
         name="key-of-now",
@@ -258,8 +255,8 @@ _FUSION: Final = (
         name="below-k-counted",
         wrong="Reports of an epsilon class count where one fewer than k_min are of it.",
         file="rase/fusion/rounds.py",
-        old="kept = of_large_classes(settled.classes, settled.campaign.k_min)",
-        new="kept = of_large_classes(settled.classes, settled.campaign.k_min - 1)",
+        old="settled.counts.of_large_classes(k_min)",
+        new="settled.counts.of_large_classes(k_min - 1)",
         tests=("tests/fusion/test_rounds.py::test_reports_of_small_classes_do_not_count",),
     ),
     Fault(
@@ -285,7 +282,7 @@ _FUSION: Final = (
     Fault(
         name="window-of-too-few",
         wrong="Windows answer with half of their rounds, where three quarters are needed.",
-        file="rase/estimate/window.py",
+        file="rase/series/window.py",
         old="    return rounds >= LEAST_SHARE * w\n",
         new="    return rounds >= 0.5 * w\n",
         tests=("tests/fusion/test_query.py::test_windows_answer_with_the_rounds_they_have",),

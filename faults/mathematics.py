@@ -9,9 +9,8 @@ from faults.fault import Fault
 
 __all__ = ["MATHEMATICS"]
 
-_TWINS: Final = ("tests/randomize/test_pure.py::test_the_same_words_give_the_same_report",)
-_GRID: Final = "rase/randomize/grid.py"
-_PURE: Final = "rase/randomize/pure.py"
+_TWINS: Final = ("tests/laws/test_pure.py::test_the_same_words_give_the_same_report",)
+_RANDOMIZER: Final = "rase/laws/randomizer.py"
 _PERMUTE: Final = "rase/kernels/permute.py"
 
 _SHARES: Final = (
@@ -27,18 +26,17 @@ def _noise(name: str, factor: str) -> tuple[Fault, Fault, Fault]:
         Fault(
             name=f"noise-epsilon-{name}",
             wrong=f"The library draws its noise at {factor} times the stated epsilon.",
-            file=_GRID,
-            old="reports = self._law(epsilon).reports(readings",
-            new=f"reports = self._law({factor} * epsilon).reports(readings",
+            file=_RANDOMIZER,
+            old="places = self.law(epsilon).draw_many(readings",
+            new=f"places = self.law({factor} * epsilon).draw_many(readings",
             tests=_TWINS,
         ),
         Fault(
             name=f"device-noise-epsilon-{name}",
             wrong=f"A device draws its noise at {factor} times the stated epsilon.",
-            file=_PURE,
-            old="return self.law.draw(index, share, entropy)",
-            new=f"law = _law(self.law_name, {factor} * self.epsilon, steps)\n"
-            "        return law.draw(index, share, entropy)",
+            file=_RANDOMIZER,
+            old="return self.law(self._one_budget).draw(index, share, entropy)",
+            new=f"return self.law({factor} * self._one_budget).draw(index, share, entropy)",
             tests=_TWINS,
         ),
         Fault(
@@ -48,7 +46,7 @@ def _noise(name: str, factor: str) -> tuple[Fault, Fault, Fault]:
             old="*lower, (weight, highest) = geometric_digits(rate) or [(1, rate)]",
             new=f"rate *= {factor}\n"
             "    *lower, (weight, highest) = geometric_digits(rate) or [(1, rate)]",
-            tests=("tests/kernels/test_digits.py", "tests/kernels/test_geometric.py"),
+            tests=("tests/kernels/test_digits.py", "tests/kernels/test_geometric_numbers.py"),
         ),
     )
 
@@ -129,31 +127,31 @@ MATHEMATICS: Final = (
         file="rase/kernels/fixed.py",
         old="powers = decay_powers(epsilon / steps, steps + 1)",
         new="powers = decay_powers(1.0003 * epsilon / steps, steps + 1)",
-        tests=("tests/randomize/test_certificate.py::test_tables_are_unbiased_in_fractions",),
+        tests=("tests/laws/test_certificate.py::test_tables_are_unbiased_in_fractions",),
     ),
     Fault(
         name="report-one-step-off",
         wrong="Every report of the library lies one grid step too high.",
-        file=_GRID,
-        old="        return reports\n\n    def decode(",
-        new="        return reports + self.value_range.step\n\n    def decode(",
+        file=_RANDOMIZER,
+        old="        return self.values_of(self.draw_many(readings, rng=rng))",
+        new="        return self.values_of(self.draw_many(readings, rng=rng) + 1)",
         tests=_TWINS,
     ),
     Fault(
         name="device-report-one-step-off",
         wrong="Every report of a device lies one grid step too high.",
-        file=_PURE,
-        old="return self.law.draw(index, share, entropy)",
-        new="return self.law.draw(index, share, entropy) + 1",
+        file=_RANDOMIZER,
+        old="return self.law(self._one_budget).draw(index, share, entropy)",
+        new="return self.law(self._one_budget).draw(index, share, entropy) + 1",
         tests=_TWINS,
     ),
     Fault(
         name="decoded-one-step-off",
         wrong="Every decoded report lies one grid step too high.",
-        file=_GRID,
-        old="        return self.value_range.low + self.value_range.step * index\n",
-        new="        return self.value_range.low + self.value_range.step * (index + 1)\n",
-        tests=("tests/randomize/test_certificate.py::test_tables_are_unbiased_in_fractions",),
+        file=_RANDOMIZER,
+        old="decoded: Floats = self.domain.low + self.domain.step * index\n",
+        new="decoded: Floats = self.domain.low + self.domain.step * (index + 1)\n",
+        tests=("tests/laws/test_certificate.py::test_tables_are_unbiased_in_fractions",),
     ),
     _theta(5),
     _theta(2),
@@ -171,20 +169,18 @@ MATHEMATICS: Final = (
     Fault(
         name="drawn-epsilon-10-percent-low",
         wrong="The epsilon that a mechanism states of its table is 10 % too low.",
-        file="rase/randomize/certificate.py",
+        file="rase/laws/certificate.py",
         old="            return log_ratio(*self.ratio)\n",
         new="            return 0.9 * log_ratio(*self.ratio)\n",
-        tests=("tests/randomize/test_certificate.py",),
+        tests=("tests/laws/test_certificate.py",),
     ),
     Fault(
         name="formula-10-percent-low",
         wrong="Certificates of unclamped noise state an epsilon 10 % too low.",
-        file="rase/randomize/certificate.py",
+        file="rase/laws/certificate.py",
         old="        nearest = float(exact)\n",
         new="        nearest = float(exact := exact * Fraction(9, 10))\n",
-        tests=(
-            "tests/randomize/test_certificate.py::test_noise_without_end_is_certified_by_formula",
-        ),
+        tests=("tests/laws/test_certificate.py::test_noise_without_end_is_certified_by_formula",),
     ),
     Fault(
         name="key-survives-fork",

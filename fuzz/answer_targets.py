@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from rase.device.enrolment import EnrolmentRefused, _enrolled
-from rase.subscriber.answers import FusionUnreachable, mean_of, means_of, refusal_of
+from rase.subscriber.answers import FusionUnreachable, read_answer, read_answers, refusal_of
 from rase.subscriber.events import EventReader
 from rase.transport.exchange import NotHttp, exchange
 from rase.transport.face import Answer, Unreachable
@@ -38,7 +38,7 @@ def read_enrolment(data: bytes) -> None:
 
 def read_means(data: bytes) -> None:
     """Read estimates, and refusals."""
-    for read in (mean_of, means_of):
+    for read in (read_answer, read_answers):
         with suppress(FusionUnreachable):
             read(data)
     assert refusal_of(422, data).status == 422
@@ -52,7 +52,7 @@ def read_events(data: bytes) -> None:
             event = reader.feed(line)
             if event is not None:
                 with suppress(FusionUnreachable):
-                    mean_of(event.data)
+                    read_answer(event.data)
     assert 0 <= reader.retry_s < float("inf")
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet
 
 from fuzz.targets import CORPUS, TARGETS
 from fuzz.wire_targets import CAMPAIGN_HASH, HANDLE, TAG_KEY, opening_key, signing_key
+from rase.answer import Answer
 from rase.wire import cbor
 from rase.wire.frames import Policy, Reply, answer_frame, report_frame
 from rase.wire.keys import Keyset, Role
@@ -174,11 +175,9 @@ def _broker_seeds() -> dict[str, list[bytes]]:
 
 
 def _answer_seeds() -> dict[str, list[bytes]]:
-    row = {"v": 1, "campaign": "homes", "round": 7, "time": "2026-06-21T01:00:00Z", "n": 5}
-    openapi = json.loads((_ROOT / "docs/reference/openapi.json").read_text("utf-8"))
-    known = openapi["components"]["schemas"]["Answer"]["properties"]
-    mean = {**dict.fromkeys(known), **row, "status": "ok", "mean": 1.5, "method": "unbiased_mean"}
-    line = json.dumps(mean)
+    time = "2026-06-21T01:00:00Z"
+    answer = Answer(campaign="homes", time=time, round=7, value=1.5, n=5, method="unbiased_mean")
+    line = json.dumps(answer.as_fields())
     return {
         "http_answer": [
             b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "a"\r\n\r\nhello',

@@ -7,11 +7,12 @@ from typing import Final
 import numpy as np
 
 from fuzz.scratch import written
-from rase.engine.groups import read_edges
-from rase.engine.table import Rows, open_table
 from rase.errors import DataError
 from rase.lab.refit import RefitFiles
 from rase.lab.wide import WideTable
+from rase.tables.groups import read_edges
+from rase.tables.rows import Rows
+from rase.tables.source import open_source
 
 __all__ = ["TABLE_TARGETS"]
 
@@ -28,7 +29,7 @@ def read_refit(data: bytes) -> None:
 def read_table(data: bytes) -> None:
     """Read a table of time, device and value: CSV, gzip or Parquet by its content."""
     with suppress(DataError):
-        table = open_table(written("table", data))
+        table = open_source(written("table", data))
         for rows in table.batches():
             _check(rows)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from rase import ValueRange, plan
+from rase import Range, plan
 
 __all__ = ["COMPUTED", "PAGES", "ROOT", "filled", "main", "standard_error"]
 
@@ -32,7 +32,7 @@ _POWER_W = 3000
 @lru_cache
 def standard_error(devices: int, epsilon: float) -> float:
     """Return the worst standard error of a round's mean by the default law, for a width of 1."""
-    made = plan(ValueRange(0, 1), epsilon, devices=devices, detail="quick")
+    made = plan(Range(0, 1), epsilon, devices=devices, detail="quick")
     return made.error("unbiased_mean").round.noise
 
 

@@ -211,9 +211,9 @@ def download_mb(profile: str) -> float:
     """
     folder = ROOT / "requirements"
     sizes = json.loads((folder / "sizes.json").read_text(encoding="utf-8"))
-    locked = re.findall(
-        r"^([\w.-]+==[\w.]+)", (folder / f"{profile}.txt").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    locks = (folder / f"{name}.txt" for name in ("installer", profile))
+    text = "".join(lock.read_text(encoding="utf-8") for lock in locks)
+    locked = re.findall(r"^([\w.-]+==[\w.]+)", text, re.MULTILINE)
     held = set()
     for path in VENV.glob("lib/python*/site-packages/*.dist-info"):
         name, _, version = path.name[: -len(".dist-info")].partition("-")
@@ -232,7 +232,32 @@ def install_lock(profile: str) -> None:
     # The lock names all of it: what packages ask for is not looked up again, where an extra of a
     # locked package could bring a newer release that the lock does not know.
     complete = ["--no-deps", "--require-hashes", "--only-binary=:all:"]
-    pip([*complete, *source, "--requirement", lock], total=total)
+    arguments = [*complete, *source, "--requirement", lock]
+    if not installed_by_uv(arguments):
+        pip(arguments, total=total)
+
+
+def installed_by_uv(arguments: "list[str]") -> bool:
+    """Install with uv, in a tenth of pip's time; return False where pip must do it.
+
+    uv is itself locked and installed by pip. Whatever goes wrong, pip tries again and explains.
+    """
+    index = os.environ.get("PIP_INDEX_URL")
+    if os.environ.get("PIP_NO_INDEX"):
+        return False
+    locked = ["--no-deps", "--require-hashes", "--only-binary=:all:"]
+    fetch = [*locked, "--quiet", "--requirement", "requirements/installer.txt"]
+    if run([str(PYTHON), "-m", "pip", "install", *QUIET, *fetch])[0] != 0:
+        return False
+    environment = clean_environment()
+    if index:
+        environment.setdefault("UV_DEFAULT_INDEX", index)
+    command = [str(PYTHON), "-m", "uv", "pip", "install", "--no-config", *arguments]
+    output = None if sys.stdout.isatty() else subprocess.DEVNULL  # it shows its own progress
+    called = subprocess.run(
+        command, cwd=str(ROOT), env=environment, stdout=output, stderr=output, check=False
+    )
+    return called.returncode == 0
 
 
 def pip(arguments: "list[str]", total: int) -> None:

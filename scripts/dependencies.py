@@ -36,7 +36,8 @@ _SHORT = 60
 def main() -> int:
     """Write the page."""
     running = {name for name, _, _ in locked("demo")}
-    testing = {name for name, _, _ in [*locked("dev"), *locked("fuzz")]} - running
+    others = ("dev", "fuzz", "installer")
+    testing = {name for profile in others for name, _, _ in locked(profile)} - running
     parts = [_HEAD]
     for title, names in (("To run it", running), ("To test and document it", testing)):
         rows = [f"| {name} | {licence(name)} |\n" for name in sorted(names)]

@@ -2,11 +2,11 @@
 
 `dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
 which running the program needs, so one environment serves both, and `server` that of a server
-alone, for its image; `bench` adds the peers of
-requirements/bench.in to it, `fuzz` the fuzzer of requirements/fuzz.in, `spark` Spark. With --keep
-the versions that are locked already stay, and only what is missing is added. The files name
-versions and hashes alone: no index, host or path, so they work with any mirror of the index. Last,
-what they download is measured (sizes.py).
+alone, for its image; `bench` adds the peers of requirements/bench.in to it, `fuzz` the fuzzer of
+requirements/fuzz.in, `spark` Spark; `installer` is what installs all of them. With --keep the
+versions that are locked already stay, and only what is missing is added. The files name versions
+and hashes alone: no index, host or path, so they work with any mirror of the index. Last, what they
+download is measured (sizes.py).
 """
 
 import os
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ OPTIONS = [
 
 
 def main() -> int:
-    """Write requirements/dev.txt, demo.txt, server.txt, bench.txt, fuzz.txt and spark.txt."""
+    """Write the locks of all profiles into requirements."""
     renew = [] if sys.argv[1:] == ["--keep"] else ["--upgrade"]
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
@@ -41,7 +42,7 @@ def main() -> int:
         compile_lock(uv, "dev", ["--extra=dev", *renew])
         constraint = f"--constraint={FOLDER}/dev.txt"
         for profile, extras in (
-            ("demo", ("batch", "plot", "service")),
+            ("demo", ("plot", "service", "tables")),
             ("server", ("service", "mqtt")),
         ):
             compile_lock(uv, profile, [*(f"--extra={name}" for name in extras), constraint])
@@ -49,15 +50,20 @@ def main() -> int:
         for profile in ("bench", "fuzz"):
             compile_lock(uv, profile, [str(FOLDER / f"{profile}.in"), *tests])
         compile_lock(uv, "spark", ["--extra=spark", *tests])
+        compile_lock(uv, "installer", renew, sources=[str(FOLDER / "installer.in")])
     print("Measuring what they download ...", flush=True)
     return subprocess.run([sys.executable, "scripts/sizes.py"], check=True, cwd=ROOT).returncode
 
 
-def compile_lock(uv: str, profile: str, choice: list[str]) -> None:
+def compile_lock(
+    uv: str,
+    profile: str,
+    choice: list[str],
+    sources: Sequence[str] = ("pyproject.toml", str(FOLDER / "build.in")),
+) -> None:
     """Solve one profile and refuse a file that names a place."""
     print(f"Solving {profile} ...", flush=True)
     target = FOLDER / f"{profile}.txt"
-    sources = ["pyproject.toml", str(FOLDER / "build.in")]
     # Settings that point at another index would put other files' hashes into the lock.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "PIP_"))}
     environment["UV_SYSTEM_CERTS"] = "1"

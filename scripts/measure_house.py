@@ -19,6 +19,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scripts.house.additions import AGGREGATE, LAW
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import concepts_of, problems
 from scripts.house.way import way_of_run
@@ -64,6 +65,8 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
         "lonely_modules": lonely(modules),
         "run_functions": len(way.functions),
         "run_files": way.files,
+        "law_files": LAW.files,
+        "aggregate_files": AGGREGATE.files,
         "concepts": {one.name: len(one.homes) for one in listed},
         "concept_problems": list(problems(listed, modules)),
     }

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from rase.lab.optimum import solve
-from rase.randomize.programme import Programme
+from rase.laws.programme import Programme
 
-SHIPPED = Path(__file__).parents[1] / "src" / "rase" / "randomize" / "optimal.jsonl"
+SHIPPED = Path(__file__).parents[1] / "src" / "rase" / "laws" / "optimal.jsonl"
 RUNGS = (
     *(step / 20 for step in range(5, 40)),
     *(step / 10 for step in range(20, 40)),

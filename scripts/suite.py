@@ -36,10 +36,13 @@ SKIPPED = LOGS / "skipped.jsonl"
 TIMES = LOGS / "times.jsonl"
 # The mathematics, accounting and the wire: every line and branch must be covered.
 MATHEMATICS = (
-    *(f"src/rase/{name}.py" for name in ("stream", "campaign", "mistakes", "privacy", "clock")),
+    *(
+        f"src/rase/{name}.py"
+        for name in ("answer", "domain", "campaign", "mistakes", "privacy", "clock")
+    ),
     *(
         f"src/rase/{name}/**"
-        for name in ("kernels", "randomize", "shuffle", "estimate", "accounting", "wire")
+        for name in ("kernels", "laws", "shuffle", "counts", "series", "accounting", "wire")
     ),
 )
 # Without a C compiler these cannot be covered; CI must have one.

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
 
+    from rase.kernels.backend import Compiled
     from rase.storage.address import DatabaseAddress
 
 # The benchmarks are no installed package; tests of them, and of formulas there, need the root.
@@ -88,6 +89,26 @@ def new_address(
         return lambda name: quick_folder / name
     server: PostgresServer = request.getfixturevalue("postgres")
     return cache(lambda name: server.new_database())
+
+
+@pytest.fixture
+def native() -> "Compiled":
+    """Return the compiled kernels; where none were built the test has nothing to say."""
+    from rase.kernels import backend
+
+    if backend.compiled is None:
+        pytest.skip("the kernels are not compiled: apt-get install gcc python3-dev, then make test")
+    return backend.compiled
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test once on the compiled kernels and once on their NumPy twins."""
+    from rase.kernels import backend
+
+    chosen = request.getfixturevalue("native") if request.param == "compiled" else None
+    monkeypatch.setattr(backend, "native", chosen)
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.cases import each_case
 
-from rase.campaign import ESTIMATORS, Campaign, ShufflePlan
-from rase.estimate import named
+from rase.campaign import Campaign, ShufflePlan
+from rase.counts.registry import ESTIMATORS, estimator_named
+from rase.domain import Precision, Range
 from rase.mistakes import CampaignInvalid
-from rase.stream import Precision, ValueRange
 
 FIELDS: dict[str, Any] = {
     "id": "street-power",
@@ -41,7 +41,7 @@ def campaign(**changes: Any) -> Campaign:
 def test_a_campaign_knows_its_range_precision_and_times() -> None:
     """Range, precision and the times of a round follow from the fields."""
     found = campaign()
-    assert found.value_range == ValueRange(0, 3000)
+    assert found.domain == Range(0, 3000)
     assert found.precision == Precision(0.5, 0.9)
     assert found.epsilon == (0.5, 1.0)
     assert found.round_end_s(495000) == 495001 * 3600
@@ -112,7 +112,7 @@ def test_negative_zero_is_zero() -> None:
         ("not_after", 5, "not_after must be at least not_before, 495000, got 5"),
         ("estimators", [], "estimators must be 1 to 6 different names"),
         ("estimators", ["median", "median"], "estimators must be 1 to 6 different names"),
-        ("estimators", ["mode"], "estimators must be one of unbiased_mean"),
+        ("estimators", ["mode"], "estimators must be one of tracked, unbiased_mean"),
         ("estimators", "median", "estimators must be 1 to 6 different names"),
         ("kem", "rsa", "kem must be one of x25519, x-wing"),
         ("shuffle", "uniform", "shuffle must be a table"),
@@ -244,9 +244,13 @@ def test_a_next_version_never_begins_with_its_predecessor() -> None:
 
 
 def test_names_are_those_of_the_mathematics() -> None:
-    """What a campaign may ask for is what the other rooms have."""
+    """What a campaign may ask for is what the other rooms have, and it asks for the first."""
     for name in ESTIMATORS:
-        assert callable(named.estimator_named(name))
+        assert campaign(estimators=[name]).estimators == (name,)
+        assert callable(estimator_named(name))
+    assert campaign().estimators == ESTIMATORS[:1]
+    with pytest.raises(CampaignInvalid, match="estimators"):
+        campaign(estimators=["auto"])
 
 
 def test_importing_a_campaign_loads_no_numpy() -> None:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests.cases import each_case
 
-from rase import Duchi, SeededRandom, Uniform, ValueRange
+from rase import Duchi, Range, SeededRandom, Uniform
 from rase.accounting.amplification import amplify
 from rase.accounting.planner import plan
 from rase.privacy import CentralDP
 
 Floats = NDArray[np.float64]
-PUBLIC = ValueRange(0, 1)
+PUBLIC = Range(0, 1)
 # n, epsilon of a report, delta; and how many times delta the old certainty is passed by.
 ROUNDS = [
     (64, 2.0, 1e-5, 29.6),

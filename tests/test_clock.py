@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase.clock import FakeClock, SystemClock, parse_duration_s, round_number, round_start_s
+from rase.clock import (
+    LONGEST_PAUSE_S,
+    FakeClock,
+    SystemClock,
+    backoff_s,
+    parse_duration_s,
+    round_number,
+    round_start_s,
+)
 
 
 @each_case(
@@ -54,3 +62,12 @@ def test_a_fake_clock_moves_when_told() -> None:
     assert (clock.now_s(), clock.monotonic_s()) == (55.0, 5.0)
     with pytest.raises(ValueError, match="seconds must be at least 0"):
         clock.advance(-1)
+
+
+def test_pauses_double_up_to_a_limit() -> None:
+    """Each pause lies between a half and all of 2, 4, 8 … seconds, never above the limit."""
+    for failures in (*range(1, 40), 10_000):
+        longest = min(2.0 ** min(failures, 40), 50.0)
+        assert backoff_s(failures, share=0.0, most_s=50.0) == longest / 2
+        assert longest / 2 < backoff_s(failures, share=0.999, most_s=50.0) < longest
+    assert backoff_s(1000, share=0.0) == LONGEST_PAUSE_S / 2

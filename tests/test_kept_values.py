@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cases import each_case
 
-_ROOMS = ("kernels", "randomize", "shuffle", "estimate", "accounting", "wire")
+_ROOMS = ("kernels", "laws", "shuffle", "counts", "series", "accounting", "wire")
 
 
 def kept() -> list[tuple[str, Callable[[], Any]]]:
@@ -34,4 +34,4 @@ def test_nobody_changed_what_is_kept(name: str, function: Any) -> None:
 
 def test_some_values_are_kept() -> None:
     """The search finds the ones it is for."""
-    assert "rase.estimate.bank._prior" in dict(kept())
+    assert "rase.series.bank._prior" in dict(kept())

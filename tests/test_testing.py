@@ -10,20 +10,24 @@ from tests.cases import each_case
 
 from rase import (
     BudgetAware,
+    Counts,
     Estimate,
     Laplace,
     LocalDP,
+    MallowsShuffle,
+    Manifest,
     Piecewise,
     Precision,
+    Range,
     Uniform,
-    ValueRange,
+    unbiased_mean,
 )
-from rase.estimate.named import ESTIMATORS, estimator_named
+from rase.counts.registry import ESTIMATORS, estimator_named
 from rase.kernels.words import SeededRandom
-from rase.randomize.geometric import UnboundedGeometric
+from rase.laws.geometric import UnboundedLaw
 from rase.testing import check_estimator, check_randomizer, check_shuffler
 
-PUBLIC = ValueRange(0, 10)
+PUBLIC = Range(0, 10)
 BR = BudgetAware(1.0, PUBLIC, Precision(0.5, 0.9))
 
 
@@ -38,8 +42,9 @@ class TooLittleNoise(Laplace):
 class TooMuchClaimed(Laplace):
     """State a law with more privacy than it has."""
 
-    def _law(self, epsilon: float) -> UnboundedGeometric:
-        return UnboundedGeometric(1.3 * epsilon, PUBLIC.steps)
+    def law(self, epsilon: float) -> UnboundedLaw:
+        """Cheat."""
+        return UnboundedLaw(1.3 * epsilon, PUBLIC.steps)
 
 
 class Telling(Laplace):
@@ -148,6 +153,11 @@ def _shuffler(change: Callable[[Any, Any], Any]) -> Any:
             """Shuffle, then spoil."""
             return change(Uniform().shuffle(values, rng=rng), values)
 
+        def manifest_for(self, n: int) -> Manifest:
+            """Tell the manifest that a spoilt release has."""
+            manifest: Manifest = self.shuffle(np.arange(n) * 1.5).manifest
+            return manifest
+
     return Faulty()
 
 
@@ -184,6 +194,22 @@ def test_faulty_shufflers_are_noticed(change: Callable[[Any, Any], Any], promise
         check_shuffler(_shuffler(change))
 
 
+def test_a_shuffler_that_tells_another_manifest_in_advance_is_noticed() -> None:
+    """What a round would be released with is what it is released with."""
+
+    class Hasty(Uniform):
+        def manifest_for(self, n: int) -> Manifest:
+            """Tell what another shuffler would do, but shuffle uniformly."""
+            return MallowsShuffle(0.3).manifest_for(n)
+
+        def shuffle(self, values: Any, *, rng: Any = None) -> Any:
+            """Shuffle uniformly."""
+            return Uniform().shuffle(values, rng=rng)
+
+    with pytest.raises(AssertionError, match="that told in advance"):
+        check_shuffler(Hasty())
+
+
 def test_a_shuffler_that_tells_its_order_is_noticed() -> None:
     """A release with the permutation inside is refused."""
 
@@ -195,7 +221,7 @@ def test_a_shuffler_that_tells_its_order_is_noticed() -> None:
         check_shuffler(_shuffler(lambda release, _: Telling(release)))
 
 
-@each_case("name", [*ESTIMATORS, "winsorized_mean"])
+@each_case("name", ESTIMATORS)
 def test_every_named_estimator_keeps_the_contract(name: str) -> None:
     """All implementations pass, for a clamping and a plain mechanism, and noise without end."""
     for randomizer in (BR, Piecewise(4.0, PUBLIC), Laplace(1.0, PUBLIC)):
@@ -205,10 +231,17 @@ def test_every_named_estimator_keeps_the_contract(name: str) -> None:
 def _estimator(**change: Any) -> Any:
     def faulty(reports: Any, /, **keywords: Any) -> Estimate:
         """Estimate, then spoil."""
-        estimate = ESTIMATORS["unbiased_mean"](reports, **keywords)
+        estimate = unbiased_mean(reports, **keywords)
         return replace(estimate, **change)
 
     return faulty
+
+
+def _places_alone(reports: Any, /, **keywords: Any) -> Estimate:
+    """Estimate, but forget how often each place was reported."""
+    if isinstance(reports, Counts):
+        reports = Counts(reports.places, np.ones_like(reports.counts))
+    return unbiased_mean(reports, **keywords)
 
 
 @each_case(
@@ -228,6 +261,7 @@ def _estimator(**change: Any) -> Any:
             lambda reports, **_: Estimate(1.0, 1.0, n=len(reports) or 1, method="f", target="t"),
             "no reports at all",
         ),
+        (_places_alone, "what their reports say"),
     ],
 )
 def test_faulty_estimators_are_noticed(faulty: Any, promise: str) -> None:

@@ -31,14 +31,14 @@ SYSTEM = (
     "tests/accounting/test_ledger_kill.py",
     "tests/dashboard/test_stream.py",
     "tests/device/test_program.py",
-    "tests/engine/test_killed_at_random.py",
-    "tests/estimate/test_moving_together.py",
+    "tests/tables/test_killed_at_random.py",
+    "tests/series/test_moving_together.py",
     "tests/fusion/test_kill.py",
     "tests/shuffler/test_mqtt_fleet.py",
     "tests/shuffler/test_processes.py",
 )
 # A group of its own: Java and the executors are started once, while the others run.
-SPARK = "tests/engine/spark"
+SPARK = "tests/tables/spark"
 
 
 def tier_of(path: Path, root: Path) -> str:

@@ -22,10 +22,9 @@ FIGURES: list[Any] = []
 def options() -> dict[str, Any]:
     """Return the chart: a line in a band, over time."""
     points = DATA["points"]
-    low = [[one["time"], one["ci_low"]] for one in points]
+    low = [[one["time"], one["low"]] for one in points]
     width = [
-        [one["time"], None if one["mean"] is None else one["ci_high"] - one["ci_low"]]
-        for one in points
+        [one["time"], None if one["value"] is None else one["high"] - one["low"]] for one in points
     ]
     band = {"type": "line", "stack": "band", "symbol": "none", "lineStyle": {"opacity": 0}}
     return {
@@ -41,7 +40,7 @@ def options() -> dict[str, Any]:
                 "name": "estimate",
                 "type": "line",
                 "symbol": "none",
-                "data": [[one["time"], one["mean"]] for one in points],
+                "data": [[one["time"], one["value"]] for one in points],
             },
         ],
     }
@@ -64,7 +63,7 @@ def live() -> None:
     with ui.card().classes("w-full"):
         ui.toggle(["5 min", "1 h", "6 h", "24 h", "7 days", "25 days"], value="7 days")
         CHARTS.append(ui.echart(options()))
-        names = ("time", "status", "mean", "ci_low", "ci_high", "n_low")
+        names = ("time", "status", "value", "low", "high", "n_low")
         columns = [{"name": name, "label": name, "field": name} for name in names]
         with ui.expansion("Show as a table"):
             rows = [{name: one[name] for name in names} for one in DATA["points"]]

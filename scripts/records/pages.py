@@ -11,8 +11,8 @@ from scripts.records.audit_page import with_audit
 from scripts.records.parts import ROOT, Part
 from scripts.records.sections import sections
 
+from rase.atomic_files import write_atomic
 from rase.lab.provenance import is_of_this_code
-from rase.lab.whole_files import write_whole
 
 __all__ = ["Place", "State", "page", "problems", "records", "state", "violations", "write_pages"]
 
@@ -107,10 +107,10 @@ def page(found: Mapping[str, Mapping[str, Any]], parts: Sequence[Part]) -> str:
 def write_pages(place: Place, parts: Sequence[Part]) -> None:
     """Write the page of evidence, and the figures on that of the audit."""
     found = records(place.folder)
-    write_whole(place.page, page(found, parts))
+    write_atomic(place.page, page(found, parts))
     if "audit" in found:
         text = place.audit.read_text(encoding="utf-8")
-        write_whole(place.audit, with_audit(text, found["audit"]))
+        write_atomic(place.audit, with_audit(text, found["audit"]))
 
 
 def problems(place: Place, parts: Sequence[Part]) -> list[str]:

@@ -14,8 +14,8 @@ from typing import Any, Final, TextIO
 from scripts.records.pages import Place, violations
 from scripts.records.parts import ROOT, Part
 
+from rase.atomic_files import write_atomic
 from rase.lab.provenance import HEADER
-from rase.lab.whole_files import write_whole
 
 __all__ = ["Display", "NoRecord", "measure"]
 
@@ -103,7 +103,7 @@ def measure(parts: Sequence[Part], place: Place, *, is_quick: bool, stream: Text
             display.end(f"no record: {reason}")
             wrong.append(f"{part.name}: no record: {reason}")
             continue
-        write_whole(place.folder / f"{part.name}.json", text)
+        write_atomic(place.folder / f"{part.name}.json", text)
         display.end(f"recorded, violations: {count}")
         if count:
             wrong.append(f"{part.name}: violations: {count}")

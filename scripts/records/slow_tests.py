@@ -32,25 +32,29 @@ GROUPS: Final = {
     "statistics": Group(
         (
             "tests/accounting",
-            "tests/estimate",
+            "tests/counts",
             "tests/kernels",
             "tests/lab",
-            "tests/randomize",
+            "tests/laws",
+            "tests/series",
             "tests/shuffle",
             "tests/statistical",
         ),
-        ("accounting", "estimate", "kernels", "lab/attacks", "lab/audit", "randomize", "shuffle"),
+        (
+            *("accounting", "counts", "kernels", "lab/attacks", "lab/audit", "laws", "series"),
+            "shuffle",
+        ),
     ),
     "simulations": Group(
         ("tests/device", "tests/fusion", "tests/shuffler", "tests/simulation"),
         ("device", "fusion", "shuffler"),
     ),
     "processes": Group(
-        ("tests/cli", "tests/engine", "tests/fuzz", "tests/live"),
+        ("tests/cli", "tests/tables", "tests/fuzz", "tests/live"),
         (
             *("cli/campaign.py", "cli/device.py", "cli/fusion.py", "cli/init.py", "cli/keys.py"),
             *("cli/run.py", "cli/shuffler.py"),
-            *("dashboard", "device", "engine", "fusion", "service", "shuffler", "subscriber"),
+            *("dashboard", "device", "fusion", "service", "shuffler", "subscriber", "tables"),
         ),
     ),
 }

@@ -2,17 +2,17 @@
 
 The way of a reading, and the room for each step::
 
-    collect      one reading per device and round
-    randomize    the device adds noise: from here on nothing depends on trust
+    domain       what a reading may be: a number in a public range, or one of a few categories
+    laws         the device adds noise: from here on nothing depends on trust
     shuffle      the shuffler breaks the link between sender and report
-    estimate     the fusion centre learns the mean, with its error
-    pipeline     the three steps in one process
+    counts       the fusion centre counts reports and estimates, with errors
+    series       estimates over time, windows, verdicts
+    tables       the same for tables of any length, on one machine or on Spark
     accounting   what it all costs: amplification, composition, ledger, planner
 
 Around them: ``campaign`` is what a fleet agrees to; ``device``, ``shuffler``, ``fusion`` and
-``subscriber`` are the programs that the command ``rase`` starts; ``engine`` runs tables of any
-length; ``lab`` attacks and audits all this on data one holds; ``testing`` checks mechanisms of
-one's own.
+``subscriber`` are the programs that the command ``rase`` starts; ``lab`` attacks and audits all
+this on data one holds; ``testing`` checks mechanisms of one's own.
 
 Example:
     Seeded noise is for study; without ``rng`` it is secure.
@@ -28,163 +28,113 @@ A public name is loaded when it is first used, so that ``import rase`` costs nex
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rase.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from rase.accounting.amplification import Amplification, amplify
-    from rase.accounting.composition import compose_local, compose_permutation, compose_shuffled
-    from rase.accounting.planner import plan
-    from rase.errors import DataError, NotIdentifiable, PrivacyRefused, RaseError
-    from rase.estimate.aggregates import count, total, variance
-    from rase.estimate.distribution import histogram, quantile, quantiles
-    from rase.estimate.estimate import Estimate
-    from rase.estimate.mean import (
-        bootstrap_mean,
-        median,
-        sample_mean,
-        unbiased_mean,
-        winsorized_mean,
-    )
-    from rase.estimate.regional import regional_means
-    from rase.estimate.series import Rounds
-    from rase.estimate.window import window
-    from rase.kernels.words import SecureRandom, SeededRandom
-    from rase.pipeline import Pipeline, RoundResult, aggregate
-    from rase.privacy import CentralDP, LocalDP, PermutationPrivacy
-    from rase.randomize.bounded import Duchi, Hybrid, Piecewise
-    from rase.randomize.budget_aware import BudgetAware, Laplace
-    from rase.randomize.certificate import Certificate
-    from rase.randomize.choice import auto
-    from rase.randomize.optimal import Optimal
-    from rase.randomize.protocol import Randomizer
-    from rase.randomize.square_wave import SquareWave
-    from rase.shuffle.cayley import CayleyMallows
-    from rase.shuffle.mallows import Mallows
-    from rase.shuffle.partition import Partition, group_width, sensitivity
-    from rase.shuffle.permutation import kendall_tau
-    from rase.shuffle.refinement import refine
-    from rase.shuffle.robust import Robust
-    from rase.shuffle.shufflers import (
-        Cyclic,
-        MallowsShuffle,
-        Manifest,
-        Release,
-        Shuffler,
-        Uniform,
-    )
-    from rase.stream import Precision, ValueRange
+    from rase.accounting.amplification import Amplification as Amplification
+    from rase.accounting.amplification import amplify as amplify
+    from rase.accounting.composition import compose_local as compose_local
+    from rase.accounting.composition import compose_permutation as compose_permutation
+    from rase.accounting.composition import compose_shuffled as compose_shuffled
+    from rase.accounting.planner import plan as plan
+    from rase.counts.aggregates import count as count
+    from rase.counts.aggregates import total as total
+    from rase.counts.aggregates import variance as variance
+    from rase.counts.counts import Counts as Counts
+    from rase.counts.distribution import histogram as histogram
+    from rase.counts.distribution import quantile as quantile
+    from rase.counts.distribution import quantiles as quantiles
+    from rase.counts.estimate import Estimate as Estimate
+    from rase.counts.mean import unbiased_mean as unbiased_mean
+    from rase.counts.mean import winsorized_mean as winsorized_mean
+    from rase.counts.paper import bootstrap_mean as bootstrap_mean
+    from rase.counts.paper import median as median
+    from rase.counts.paper import sample_mean as sample_mean
+    from rase.counts.regional import regional_means as regional_means
+    from rase.counts.shares import shares as shares
+    from rase.domain import Categories as Categories
+    from rase.domain import Precision as Precision
+    from rase.domain import Range as Range
+    from rase.errors import DataError as DataError
+    from rase.errors import NotIdentifiable as NotIdentifiable
+    from rase.errors import PrivacyRefused as PrivacyRefused
+    from rase.errors import RaseError as RaseError
+    from rase.kernels.words import SecureRandom as SecureRandom
+    from rase.kernels.words import SeededRandom as SeededRandom
+    from rase.laws.certificate import Certificate as Certificate
+    from rase.laws.geometric import BudgetAware as BudgetAware
+    from rase.laws.geometric import Laplace as Laplace
+    from rase.laws.optimal import Optimal as Optimal
+    from rase.laws.randomizer import Randomizer as Randomizer
+    from rase.laws.randomizer import RangeRandomizer as RangeRandomizer
+    from rase.laws.registry import auto as auto
+    from rase.laws.response import RandomizedResponse as RandomizedResponse
+    from rase.laws.windows import Duchi as Duchi
+    from rase.laws.windows import Hybrid as Hybrid
+    from rase.laws.windows import Piecewise as Piecewise
+    from rase.laws.windows import SquareWave as SquareWave
+    from rase.privacy import CentralDP as CentralDP
+    from rase.privacy import LocalDP as LocalDP
+    from rase.privacy import PermutationPrivacy as PermutationPrivacy
+    from rase.series.rounds import RoundResult as RoundResult
+    from rase.series.rounds import Rounds as Rounds
+    from rase.series.window import window as window
+    from rase.shuffle.mallows import Mallows as Mallows
+    from rase.shuffle.partition import Partition as Partition
+    from rase.shuffle.partition import group_width as group_width
+    from rase.shuffle.partition import sensitivity as sensitivity
+    from rase.shuffle.permutation import kendall_tau as kendall_tau
+    from rase.shuffle.refinement import refine as refine
+    from rase.shuffle.robust import Robust as Robust
+    from rase.shuffle.shufflers import Cyclic as Cyclic
+    from rase.shuffle.shufflers import MallowsShuffle as MallowsShuffle
+    from rase.shuffle.shufflers import Manifest as Manifest
+    from rase.shuffle.shufflers import Release as Release
+    from rase.shuffle.shufflers import Shuffler as Shuffler
+    from rase.shuffle.shufflers import Uniform as Uniform
+    from rase.tables.aggregate import aggregate as aggregate
+    from rase.tables.aggregate import run_round as run_round
+    from rase.tables.aggregate import run_table as run_table
+    from rase.tables.plan import RunPlan as RunPlan
 
-__version__ = "0.1.0"
 
-__all__ = [
-    "Amplification",
-    "BudgetAware",
-    "CayleyMallows",
-    "CentralDP",
-    "Certificate",
-    "Cyclic",
-    "DataError",
-    "Duchi",
-    "Estimate",
-    "Hybrid",
-    "Laplace",
-    "LocalDP",
-    "Mallows",
-    "MallowsShuffle",
-    "Manifest",
-    "NotIdentifiable",
-    "Optimal",
-    "Partition",
-    "PermutationPrivacy",
-    "Piecewise",
-    "Pipeline",
-    "Precision",
-    "PrivacyRefused",
-    "Randomizer",
-    "RaseError",
-    "Release",
-    "Robust",
-    "RoundResult",
-    "Rounds",
-    "SecureRandom",
-    "SeededRandom",
-    "Shuffler",
-    "SquareWave",
-    "Uniform",
-    "ValueRange",
-    "aggregate",
-    "amplify",
-    "auto",
-    "bootstrap_mean",
-    "compose_local",
-    "compose_permutation",
-    "compose_shuffled",
-    "count",
-    "group_width",
-    "histogram",
-    "kendall_tau",
-    "median",
-    "plan",
-    "quantile",
-    "quantiles",
-    "refine",
-    "regional_means",
-    "sample_mean",
-    "sensitivity",
-    "total",
-    "unbiased_mean",
-    "variance",
-    "window",
-    "winsorized_mean",
-]
-
-_HOME = {
-    "rase.accounting.amplification": ("Amplification", "amplify"),
-    "rase.accounting.composition": (
-        "compose_local",
-        "compose_permutation",
-        "compose_shuffled",
-    ),
-    "rase.accounting.planner": ("plan",),
-    "rase.errors": ("DataError", "NotIdentifiable", "PrivacyRefused", "RaseError"),
-    "rase.estimate.aggregates": ("count", "total", "variance"),
-    "rase.estimate.distribution": ("histogram", "quantile", "quantiles"),
-    "rase.estimate.estimate": ("Estimate",),
-    "rase.estimate.mean": (
-        "bootstrap_mean",
-        "median",
-        "sample_mean",
-        "unbiased_mean",
-        "winsorized_mean",
-    ),
-    "rase.estimate.regional": ("regional_means",),
-    "rase.estimate.series": ("Rounds",),
-    "rase.estimate.window": ("window",),
-    "rase.kernels.words": ("SecureRandom", "SeededRandom"),
-    "rase.pipeline": ("Pipeline", "RoundResult", "aggregate"),
-    "rase.privacy": ("CentralDP", "LocalDP", "PermutationPrivacy"),
-    "rase.randomize.bounded": ("Duchi", "Hybrid", "Piecewise"),
-    "rase.randomize.budget_aware": ("BudgetAware", "Laplace"),
-    "rase.randomize.certificate": ("Certificate",),
-    "rase.randomize.choice": ("auto",),
-    "rase.randomize.optimal": ("Optimal",),
-    "rase.randomize.protocol": ("Randomizer",),
-    "rase.randomize.square_wave": ("SquareWave",),
-    "rase.shuffle.cayley": ("CayleyMallows",),
-    "rase.shuffle.mallows": ("Mallows",),
-    "rase.shuffle.partition": ("Partition", "group_width", "sensitivity"),
-    "rase.shuffle.permutation": ("kendall_tau",),
-    "rase.shuffle.refinement": ("refine",),
-    "rase.shuffle.robust": ("Robust",),
-    "rase.shuffle.shufflers": (
-        "Cyclic",
-        "MallowsShuffle",
-        "Manifest",
-        "Release",
-        "Shuffler",
-        "Uniform",
-    ),
-    "rase.stream": ("Precision", "ValueRange"),
+# The public names, by the module they live in.
+_HOMES = {
+    "rase.accounting.amplification": "Amplification amplify",
+    "rase.accounting.composition": "compose_local compose_permutation compose_shuffled",
+    "rase.accounting.planner": "plan",
+    "rase.counts.aggregates": "count total variance",
+    "rase.counts.counts": "Counts",
+    "rase.counts.distribution": "histogram quantile quantiles",
+    "rase.counts.estimate": "Estimate",
+    "rase.counts.mean": "unbiased_mean winsorized_mean",
+    "rase.counts.paper": "bootstrap_mean median sample_mean",
+    "rase.counts.regional": "regional_means",
+    "rase.counts.shares": "shares",
+    "rase.domain": "Categories Precision Range",
+    "rase.errors": "DataError NotIdentifiable PrivacyRefused RaseError",
+    "rase.kernels.words": "SecureRandom SeededRandom",
+    "rase.laws.certificate": "Certificate",
+    "rase.laws.geometric": "BudgetAware Laplace",
+    "rase.laws.optimal": "Optimal",
+    "rase.laws.randomizer": "Randomizer RangeRandomizer",
+    "rase.laws.registry": "auto",
+    "rase.laws.response": "RandomizedResponse",
+    "rase.laws.windows": "Duchi Hybrid Piecewise SquareWave",
+    "rase.privacy": "CentralDP LocalDP PermutationPrivacy",
+    "rase.series.rounds": "RoundResult Rounds",
+    "rase.series.window": "window",
+    "rase.shuffle.mallows": "Mallows",
+    "rase.shuffle.partition": "Partition group_width sensitivity",
+    "rase.shuffle.permutation": "kendall_tau",
+    "rase.shuffle.refinement": "refine",
+    "rase.shuffle.robust": "Robust",
+    "rase.shuffle.shufflers": "Cyclic MallowsShuffle Manifest Release Shuffler Uniform",
+    "rase.tables.aggregate": "aggregate run_round run_table",
+    "rase.tables.plan": "RunPlan",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

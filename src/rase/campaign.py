@@ -8,46 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
+from rase.counts.registry import ESTIMATORS, TRACKED
+from rase.domain import MAX_STEPS, Precision, Range
+from rase.laws.registry import MECHANISMS, PROBE
 from rase.mistakes import CampaignInvalid, Mistakes, shown
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
-from rase.stream import MAX_STEPS, Precision, ValueRange
 
 __all__ = [
-    "AUTO",
-    "CHOICES",
-    "ESTIMATORS",
     "KEMS",
-    "MECHANISMS",
-    "PROBE",
     "SHUFFLES",
     "TARGETS",
     "Campaign",
     "ShufflePlan",
 ]
 
-MECHANISMS: Final = (
-    "budget-aware",
-    "laplace",
-    "duchi",
-    "piecewise",
-    "hybrid",
-    "optimal",
-    "square-wave",
-)
-# What a person may ask for, the default first: auto is the best mechanism for a mean.
-AUTO: Final = "auto"
-CHOICES: Final = (AUTO, *MECHANISMS)
-# What probing rounds report by.
-PROBE: Final = "square-wave"
 SHUFFLES: Final = ("robust", "uniform", "mallows")
-ESTIMATORS: Final = (
-    "unbiased_mean",
-    "sample_mean",
-    "median",
-    "bootstrap_mean",
-    "auto",
-    "winsorized_mean",
-)
 KEMS: Final = ("x25519", "x-wing")
 TARGETS: Final = ("reporters", "fleet")
 
@@ -111,8 +86,9 @@ class Campaign:
         low: The smallest reading.
         high: The largest reading.
         steps: How many steps the public grid has.
-        mechanism: How devices randomize: one of `MECHANISMS`. There is no default: devices draw
-            what stands here. `rase.fusion.mechanism.campaign_of` chooses one where a file does not.
+        mechanism: How devices randomize: one of `rase.laws.registry.MECHANISMS`. There is no
+            default: devices draw what stands here. `rase.fusion.mechanism.campaign_of` chooses one
+            where a file does not.
         beta: Relative half-width of the precision asked for.
         rho: Probability with which a report shall be that close.
         epsilon: One to four budgets of a report, ascending; a device takes the largest its owner
@@ -124,8 +100,9 @@ class Campaign:
         grace_s: How long after a round's end the shuffler waits before it closes the round.
         k_min: The fewest reports that are ever released together.
         shuffle: How the shuffler hides senders.
-        estimators: What the fusion centre computes: names out of `ESTIMATORS`. ``auto``, each round
-            with the help of those before, comes with its unbiased mean beside it.
+        estimators: What the fusion centre computes: names out of
+            `rase.counts.registry.ESTIMATORS`. ``tracked``, each round with the help of those
+            before, comes with its unbiased mean.
         not_before: The first round for which this version holds.
         not_after: The last round for which it holds.
         kem: The inner envelope's key encapsulation: "x25519", or "x-wing" against quantum
@@ -148,7 +125,7 @@ class Campaign:
         ...     mechanism="optimal", epsilon=(1,), window=24, window_budget=24, round_s=3600,
         ...     upload_s=300, grace_s=600, k_min=20, not_before=495000, not_after=499999,
         ... )
-        >>> campaign.value_range.step, campaign.closes_s(495000)
+        >>> campaign.domain.step, campaign.closes_s(495000)
         (0.732421875, 1782004200)
     """
 
@@ -170,7 +147,7 @@ class Campaign:
     grace_s: int
     k_min: int
     shuffle: ShufflePlan = field(default_factory=ShufflePlan)
-    estimators: tuple[str, ...] = ("auto",)
+    estimators: tuple[str, ...] = (TRACKED,)
     not_before: int
     not_after: int
     kem: str = "x25519"
@@ -237,9 +214,9 @@ class Campaign:
         return values
 
     @property
-    def value_range(self) -> ValueRange:
+    def domain(self) -> Range:
         """The public range of readings and its grid."""
-        return ValueRange(self.low, self.high, self.steps)
+        return Range(self.low, self.high, self.steps)
 
     @property
     def precision(self) -> Precision:
@@ -374,7 +351,7 @@ class Campaign:
 
     def _check_together(self, mistakes: Mistakes) -> None:
         try:
-            ValueRange(self.low, self.high, self.steps)
+            Range(self.low, self.high, self.steps)
         except ValueError as error:
             mistakes.found.append(str(error))
         if list(self.epsilon) != sorted(set(self.epsilon)):

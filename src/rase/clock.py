@@ -8,17 +8,41 @@ import time
 from typing import Any, Protocol
 
 __all__ = [
+    "FIRST_PAUSE_S",
+    "LONGEST_PAUSE_S",
     "Clock",
     "FakeClock",
     "SystemClock",
+    "backoff_s",
     "parse_duration_s",
     "round_number",
     "round_start_s",
     "time_in_words",
 ]
 
+# How long to wait before something is tried again: at first, and at most.
+FIRST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 300.0
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+def backoff_s(failures: int, *, share: float, most_s: float = LONGEST_PAUSE_S) -> float:
+    """Return how long to pause after some failures: twice as long each time, half of it by chance.
+
+    Chance keeps those who failed together from coming back together, again and again.
+
+    Args:
+        failures: How often it has failed, at least once.
+        share: A random number of [0, 1).
+        most_s: The longest pause.
+
+    Example:
+        >>> [backoff_s(failures, share=0.5) for failures in (1, 2, 3, 20)]
+        [1.5, 3.0, 6.0, 225.0]
+    """
+    longest = min(FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30), most_s)
+    return longest * (0.5 + share / 2)
 
 
 def parse_duration_s(text: str) -> int:

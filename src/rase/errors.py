@@ -5,7 +5,8 @@
     RaseError
     ├── DataError            the table of readings cannot be used as it is
     ├── PrivacyRefused       answering would break a privacy rule
-    │   └── BudgetSpent      a report would exceed a privacy budget
+    │   ├── BudgetSpent      a report would exceed a privacy budget
+    │   └── TooFew           fewer devices reported than are ever released together
     ├── NotIdentifiable      the reports carry no information on what was asked
     ├── ConfigurationError   settings cannot be used; lists every mistake
     ├── StorageError         a database did not do what it was asked
@@ -48,6 +49,7 @@ __all__ = [
     "StorageError",
     "StorageUnreachable",
     "StorageUnusable",
+    "TooFew",
     "UnknownKey",
     "UnknownVersion",
     "Unsupported",
@@ -74,6 +76,10 @@ class PrivacyRefused(RaseError):
     """The request is sound but answering it would break a privacy rule."""
 
     exit_code = 5
+
+
+class TooFew(PrivacyRefused):
+    """Fewer devices reported than are ever released together."""
 
 
 class BudgetSpent(PrivacyRefused):

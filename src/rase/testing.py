@@ -10,11 +10,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.counts.counts import Counts, as_counts
+from rase.counts.estimate import Estimate
+from rase.counts.registry import Estimator
 from rase.errors import NotIdentifiable
-from rase.estimate.estimate import Estimate
-from rase.estimate.named import Estimator
 from rase.kernels.words import SeededRandom
-from rase.randomize.protocol import Randomizer
+from rase.laws.randomizer import RangeRandomizer
 from rase.shuffle.shufflers import Shuffler
 
 __all__ = ["check_estimator", "check_randomizer", "check_shuffler"]
@@ -23,7 +24,7 @@ __all__ = ["check_estimator", "check_randomizer", "check_shuffler"]
 _LIMIT = 6.2
 
 
-def check_randomizer(randomizer: Randomizer, *, seed: int = 2026, count: int = 40_000) -> None:
+def check_randomizer(randomizer: RangeRandomizer, *, seed: int = 2026, count: int = 40_000) -> None:
     """Check a randomizer with one budget against the protocol's promises.
 
     Reports lie on the grid, follow ``report_probabilities``, are epsilon-LDP bin by bin by that
@@ -36,7 +37,7 @@ def check_randomizer(randomizer: Randomizer, *, seed: int = 2026, count: int = 4
 
     False alarms: fewer than one run in a million for a randomizer that keeps its promises.
     """
-    public = randomizer.value_range
+    public = randomizer.domain
     epsilon = float(np.max(randomizer.epsilon))
     readings = [public.low, public.low + 0.3 * public.width, public.middle, public.high]
     _expect(randomizer.guarantee.epsilon <= epsilon, "the guarantee must not exceed epsilon")
@@ -75,8 +76,8 @@ def check_randomizer(randomizer: Randomizer, *, seed: int = 2026, count: int = 4
 def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None:
     """Check a shuffler against the protocol's promises.
 
-    It releases the same values, rows stay whole, the manifest is complete and honest about chance,
-    nothing in the release tells the permutation, and it depends on the seed alone.
+    It releases the same values, rows stay whole, the manifest is complete, honest about chance and
+    told in advance, nothing in the release tells the permutation, and it depends on the seed alone.
 
     Args:
         shuffler: What to check.
@@ -93,6 +94,7 @@ def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None
     _expect(bool(np.all(shuffled[:, 1] == 2 * shuffled[:, 0])), "rows must stay whole")
     manifest = release.manifest
     _expect(manifest.n == n, "the manifest must count the values")
+    _expect(shuffler.manifest_for(n) == manifest, "the manifest must be that told in advance")
     _expect(bool(manifest.reason), "the manifest must say why the method was taken")
     _expect(math.isclose(manifest.chance, 1 / n), "chance must be 1 / n")
     _expect(
@@ -113,22 +115,23 @@ def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None
     _expect(len(shuffler.shuffle(values[:1]).values) == 1, "one value must pass")
 
 
-def check_estimator(estimator: Estimator, *, randomizer: Randomizer, seed: int = 2026) -> None:
+def check_estimator(estimator: Estimator, *, randomizer: RangeRandomizer, seed: int = 2026) -> None:
     """Check an estimator against the protocol's promises.
 
     It returns a finite `Estimate` that does not depend on the order of reports, with a positive
-    error, an interval around the value that widens with the level, and refuses no reports at all.
+    error, an interval around the value that widens with the level, refuses no reports at all, and
+    says of the counts of a round what it says of its reports.
 
     Args:
         estimator: What to check.
         randomizer: Whose reports it gets.
         seed: For reports and estimator.
     """
-    public = randomizer.value_range
+    public = randomizer.domain
     readings = np.linspace(public.low, public.high, 101)
     reports = randomizer.randomize(readings, rng=SeededRandom(seed))
 
-    def estimate(values: NDArray[np.float64]) -> Estimate:
+    def estimate(values: Counts | NDArray[np.float64]) -> Estimate:
         return estimator(values, randomizer=randomizer, epsilon=None, rng=SeededRandom(seed))
 
     result = estimate(reports)
@@ -150,10 +153,16 @@ def check_estimator(estimator: Estimator, *, randomizer: Randomizer, seed: int =
         "the order of reports must not matter",
     )
     _expect_raises(lambda: estimate(reports[:0]), "no reports at all must be refused")
+    counted = estimate(as_counts(reports, randomizer))
+    _expect(
+        counted.n == result.n
+        and math.isclose(result.value, counted.value, rel_tol=1e-9, abs_tol=close),
+        "counts must say what their reports say",
+    )
 
 
-def _check_law(randomizer: Randomizer, epsilon: float) -> None:
-    public = randomizer.value_range
+def _check_law(randomizer: RangeRandomizer, epsilon: float) -> None:
+    public = randomizer.domain
     edges = np.concatenate([[-np.inf], np.linspace(public.low, public.high, 41), [np.inf]])
     inputs = np.linspace(public.low, public.high, 33)
     law = randomizer.report_probabilities(inputs, edges)
@@ -166,9 +175,9 @@ def _check_law(randomizer: Randomizer, epsilon: float) -> None:
 
 
 def _check_frequencies(
-    randomizer: Randomizer, reading: float, *, reports: NDArray[np.float64]
+    randomizer: RangeRandomizer, reading: float, *, reports: NDArray[np.float64]
 ) -> None:
-    public = randomizer.value_range
+    public = randomizer.domain
     edges = np.concatenate([[-np.inf], np.linspace(public.low, public.high, 12), [np.inf]])
     expected = randomizer.report_probabilities([reading], edges)[0] * len(reports)
     seen = np.histogram(reports, edges)[0]
@@ -177,13 +186,15 @@ def _check_frequencies(
     _expect(bool(np.all(error <= (_LIMIT + 1) * spread)), "reports must follow the stated law")
 
 
-def _check_square(randomizer: Randomizer, reading: float, *, reports: NDArray[np.float64]) -> None:
+def _check_square(
+    randomizer: RangeRandomizer, reading: float, *, reports: NDArray[np.float64]
+) -> None:
     try:
         squares = randomizer.decode_square(reports)
     except NotIdentifiable:
         return
     error = _LIMIT * squares.std() / math.sqrt(len(squares))
-    rounding = randomizer.value_range.step**2 / 4
+    rounding = randomizer.domain.step**2 / 4
     _expect(
         -error - 1e-9 <= squares.mean() - reading**2 <= error + rounding + 1e-9,
         "decoded squares must average to the squared reading",

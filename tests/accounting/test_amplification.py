@@ -15,8 +15,8 @@ from rase import (
     Piecewise,
     Precision,
     PrivacyRefused,
+    Range,
     Uniform,
-    ValueRange,
 )
 from rase.accounting.amplification import (
     BLANKET_THEOREM,
@@ -30,7 +30,7 @@ from rase.accounting.amplification import (
 from rase.accounting.blanket import Covered
 from rase.privacy import CentralDP, LocalDP
 
-RANGE = ValueRange(0, 3000)
+RANGE = Range(0, 3000)
 MECHANISMS: list[Covered] = [
     BudgetAware(1.0, RANGE, Precision(beta=0.5, rho=0.9)),
     Laplace(1.0, RANGE),

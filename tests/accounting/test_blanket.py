@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, Range
 from rase.accounting.blanket import (
     Blanket,
     Channel,
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 def clamped(epsilon: float) -> BudgetAware:
     """Return the paper's randomizer, clamping."""
-    return BudgetAware(epsilon, ValueRange(0, 3000), Precision(beta=0.1, rho=0.95))
+    return BudgetAware(epsilon, Range(0, 3000), Precision(beta=0.1, rho=0.95))
 
 
 def central(mechanism: Covered, n: int, *, delta: float = 1e-6) -> float:
@@ -56,7 +56,7 @@ def test_clamped_laplace_agrees_with_the_design_table(n: int) -> None:
 def test_the_bound_equals_the_sum_over_all_counts(n: int) -> None:
     """For one-bit reports E[(X_1 + ... + X_n)_+] / n is a sum over three counts."""
     epsilon_local, epsilon = 1.0, 0.2
-    channel = channel_of(Duchi(epsilon_local, ValueRange(0, 1)))
+    channel = channel_of(Duchi(epsilon_local, Range(0, 1)))
     kept, flipped = 1 / (1 + math.exp(-epsilon_local)), 1 / (1 + math.exp(epsilon_local))
     up = (kept - math.exp(epsilon) * flipped) / flipped
     down = (flipped - math.exp(epsilon) * kept) / flipped
@@ -81,7 +81,7 @@ def test_a_smaller_blanket_would_be_noticed() -> None:
 def test_laplace_is_as_private_as_its_clamped_twin() -> None:
     """Beyond the ends a report says no more than at them."""
     for epsilon in (0.3, 2.0):
-        twin = central(Laplace(epsilon, ValueRange(0, 3000)), 500)
+        twin = central(Laplace(epsilon, Range(0, 3000)), 500)
         assert twin == pytest.approx(central(clamped(epsilon), 500), rel=1e-4)
 
 
@@ -96,7 +96,7 @@ def test_the_ends_of_the_range_are_the_worst_pair(
     A law is a spread of another of the same mean if E[(X - t)_+] is at least as large at every t.
     """
     for budget, share in itertools.product((0.1, 0.5, 1.0, 3.0, 8.0), (0.0, 0.3, 0.9)):
-        rows = all_rows(kind(budget, ValueRange(0, 1, steps=steps)))
+        rows = all_rows(kind(budget, Range(0, 1, steps=steps)))
         least = rows.min(axis=0)
         assert least == pytest.approx(np.minimum(rows[0], rows[-1]), rel=1e-9, abs=1e-300)
         factor = math.exp(share * budget)
@@ -115,7 +115,7 @@ def test_a_channel_holds_the_rows_of_three_readings(
     kind: type[Laplace | Duchi | Piecewise | Hybrid], steps: int
 ) -> None:
     """Rows are laws within the budget, and mirror one another."""
-    mechanism = kind(1.5, ValueRange(-2, 3, steps=steps))
+    mechanism = kind(1.5, Range(-2, 3, steps=steps))
     channel = channel_of(mechanism)
     for row in (channel.low, channel.middle, channel.high):
         assert row.sum() == pytest.approx(1)
@@ -155,7 +155,7 @@ def test_no_excess_where_no_value_is_positive() -> None:
 @each_case("delta", [1e-3, 1e-9, 1e-20])
 def test_small_deltas_keep_their_accuracy(delta: float) -> None:
     """The tilted sum agrees with the exact one of a one-bit mechanism at any delta."""
-    mechanism = Duchi(1.0, ValueRange(0, 1))
+    mechanism = Duchi(1.0, Range(0, 1))
     n = 200
     epsilon = central(mechanism, n, delta=delta)
     flipped = 1 / (1 + math.e)
@@ -176,7 +176,7 @@ def test_small_deltas_keep_their_accuracy(delta: float) -> None:
 
 def all_rows(mechanism: Covered) -> Floats:
     """Return the probability of each report that occurs (column) for each grid point (row)."""
-    bounds = mechanism.value_range
+    bounds = mechanism.domain
     margin = bounds.steps + 2
     inner = np.arange(1 - margin, bounds.steps + margin + 1) - 0.5
     edges = np.concatenate(([-np.inf], bounds.low + bounds.step * inner, [np.inf]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase import Duchi, Hybrid, LocalDP, PermutationPrivacy, PrivacyRefused, ValueRange
+from rase import Duchi, Hybrid, LocalDP, PermutationPrivacy, PrivacyRefused, Range
 from rase.accounting.amplification import LOCAL_THEOREM, amplify
 from rase.accounting.composition import (
     COMPOSED_THEOREM,
@@ -116,7 +116,7 @@ def test_without_amplification_the_local_sum_stays() -> None:
 
 def test_mechanisms_and_mixed_budgets_compose_by_the_clone_pair() -> None:
     """The mechanism sharpens the lower bound only; the worst class decides."""
-    bounds = ValueRange(0, 1)
+    bounds = Range(0, 1)
     known = compose_shuffled(Duchi(0.5, bounds), 1000, rounds=24, delta=1e-6)
     assert known.theorem == COMPOSED_THEOREM
     assert known.epsilon == compose_shuffled(0.5, 1000, rounds=24, delta=1e-6).epsilon
@@ -174,7 +174,7 @@ def clone_pair(epsilon_local: float, n: int) -> tuple[np.ndarray[Any, Any], np.n
 @each_case("n", [50, 3000, 50_000])
 def test_live_bounds_are_never_below_the_full_ones(epsilon: float, n: int) -> None:
     """What a slider shows is a guarantee: at least the full bound, less a rounding of searches."""
-    mechanism = Hybrid(epsilon, ValueRange(0, 1))
+    mechanism = Hybrid(epsilon, Range(0, 1))
     for rounds in (1, 30):
         live = compose_live(mechanism, n, rounds=rounds, delta=1e-6)
         full = compose_shuffled(mechanism, n, rounds=rounds, delta=1e-6)

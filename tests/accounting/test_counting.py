@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from tests.cases import each_case
 
-from rase import Duchi, Laplace, Piecewise, ValueRange
+from rase import Duchi, Laplace, Piecewise, Range
 from rase.accounting.blanket import channel_of
 from rase.accounting.counting import (
     CountingObserver,
@@ -79,7 +79,7 @@ def test_questions_are_about_sets_of_reports(
     kind: type[Laplace | Duchi | Piecewise],
 ) -> None:
     """Chances are chances, within the budget of one another; Duchi's is that of its bit."""
-    for question in best_questions(channel_of(kind(1.0, ValueRange(0, 1)))):
+    for question in best_questions(channel_of(kind(1.0, Range(0, 1)))):
         chances = (question.first, question.second, question.others)
         assert all(0 < chance < 1 for chance in chances)
         assert max(chances) / min(chances) <= math.e * (1 + 1e-9)

@@ -5,14 +5,13 @@ import pytest
 from tests.cases import each_case
 
 from rase.accounting import error_curves as module
-from rase.accounting.candidates import PLANNED
 from rase.accounting.error_curves import error_curves
 from rase.accounting.error_model import ErrorModel
 from rase.accounting.planner import plan
-from rase.randomize.choice import best_mechanism
-from rase.stream import Precision, ValueRange
+from rase.domain import Precision, Range
+from rase.laws.registry import FOR_MEANS, best_mechanism
 
-POWER = ValueRange(-200, 2800)
+POWER = Range(-200, 2800)
 
 
 @pytest.mark.uncovered
@@ -27,7 +26,7 @@ def test_auto_is_the_best_mechanism_at_each_epsilon() -> None:
 
 
 @pytest.mark.uncovered
-@each_case("mechanism", list(PLANNED))
+@each_case("mechanism", list(FOR_MEANS))
 @each_case(("devices", "schedule"), [(2, "every"), (1000, "every"), (300, "rotate")])
 def test_curves_are_the_planners(mechanism: str, devices: int, schedule: str) -> None:
     """Every point equals what the planner computes by itself, bias and noise."""
@@ -94,9 +93,7 @@ def test_moving_a_slider_looks_at_no_law_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "_model", counted)
     first = error_curves(POWER, 1.0, devices=50, precision=Precision(0.5, 0.9))
     asked.clear()
-    again = error_curves(
-        ValueRange(0, 40), 2.0, devices=51, precision=Precision(0.5, 0.9), window=3
-    )
+    again = error_curves(Range(0, 40), 2.0, devices=51, precision=Precision(0.5, 0.9), window=3)
     assert len(asked) <= len(again.epsilon)
     asked.clear()
     error_curves(POWER, 1.5, devices=50, precision=Precision(0.5, 0.9))

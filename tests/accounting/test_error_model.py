@@ -9,28 +9,28 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from rase.accounting.candidates import PLANNED, Mechanism, mechanism_named
-from rase.accounting.error_model import Error, ErrorModel, FleetReadings
-from rase.estimate.mean import bootstrap_mean, winsorized_mean
-from rase.estimate.named import ESTIMATORS
+from rase.accounting.error_model import PREDICTED, Error, ErrorModel, FleetReadings
+from rase.counts.mean import winsorized_mean
+from rase.counts.paper import bootstrap_mean
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
-from rase.randomize.bounded import Duchi
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.choice import best_mechanism
-from rase.randomize.ladder import rung_below
-from rase.randomize.optimal import Optimal
-from rase.stream import Precision, ValueRange
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.ladder import rung_below
+from rase.laws.optimal import Optimal
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import FOR_MEANS, best_mechanism, randomizer_named
+from rase.laws.windows import Duchi
 
-PUBLIC = ValueRange(-500, 2500)
+PUBLIC = Range(-500, 2500)
 PRECISION = Precision(beta=0.5, rho=0.9)
 N = 101
 TRIALS = 16_000
 Floats = NDArray[np.float64]
 
 
-def built(name: str, epsilon: float) -> Mechanism:
+def built(name: str, epsilon: float) -> RangeRandomizer:
     """Return a mechanism on the test range."""
-    return mechanism_named(name, epsilon, value_range=PUBLIC, precision=PRECISION)
+    return randomizer_named(name, epsilon, domain=PUBLIC, precision=PRECISION)
 
 
 def skewed() -> Floats:
@@ -43,7 +43,7 @@ def two_camps() -> Floats:
     return np.where(np.arange(N) < N // 3, 2400.0, -400.0)
 
 
-def estimated(mechanism: Mechanism, readings: Floats) -> dict[str, Floats]:
+def estimated(mechanism: RangeRandomizer, readings: Floats) -> dict[str, Floats]:
     """Return the estimates of many rounds with the same readings and fresh noise."""
     reports = mechanism.randomize(np.tile(readings, (TRIALS, 1)), rng=SeededRandom(2026))
     return {
@@ -61,7 +61,7 @@ def is_within(estimates: Floats, expected: Error, *, truth: float, share: float)
 
 @pytest.mark.uncovered
 @each_case("readings", [skewed(), two_camps()])
-@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("name", FOR_MEANS)
 @each_case("epsilon", [0.8, 3.0])
 def test_predictions_agree_with_simulation(name: str, epsilon: float, readings: Floats) -> None:
     """Means are within 3 % of the prediction, the median within 4 %; one 30 % off is rejected.
@@ -104,12 +104,12 @@ def test_bootstrap_prediction_agrees_with_simulation() -> None:
 
 
 @pytest.mark.uncovered
-@each_case("name", PLANNED)
+@each_case("name", FOR_MEANS)
 @each_case("epsilon", [0.1, 0.61, 0.62, 2.0, 4.0, 5.0, 9.0])
 def test_moments_are_those_of_the_law(name: str, epsilon: float) -> None:
     """Mean and variance of a report, and the variance of its reading, agree with exact sums."""
-    small = ValueRange(-1, 3, steps=64)
-    mechanism = mechanism_named(name, epsilon, value_range=small, precision=PRECISION)
+    small = Range(-1, 3, steps=64)
+    mechanism = randomizer_named(name, epsilon, domain=small, precision=PRECISION)
     model = ErrorModel(mechanism)
     grid = FleetReadings.uniform(small).grid
     np.testing.assert_allclose(model.decoded_variance(grid), mechanism.variance(grid), rtol=1e-6)
@@ -145,8 +145,8 @@ def test_worst_variances_are_those_of_the_table(epsilon: float) -> None:
     """
     columns = ("laplace", "budget-aware", "duchi", "piecewise", "hybrid")
     for name, variance in zip(columns, TABLE[epsilon], strict=True):
-        mechanism = mechanism_named(
-            name, epsilon, value_range=ValueRange(0, 1), precision=Precision(beta=0, rho=0.9)
+        mechanism = randomizer_named(
+            name, epsilon, domain=Range(0, 1), precision=Precision(beta=0, rho=0.9)
         )
         worst = ErrorModel(mechanism).worst("unbiased_mean", 1).noise ** 2
         assert worst == pytest.approx(variance, rel=6e-3 if epsilon < 8 else 0.03)
@@ -155,8 +155,8 @@ def test_worst_variances_are_those_of_the_table(epsilon: float) -> None:
 def test_clamping_formulas() -> None:
     """Variance and bias of clamped reports are the closed forms of the design."""
     for epsilon in (0.2, 1.0, 4.0):
-        model = ErrorModel(BudgetAware(epsilon, ValueRange(0, 1), PRECISION))
-        spread = FleetReadings.uniform(ValueRange(0, 1))
+        model = ErrorModel(BudgetAware(epsilon, Range(0, 1), PRECISION))
+        spread = FleetReadings.uniform(Range(0, 1))
         evenly = model.expected("unbiased_mean", 1, readings=spread).noise ** 2
         assert evenly == pytest.approx(
             (2 - (1 - math.exp(-epsilon)) / epsilon) / epsilon**2, rel=1e-3
@@ -167,24 +167,24 @@ def test_clamping_formulas() -> None:
 
 def test_the_best_mechanism_is_best() -> None:
     """No mechanism has a worst variance below that of the automatic choice, but for 6 % at 0.6."""
-    unit = ValueRange(0, 1)
+    unit = Range(0, 1)
     for epsilon in (*np.geomspace(0.01, 7, 40).tolist(), 1.0499, 0.6499, 0.5999, 8.5):
         worst = {
-            name: ErrorModel(mechanism_named(name, epsilon, value_range=unit, precision=PRECISION))
+            name: ErrorModel(randomizer_named(name, epsilon, domain=unit, precision=PRECISION))
             .worst("unbiased_mean", 1)
             .noise
             ** 2
-            for name in PLANNED
+            for name in FOR_MEANS
         }
         # Below 0.6 one bit is preferred to the optimum; a share of 1e-4 is the fineness of grids.
         slack = 1e-4 if epsilon >= 0.6 else 0.06
         assert worst[best_mechanism(epsilon)] <= (1 + slack) * min(worst.values())
-    assert isinstance(mechanism_named("auto", 0.5, value_range=unit, precision=PRECISION), Duchi)
-    assert isinstance(mechanism_named("auto", 1, value_range=unit, precision=PRECISION), Optimal)
+    assert isinstance(randomizer_named("auto", 0.5, domain=unit, precision=PRECISION), Duchi)
+    assert isinstance(randomizer_named("auto", 1, domain=unit, precision=PRECISION), Optimal)
 
 
-@each_case("name", PLANNED)
-@each_case("estimator", ESTIMATORS)
+@each_case("name", FOR_MEANS)
+@each_case("estimator", PREDICTED)
 def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
     """Bias and noise of several fleets stay within the worst case."""
     for epsilon in (0.3, 1.0, 6.0):
@@ -201,7 +201,7 @@ def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
 @given(
     st.floats(0.05, 8),
     st.integers(2, 10_000),
-    st.sampled_from(sorted(PLANNED)),
+    st.sampled_from(sorted(FOR_MEANS)),
     st.sampled_from(["unbiased_mean", "sample_mean", "bootstrap_mean"]),
 )
 def test_more_devices_mean_less_noise(epsilon: float, n: int, name: str, estimator: str) -> None:
@@ -212,7 +212,7 @@ def test_more_devices_mean_less_noise(epsilon: float, n: int, name: str, estimat
     assert more.bias == few.bias
 
 
-@given(st.floats(0.05, 8), st.floats(1.01, 1.5), st.sampled_from(sorted(PLANNED)))
+@given(st.floats(0.05, 8), st.floats(1.01, 1.5), st.sampled_from(sorted(FOR_MEANS)))
 def test_more_epsilon_means_less_noise(epsilon: float, factor: float, name: str) -> None:
     """Noise falls with epsilon, but where budget-aware stops to clamp or a rung is the same."""
     here = ErrorModel(built(name, epsilon)).worst("unbiased_mean", 100).noise
@@ -229,7 +229,7 @@ def test_even_and_odd_numbers_of_reports() -> None:
     Readings in the middle: a bit is 0 or 1 with probability 1/2, so 64 bits tie with probability
     C(64, 32) / 2^64 and the median is 1/2; 65 never do.
     """
-    unit = ValueRange(0, 1)
+    unit = Range(0, 1)
     middle = FleetReadings.of([0.5], unit)
     model = ErrorModel(Duchi(1.0, unit))
     tie = math.comb(64, 32) / 2**64

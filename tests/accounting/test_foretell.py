@@ -1,21 +1,23 @@
-"""What auto will achieve, foretold on readings one holds."""
+"""What `tracked` will achieve, foretold on readings one holds."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.counts.many import spread_of
 
-from rase import Duchi, Hybrid, Precision, SeededRandom, ValueRange, unbiased_mean
-from rase.accounting.candidates import Mechanism, mechanism_named
+from rase import Duchi, Hybrid, Precision, Range, SeededRandom, unbiased_mean
 from rase.accounting.foretell import Forecast, Remedy, foretell, remedies
-from rase.estimate.tracker import Tracker, spread_of
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
+from rase.series.tracker import Tracker
 
-WATTS = ValueRange(0, 2800)
+WATTS = Range(0, 2800)
 
 
-def made(epsilon: float, value_range: ValueRange) -> Mechanism:
+def made(epsilon: float, value_range: Range) -> RangeRandomizer:
     """Return the best mechanism."""
-    return mechanism_named(
-        "auto", epsilon, value_range=value_range, precision=Precision(beta=0.5, rho=0.9)
+    return randomizer_named(
+        "auto", epsilon, domain=value_range, precision=Precision(beta=0.5, rho=0.9)
     )
 
 
@@ -37,7 +39,7 @@ def test_a_trial_is_a_run_of_the_estimator() -> None:
         reports = mechanism.randomize(readings.ravel(), rng=rng).reshape(readings.shape)
         for row, some, time_s in zip(readings, reports, hours.tolist(), strict=True):
             alone = unbiased_mean(some, randomizer=mechanism)
-            told = tracker.update(time_s, alone, spread=spread_of(some, randomizer=mechanism))
+            told = tracker.update(time_s, alone, spread=spread_of(some, mechanism))
             errors.append(told.value - row.mean())
         squares.append(np.mean(np.square(errors[1:])))
     shares: list[float] = []

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
 
-from rase.accounting.candidates import CHOICES
 from rase.accounting.error_model import FleetReadings
 from rase.accounting.inverse import (
     Setting,
@@ -21,16 +20,17 @@ from rase.accounting.inverse import (
     largest_theta,
     rounds_needed,
 )
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
+from rase.laws.registry import MEAN_CHOICES
 from rase.shuffle.attacker import order_attack
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.permutation import kendall_tau
 from rase.shuffle.robust import Robust
-from rase.stream import Precision, ValueRange
 
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 SETTING = Setting(value_range=PUBLIC, epsilon=1.0, devices=50)
-names = st.sampled_from(CHOICES)
+names = st.sampled_from(MEAN_CHOICES)
 
 
 # Below these bounds more devices than can be counted would be needed (MOST_REPORTS).
@@ -215,14 +215,14 @@ def test_alpha_and_groups_keep_the_cap(n: int, group_count: int) -> None:
     """The robust shuffler takes Mallows at the limits and falls back just beyond them."""
     alpha = attacker_limits(n, 2.0, alpha=None, group_count=group_count)["alpha"].value
     assert alpha is not None
-    assert Robust(0.999 * alpha, group_count).plan(n).method == "mallows"
-    assert Robust(1.002 * alpha, group_count).plan(n).method == "uniform"
+    assert Robust(0.999 * alpha, group_count).manifest_for(n).method == "mallows"
+    assert Robust(1.002 * alpha, group_count).manifest_for(n).method == "uniform"
     most = attacker_limits(n, 2.0, alpha=0.999 * alpha, group_count=None)["group_count"].value
     assert most is not None
     assert most >= group_count
-    assert Robust(0.999 * alpha, int(most)).plan(n).method == "mallows"
+    assert Robust(0.999 * alpha, int(most)).manifest_for(n).method == "mallows"
     if most < n:
-        assert Robust(0.999 * alpha, int(most) + 1).plan(n).method == "uniform"
+        assert Robust(0.999 * alpha, int(most) + 1).manifest_for(n).method == "uniform"
 
 
 def test_limits_without_an_answer() -> None:

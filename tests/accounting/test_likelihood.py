@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests.cases import each_case
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
 from rase.accounting.amplification import amplify, lower_bound
 from rase.accounting.blanket import Channel, Covered, channel_of
 from rase.accounting.counting import CountingObserver, best_questions
@@ -19,7 +19,7 @@ from rase.accounting.curve import crossing
 from rase.accounting.likelihood import LikelihoodObserver, least_mean_excess, observed_epsilon
 
 Floats = NDArray[np.float64]
-PUBLIC = ValueRange(0, 1)
+PUBLIC = Range(0, 1)
 
 
 def counted(mechanism: Covered, n: int, *, delta: float) -> float:
@@ -114,7 +114,7 @@ def test_small_rounds_reach_what_others_alike_give_away(
     kind: type[Laplace | Duchi | Piecewise | Hybrid], n: int
 ) -> None:
     """The bound lies within a hundredth of the enumerated truth for others at end or middle."""
-    mechanism = kind(1.0, ValueRange(0, 1, steps=4))
+    mechanism = kind(1.0, Range(0, 1, steps=4))
     channel, delta = channel_of(mechanism), 0.01
     rows = [channel.low, channel.middle, channel.high]
     is_report = channel.blanket > 0

@@ -1,4 +1,4 @@
-"""What auto will achieve on a fleet that was only described."""
+"""What `tracked` will achieve on a fleet that was only described."""
 
 import math
 
@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase import Precision, ValueRange
-from rase.accounting.candidates import Mechanism, mechanism_named
+from rase import Precision, Range
 from rase.accounting.foretell import foretell
 from rase.accounting.motion import Motion, foretell_motion, motion_remedies
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
 
-WATTS = ValueRange(0, 3000)
+WATTS = Range(0, 3000)
 HOURS = np.arange(720, dtype=np.float64) * 3600
 
 
-def made(epsilon: float, value_range: ValueRange) -> Mechanism:
+def made(epsilon: float, value_range: Range) -> RangeRandomizer:
     """Return the best mechanism."""
-    return mechanism_named(
-        "auto", epsilon, value_range=value_range, precision=Precision(beta=0.5, rho=0.9)
+    return randomizer_named(
+        "auto", epsilon, domain=value_range, precision=Precision(beta=0.5, rho=0.9)
     )
 
 

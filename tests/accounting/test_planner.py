@@ -10,18 +10,17 @@ from tests.cases import each_case
 
 from rase.accounting.amplification import amplify
 from rase.accounting.composition import compose_shuffled
-from rase.accounting.error_model import PREDICTED, ErrorModel
+from rase.accounting.error_model import COMPARED, PREDICTED, ErrorModel
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
-from rase.estimate.named import ESTIMATORS
+from rase.domain import Precision, Range
+from rase.laws.geometric import BudgetAware
+from rase.laws.optimal import Optimal
+from rase.laws.windows import Hybrid
 from rase.privacy import CentralDP, LocalDP
-from rase.randomize.bounded import Hybrid
-from rase.randomize.budget_aware import BudgetAware
-from rase.randomize.optimal import Optimal
 from rase.shuffle.robust import Robust
-from rase.stream import Precision, ValueRange
 
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 SKEWED = (3000 * np.linspace(0, 1, 500) ** 4).tolist()
 
 
@@ -182,7 +181,7 @@ def test_small_fleets_are_told_that_there_is_no_amplification() -> None:
 def test_mallows_is_refused_amplification() -> None:
     """A Mallows shuffle is described, warned about and has no central guarantee."""
     made = quick(devices=64, alpha=0.3, group_count=4)
-    assert made.shuffle == Robust(0.3, 4).plan(64)
+    assert made.shuffle == Robust(0.3, 4).manifest_for(64)
     assert made.shuffle.method == "mallows"
     assert made.refusal is not None
     assert "no amplification theorem" in made.refusal
@@ -293,7 +292,7 @@ def test_a_wish_is_met_by_each_answer() -> None:
         assert not any("missed" in line for line in again.recommendation.warnings)
     narrow = next(line for line in made.recommendation.remedies if line.startswith("A range"))
     width = float(narrow.split()[2])
-    small = plan(ValueRange(0, width), 1.0, devices=100, window=2, error=60.5, detail="quick")
+    small = plan(Range(0, width), 1.0, devices=100, window=2, error=60.5, detail="quick")
     assert small.wish is not None
     assert small.wish.is_met
 
@@ -323,7 +322,7 @@ def test_long_reporting_is_warned_about() -> None:
 def test_curves_hold_every_estimator_at_every_candidate() -> None:
     """A curve repeats the plan's own errors at its own epsilon."""
     made = quick(curve=[0.5, 1.0, 2.0], window=4)
-    assert len(made.curve) == 3 * len(ESTIMATORS)
+    assert len(made.curve) == 3 * len(COMPARED)
     assert made.curve_readings == "worst"
     here = [point for point in made.curve if point.epsilon == 1.0]
     assert [point.error for point in here] == [made.error(point.estimator).window for point in here]
@@ -379,7 +378,7 @@ def test_bad_numbers(asked: dict[str, Any], message: str) -> None:
 
 def test_bad_kinds() -> None:
     """What is not of its kind is refused by name."""
-    with pytest.raises(TypeError, match="value_range must be a ValueRange"):
+    with pytest.raises(TypeError, match="value_range must be a Range"):
         plan((0, 1), 1.0, devices=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="devices must be a whole number"):
         quick(devices=2.5)
@@ -392,7 +391,7 @@ def test_central_guarantees_do_not_depend_on_the_range(epsilon: float) -> None:
     """Another range is another name for the same places; unclamped budget-aware is Laplace."""
     wide = plan(PUBLIC, epsilon, devices=300, mechanism="budget-aware", detail="live")
     narrow = plan(
-        ValueRange(-3, 5), epsilon, devices=300, mechanism="budget-aware", beta=0.4, detail="live"
+        Range(-3, 5), epsilon, devices=300, mechanism="budget-aware", beta=0.4, detail="live"
     )
     drawn = BudgetAware(epsilon, PUBLIC, Precision(0.5, 0.9))
     alone = amplify(drawn, 300, delta=1e-6)

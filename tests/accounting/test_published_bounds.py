@@ -15,13 +15,13 @@ from benchmarks.published import (
 )
 from tests.cases import each_case
 
-from rase import Duchi, Hybrid, Laplace, Piecewise, ValueRange
+from rase import Duchi, Hybrid, Laplace, Piecewise, Range
 from rase.accounting.amplification import amplify
 from rase.accounting.composition import compose_shuffled
 
 DELTA = 1e-6
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 4.0)
-PUBLIC = ValueRange(0, 1)
+PUBLIC = Range(0, 1)
 # Where less than a thousandth is gained the local epsilon stays, which needs no delta.
 KEPT_LOCAL = 1.001
 # What the exact sum may differ from brute force: rounding up, and the search for epsilon.

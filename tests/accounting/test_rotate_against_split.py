@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from rase import BudgetAware, Precision, SeededRandom, ValueRange, unbiased_mean
+from rase import BudgetAware, Precision, Range, SeededRandom, unbiased_mean
 from rase.accounting.schedule import Rotate, Split
 
 WINDOW, BUDGET = 24, 1.0
 GUIDE = Path(__file__).parents[2] / "docs/guides/budget.md"
 PRECISION = Precision(beta=0.5, rho=0.9)
 # A Swiss home is connected with 25 A on three phases of 400 V, which carry 17 kW.
-PER_HOUR_KWH = ValueRange(0, 16)
+PER_HOUR_KWH = Range(0, 16)
 
 
 def errors_of(readings: NDArray[np.float64], *, seed: int) -> tuple[float, float]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
 from rase.accounting.blanket import Blanket, Channel, Covered, channel_of
-from rase.kernels.parts import HYBRID_FROM, Parts, bit_alone, mixed_up, window_alone
+from rase.laws.parts import HYBRID_FROM, Parts, bit_alone, mixed_up, window_alone
 
 Floats = NDArray[np.float64]
 STEPS = 4096
@@ -28,7 +28,7 @@ DIGITS = 1e-5
 
 def mechanism(kind: str, budget: float, steps: int = STEPS) -> Covered:
     """Return a mechanism on a grid; the paper's randomizer clamps at these budgets."""
-    public = ValueRange(0, 1, steps=steps)
+    public = Range(0, 1, steps=steps)
     if kind == "budget-aware":
         return BudgetAware(budget, public, Precision(beta=0.1, rho=0.95))
     kinds: dict[str, type[Laplace | Duchi | Piecewise | Hybrid]] = {
@@ -42,7 +42,7 @@ def mechanism(kind: str, budget: float, steps: int = STEPS) -> Covered:
 
 def rows_of(randomizer: Covered, places: Floats) -> Floats:
     """Return the law of the report (columns) of the readings at some grid places (rows)."""
-    public = randomizer.value_range
+    public = randomizer.domain
     # Reports beyond half a range outside are pooled, as channel_of pools them.
     margin = public.steps // 2 + 2
     inner = np.arange(1 - margin, public.steps + margin + 1) - 0.5
@@ -91,7 +91,7 @@ def best_of(row: Floats, blanket: Floats) -> tuple[Floats, Floats]:
 
 def breaches_of(randomizer: Covered, places: Floats) -> list[str]:
     """Return the breaches of one mechanism at the places given; the upper half mirrors them."""
-    high = rows_of(randomizer, np.array([float(randomizer.value_range.steps)]))[0]
+    high = rows_of(randomizer, np.array([float(randomizer.domain.steps)]))[0]
     found: list[str] = []
     for chunk in np.array_split(places, max(1, places.size // 64)):
         found += breaches(high[::-1], high, rows_of(randomizer, chunk))
@@ -145,7 +145,7 @@ def test_a_reading_with_less_noise_in_the_middle_is_noticed() -> None:
 @each_case("budget", [0.25, 1.0, 2.0])
 def test_inputs_of_the_optimal_channel_that_share_least_are_its_worst_pair(budget: float) -> None:
     """Every second pair of inputs, in both directions, has a smaller bound than the pair taken."""
-    optimal = Optimal(budget, ValueRange(0, 1))
+    optimal = Optimal(budget, Range(0, 1))
     worst, rows = channel_of(optimal), optimal.channel
     assert rows is not None
     epsilon = 0.2 * budget
@@ -169,7 +169,7 @@ def test_inputs_of_the_optimal_channel_that_share_least_are_its_worst_pair(budge
 
 def test_favoured_outputs_have_the_same_blanket_mass() -> None:
     """Each output has one of two likelihoods, and each input favours the same mass of blanket."""
-    rows = Optimal(1.0, ValueRange(0, 1)).channel
+    rows = Optimal(1.0, Range(0, 1)).channel
     assert rows is not None
     least = rows.min(axis=0)
     is_favoured = rows > 1.5 * least
@@ -180,7 +180,7 @@ def test_favoured_outputs_have_the_same_blanket_mass() -> None:
 
 def test_below_the_ladder_the_optimal_channel_is_covered_as_a_bit() -> None:
     """Its bound is that of Duchi's mechanism, which serves there."""
-    public = ValueRange(0, 1)
+    public = Range(0, 1)
     bit, optimal = channel_of(Duchi(0.1, public)), channel_of(Optimal(0.1, public))
     assert np.array_equal(bit.low, optimal.low)
     assert np.array_equal(bit.blanket, optimal.blanket)

@@ -155,7 +155,7 @@ def add_rounds(
                 n = max(shape.reports - round % 5, 2)
                 estimates += [
                     [
-                        *(campaign.id, round, method, "mean of the fleet"),
+                        *(campaign.id, round, method, "reporters"),
                         *(shape.mean(round), shape.error, None, n),
                     ]
                     for method in campaign.estimators
@@ -166,7 +166,7 @@ def add_rounds(
             rounds,
         )
         transaction.execute_many(
-            "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
+            "INSERT INTO answers (campaign, round, method, target, value, standard_error, "
             "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             estimates,
         )

@@ -16,7 +16,7 @@ from tests.device.owning import QUARTERS, owned
 
 from rase.cli import main
 
-NUMBERS = ["mean", "standard_error", "ci_low", "ci_high"]
+NUMBERS = ["value", "standard_error", "low", "high"]
 # Without it pandas may miss the last bit of a number.
 read_csv = partial(pd.read_csv, float_precision="round_trip")
 LAST = CAMPAIGN.not_before + ROUNDS - 1
@@ -53,11 +53,11 @@ def test_the_points_of_the_live_chart(site: Site, opened: Opens) -> None:
     found = read_csv(saved(page, "/live?range=1d", "CSV"))
     begin_ms = 1000 * (CAMPAIGN.closes_s(LAST) + LATER_S - 86400)
     told = asked(site, page, "/v1/trace", **{"from": str(begin_ms), "points": "300"})["points"]
-    same(found, told, ["time", "status", "mean", "ci_low", "ci_high", "n_low", "n_high"])
+    same(found, told, ["time", "status", "value", "low", "high", "n_low", "n_high"])
     times = pd.to_datetime(found["time"])
     assert str(times.dt.tz) == "UTC"
     assert times.is_monotonic_increasing
-    assert found["mean"].isna().any()
+    assert found["value"].isna().any()
     assert len(found) == 95
 
 
@@ -82,7 +82,7 @@ def test_an_answer(site: Site, opened: Opens, form: str) -> None:
     span = {"from": str(first), "to": str(LAST * CAMPAIGN.round_s * 1000)}
     told = asked(site, page, "/v1/windows", w="2h", **span)
     assert len(found) == 48
-    same(found, told, ["round", "w", "status", *NUMBERS, "n", "epsilon"])
+    same(found, told, ["round", "of_rounds", "status", *NUMBERS, "n", "local_epsilon"])
 
 
 def test_the_explorers_curves(site: Site, opened: Opens) -> None:
@@ -137,5 +137,5 @@ def test_what_the_command_line_writes(tmp_path: Path, capfd: pytest.CaptureFixtu
     capfd.readouterr()
     assert len(found["csv"]) == 6
     for ending in ("json", "parquet"):
-        for name in ("estimate", "standard_error", "low", "high", "n"):
+        for name in ("time", "method", "value", "standard_error", "low", "high", "n"):
             assert list(found[ending][name]) == list(found["csv"][name])

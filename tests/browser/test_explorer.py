@@ -10,7 +10,7 @@ from tests.browser.test_pages import violations
 
 from rase.accounting.planner import plan
 from rase.campaign import Campaign
-from rase.stream import ValueRange
+from rase.domain import Range
 
 
 def settled(page: Page) -> None:
@@ -58,7 +58,7 @@ def test_sliders_and_boxes_agree(site: Site, opened: Opens) -> None:
     answered(page, "epsilon", "4")
     assert int(slider.input_value()) > before
     assert slider.get_attribute("aria-valuetext") == "4"
-    made = plan(ValueRange(0, 3000), 4.0, devices=1000, interval_s=3600, window=24, detail="quick")
+    made = plan(Range(0, 3000), 4.0, devices=1000, interval_s=3600, window=24, detail="quick")
     total = made.error("unbiased_mean").round.total
     expect(page.locator("[data-part=summary] .value").first).to_have_text(f"±{total:.1f}")
     page.click("summary:has-text('Shuffler')")

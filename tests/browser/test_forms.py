@@ -5,6 +5,8 @@ import re
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Opens, Seen, Site
 
+from rase.answer import FIELDS
+
 # All that one can come to by the keyboard, in the order of the page.
 _KINDS = "a[href], button, input, select, summary, [tabindex='0']"
 _STOPS = f"""[...document.querySelectorAll("{_KINDS}")]
@@ -80,7 +82,7 @@ def test_asking_by_keyboard(site: Site, opened: Opens, seen: Seen) -> None:
     with page.expect_download() as saved:
         page.get_by_role("link", name="CSV").press("Enter")
     text = saved.value.path().read_text(encoding="utf-8")
-    assert text.splitlines()[0].startswith("v,campaign,time,round,w,status,mean")
+    assert text.splitlines()[0] == ",".join(FIELDS)
     assert text.count("\n") == 49
     assert seen.errors == []
 

@@ -89,7 +89,7 @@ def test_the_charts_table_equals_the_interface(site: Site, opened: Opens) -> Non
         params={"from": str(begin_ms), "points": "300"},
         headers={"Authorization": f"Bearer {site.reader}"},
     )
-    names = ("time", "mean", "ci_low", "ci_high", "n_low")
+    names = ("time", "value", "low", "high", "n_low")
     told = json.loads(answer.text())["points"]
     # Compared as numbers: JavaScript and Python write the same float differently.
     assert [[row[0], *(map(float_or_none, row[1:]))] for row in drawn] == [

@@ -11,7 +11,8 @@ from benchmarks.loading.setting import CAMPAIGN
 from chaos.invariants import Growth, Rows, check, check_logs, is_settled
 from chaos.probes import Report
 
-from rase.fusion.rounds import estimates_of
+from rase.counts.registry import estimator_named
+from rase.fusion.mechanism import counts_of, randomizer_of
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 from rase.wire.keys import Role
 
@@ -50,7 +51,11 @@ class Kept:
         """Write a final round with these places, and their estimate."""
         held = np.array(sorted(places), dtype="<i8")
         classes = np.zeros(len(places), np.uint8)
-        made = estimates_of(CAMPAIGN, held.astype(np.int64), classes, seed=b"b")
+        counts = counts_of(CAMPAIGN, held.astype(np.int64), classes)
+        made = [
+            estimator_named(name)(counts, randomizer=randomizer_of(CAMPAIGN))
+            for name in CAMPAIGN.estimators
+        ]
         path = self._paths[Role.FUSION]
         with closing(SqliteDatabase(path)) as db, db.transaction() as transaction:
             transaction.execute(
@@ -64,9 +69,9 @@ class Kept:
             )
             for one in made:
                 transaction.execute(
-                    "INSERT INTO estimates (campaign, round, method, target, mean, n) "
-                    "VALUES ('bench', 7, ?, ?, ?, ?)",
-                    (one.method, one.target, one.value + shift, one.n),
+                    "INSERT INTO answers (campaign, round, method, target, value, n) "
+                    "VALUES ('bench', 7, ?, 'reporters', ?, ?)",
+                    (one.method, one.value + shift, one.n),
                 )
 
 

@@ -27,7 +27,7 @@ def test_table_and_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     lines = shown.out.splitlines()
     assert lines[0].split() == ["estimator", "hour", "day", "3", "days", "bias", "predicted"]
     assert {line.split()[0] for line in lines[1:]} == {
-        *("auto", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"),
+        *("tracked", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"),
     }
     assert "epsilon 2 a report, 48 a day, 144 in all" in shown.err
     assert "uniform in every hour" in shown.err
@@ -46,7 +46,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", *arguments, "--seed", "1"]) == 0
     shown = capsys.readouterr()
     document = json.loads(shown.out)
-    assert document["schema"] == "rase.demo/1"
+    assert document["schema"] == "rase.demo/2"
     assert document["picture"] == "x.png"
     assert document["live"] is None
     found = document["estimators"]["unbiased_mean"]
@@ -58,7 +58,7 @@ def test_without_a_seed_noise_is_secure(capsys: pytest.CaptureFixture[str]) -> N
     """Nothing is said of a seed."""
     assert main(["demo", "--devices", "4", "--days", "1", "--rounds", "0", "--json"]) == 0
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["schema"] == "rase.demo/1"
+    assert json.loads(shown.out)["schema"] == "rase.demo/2"
     assert "seeded" not in shown.err
 
 
@@ -90,9 +90,9 @@ def test_without_matplotlib(
 @pytest.mark.uncovered
 def test_clipped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Readings above the range are counted aloud."""
-    from rase.stream import ValueRange
+    from rase.domain import Range
 
-    monkeypatch.setattr("rase.cli.demo._POWER_W", ValueRange(0, 50))
+    monkeypatch.setattr("rase.cli.demo._POWER_W", Range(0, 50))
     assert main(["demo", *SMALL]) == 0
     assert "readings lay above 50 W" in capsys.readouterr().err
 

@@ -87,7 +87,7 @@ def test_json_holds_the_live_part(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     live = document["live"]
     assert [one["status"] for one in live["rounds"]] == ["ok"] * 5 + ["too_few"]
-    assert live["rounds"][5]["mean"] is None
+    assert live["rounds"][5]["value"] is None
     assert live["summary"]["released"] == 5
     assert set(document["estimators"]) >= {"unbiased_mean", "median"}
 

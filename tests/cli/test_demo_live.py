@@ -19,14 +19,14 @@ pytest.importorskip("uvicorn")
 from rase.cli.demo_live import LiveDemo, LiveRound, LiveSummary
 from rase.cli.demo_words import live_line, opening_words, summary_words
 from rase.device.folder import DeviceFolder
+from rase.domain import Range
 from rase.lab.fleet import SyntheticFleet
-from rase.stream import ValueRange
 from rase.subscriber.answers import FusionUnreachable
 
 DEVICES = 24
 ROUNDS = 8
 FLEET = SyntheticFleet(devices=DEVICES, days=1)
-POWER = ValueRange(0, 1000)
+POWER = Range(0, 1000)
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def test_estimates_are_near_the_truth(lived: Lived) -> None:
     """Each estimate is within six of its standard errors; false alarms below 1e-7, seeded."""
     errors = []
     for one in lived.rounds:
-        if one.answer.mean is not None:
+        if one.answer.value is not None:
             assert one.answer.standard_error is not None
-            errors.append(one.answer.mean - one.truth)
+            errors.append(one.answer.value - one.truth)
             assert abs(errors[-1]) < 6 * one.answer.standard_error
     last = lived.rounds[-1].error_so_far
     assert last == pytest.approx(sum(errors) / len(errors))
@@ -234,9 +234,9 @@ def test_a_day_of_the_demonstration_has_a_mean(folder: Path) -> None:
             strict = demo.servers.subscriber.window("24h", strict=True)
     assert [one.answer.status for one in rounds].count("too_few") == 1
     assert (day.status, day.rounds, day.of_rounds) == ("ok", 23, 24)
-    assert day.mean is not None
-    assert day.ci_low is not None
-    assert day.ci_high is not None
-    assert day.ci_low <= sum(one.truth for one in rounds) / 24 <= day.ci_high
+    assert day.value is not None
+    assert day.low is not None
+    assert day.high is not None
+    assert day.low <= sum(one.truth for one in rounds) / 24 <= day.high
     assert "23 rounds" in (day.verdict or "")
-    assert (strict.status, strict.mean) == ("too_few", None)
+    assert (strict.status, strict.value) == ("too_few", None)

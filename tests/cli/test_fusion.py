@@ -28,8 +28,8 @@ from tests.patience import PATIENCE_S
 from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock, time_in_words
-from rase.estimate.estimate import Estimate
-from rase.estimate.ranges import RangeAdvice, RangeOutlook
+from rase.counts.estimate import Estimate
+from rase.counts.ranges import RangeAdvice, RangeOutlook
 from rase.fusion.probes import RangeStatus
 from rase.fusion.settings import FusionSettings, open_centre
 from rase.fusion.subscribers import record_access

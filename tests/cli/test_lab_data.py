@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rase.cli.lab_data import data_command, fleet_command
-from rase.engine.table import Rows
 from rase.errors import DataError
 from rase.lab.datasets import open_panel
+from rase.tables.rows import Rows
 
 lab = click.Group("lab", commands=[data_command, fleet_command])
 

@@ -137,7 +137,7 @@ def test_closed_pipe(tmp_path: Path) -> None:
     path.write_text(f"time,device,value\n{rows}")
     command = f"{sys.executable} -m rase run {path} --range 0 1 --epsilon 1 | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("start")
+    assert done.stdout.startswith("time ")
     assert done.stderr == ""
 
 
@@ -164,7 +164,8 @@ def test_interrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"), [("uvicorn", "service"), ("sklearn.ensemble", "lab"), ("pyarrow", "batch")]
+    ("module", "extra"),
+    [("uvicorn", "service"), ("sklearn.ensemble", "lab"), ("pyarrow", "tables")],
 )
 def test_missing_packages_are_named_with_their_extra(
     module: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

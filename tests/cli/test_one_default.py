@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rase import Pipeline, SeededRandom, ValueRange, aggregate
-from rase.campaign import CHOICES
+from rase import Range, RunPlan, SeededRandom, aggregate
 from rase.cli import main
 from rase.cli.attack import Configuration
 from rase.fusion.mechanism import campaign_of, effect_of, randomizer_of
-from rase.randomize.choice import auto, best_mechanism
+from rase.laws.registry import CHOICES, auto, best_mechanism
 
 # Below the ladder, a bit, a rung, between rungs where Hybrid is better, and larger budgets.
 SETTINGS = [
@@ -65,7 +64,7 @@ def test_one_law_and_one_error_everywhere(
     """
     document = planned(capsys, epsilon, n, bounds)
     name = document["mechanism"]
-    public = ValueRange(*bounds)
+    public = Range(*bounds)
     readings = np.linspace(*bounds, n)
     # A run of 20 rounds.
     table = tmp_path / "table.csv"
@@ -112,9 +111,9 @@ def test_one_law_and_one_error_everywhere(
 def test_auto_is_the_default_of_every_command() -> None:
     """Options and configurations say so themselves."""
     assert CHOICES[0] == "auto"
-    assert Configuration(value_range=ValueRange(0, 1), epsilon=1.0).mechanism == "auto"
-    reports = Pipeline(auto(1.0, ValueRange(0, 1))).randomizer
-    assert Configuration(value_range=ValueRange(0, 1), epsilon=1.0).scheme().randomizer == reports
+    assert Configuration(value_range=Range(0, 1), epsilon=1.0).mechanism == "auto"
+    reports = RunPlan(randomizer=auto(1.0, Range(0, 1))).randomizer
+    assert Configuration(value_range=Range(0, 1), epsilon=1.0).scheme().randomizer == reports
 
 
 def test_owners_who_differ_share_one_law(
@@ -145,7 +144,7 @@ def test_owners_who_differ_share_one_law(
 def test_the_best_for_several_budgets(budgets: list[float] | float, name: str) -> None:
     """One budget in a list is that budget; of several, the sum of worst variances counts."""
     assert best_mechanism(budgets) == name
-    assert type(auto(budgets, ValueRange(0, 1))).__name__.lower() == name
+    assert type(auto(budgets, Range(0, 1))).__name__.lower() == name
 
 
 def test_no_budget_is_no_choice() -> None:

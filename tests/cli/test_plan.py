@@ -309,14 +309,15 @@ def wave(path: Path, *, swing: float, devices: int = 8) -> Path:
 
 
 @pytest.mark.uncovered
-def test_own_data_foretells_what_auto_achieves(
+def test_own_data_foretells_what_tracked_achieves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a strong signal auto beats the constant; with a weak one the plan says what would."""
+    """With a strong signal tracked beats the constant; with a weak one the plan says what would."""
     strong = wave(tmp_path / "strong.csv", swing=400)
     asked = ("--range", 0, 1000, "--data", strong, "--every", "1h")
     out, _ = ran(*asked, "--epsilon", 8, capsys=capsys)
-    assert "forecast  on 48 rounds of your readings with trial noise, 8 devices: auto RMSE " in out
+    words = "forecast  on 48 rounds of your readings with trial noise, 8 devices: tracked RMSE "
+    assert words in out
     assert "worth more than repeating a constant" in out
     assert "for the days of these readings; other days may differ by more" in out
     out, _ = ran(*asked, "--epsilon", 8, "--devices", 20, "--json", capsys=capsys)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
 from rase.cli import main
-from rase.stream import ValueRange
+from rase.domain import Range
 
 CASES = [
     "--epsilon 1 --devices 5000 --every 1h --window 24",
@@ -120,7 +120,7 @@ def test_no_line_joins_two_laws(planned: tuple[dict[str, Any], list[str]]) -> No
 
 def test_a_curve_is_cut_where_the_law_changes() -> None:
     """Below the ladder the optimal mechanism is Duchi's bit, whose plain mean is another thing."""
-    made = plan(ValueRange(0, 3000), 1.0, devices=1000, curve=[0.1, 0.2, 0.25, 1.0], detail="quick")
+    made = plan(Range(0, 3000), 1.0, devices=1000, curve=[0.1, 0.2, 0.25, 1.0], detail="quick")
     assert isinstance(made, Plan)
     pieces = made.curve_of("sample_mean")
     assert [[point.law for point in piece] for piece in pieces] == [
@@ -133,19 +133,20 @@ def test_a_curve_is_cut_where_the_law_changes() -> None:
 def test_the_table_says_what_is_predicted_of_all_estimators(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """winsorized_mean has its error, and auto an error or the reason why there is none."""
+    """winsorized_mean has its error, and tracked an error or the reason why there is none."""
     asked = ["plan", "--range", "0", "3000", "--epsilon", "1", "--devices", "500"]
     asked += ["--every", "1h", "--mechanism", "laplace"]
     assert main(asked) == 0
     told = capsys.readouterr().out
     assert re.search(r"^winsorized_mean +worst case +0 +158 +158$", told, re.M), told
-    assert "auto             a first round as unbiased_mean; what the rounds before add" in told
+    assert "tracked          a first round as unbiased_mean; what the rounds before add" in told
     assert "winsorized_mean errs by 158 instead of 190, without bias too" in told
     assert main([*asked, "--json"]) == 0
-    assert "predicted for a report" in json.loads(capsys.readouterr().out)["not_predicted"]["auto"]
+    not_predicted = json.loads(capsys.readouterr().out)["not_predicted"]
+    assert "predicted for a report" in not_predicted["tracked"]
     assert main([*asked, "--fleet-sd", "40", "--day-sd", "100", "--window", "2"]) == 0
     told = capsys.readouterr().out
-    forecast = re.search(r"auto RMSE (\S+) per round", told)
+    forecast = re.search(r"tracked RMSE (\S+) per round", told)
     assert forecast is not None
     error = round(float(forecast[1]))
-    assert re.search(rf"^auto +motion as stated +- +- +{error} +-$", told, re.M), told
+    assert re.search(rf"^tracked +motion as stated +- +- +{error} +-$", told, re.M), told

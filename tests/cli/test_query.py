@@ -20,10 +20,10 @@ from tests.fusion.conftest import (
     served,
 )
 
+from rase.answer import FIELDS, Answer
 from rase.cli import main
 from rase.cli.watch import picture, watch
 from rase.fusion.subscribers import add_subscriber
-from rase.subscriber.answers import Mean
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ AT = "2026-06-21T01:00:00Z"
 
 
 def test_avg_prints_a_mean_with_its_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Data on stdout, the guarantee on stderr."""
+    """Data on stdout, the promise on stderr."""
     out, err = ran("query", "avg", "--at", AT, capsys=capsys)
     assert out.startswith(f"{AT}  -")
     assert "±" in out
@@ -67,14 +67,18 @@ def test_avg_prints_a_mean_with_its_error(url: str, capsys: pytest.CaptureFixtur
     assert err.startswith("1-LDP per report")
     out, _ = ran("query", "avg", "--at", AT, "--json", "--method", "median", capsys=capsys)
     document = json.loads(out)
-    assert (document["schema"], document["n"], document["method"]) == ("rase/mean/1", 5, "median")
+    assert tuple(document) == ("schema", *FIELDS)
+    assert (document["schema"], document["n"]) == ("rase/answer/2", 5)
+    assert document["method"] == "median"
 
 
 def test_win_prints_a_window(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Over rounds or a duration."""
     for w in ("2", "2h"):
         out, _ = ran("query", "win", w, "--at", "2026-06-21T02:00:00Z", "--json", capsys=capsys)
-        assert json.loads(out)["w"] == 2
+        assert json.loads(out)["of_rounds"] == 2
+    out, _ = ran("query", "win", "2", "--at", "2026-06-21T02:00:00Z", capsys=capsys)
+    assert out.startswith(f"{AT} to 2026-06-21T03:00:00Z  ")
 
 
 def test_a_window_that_lacks_a_round_answers_unless_strict(
@@ -176,23 +180,23 @@ class Terminal(io.StringIO):
         return True
 
 
-def mean(number: int, **changes: Any) -> Mean:
+def mean(number: int, **changes: Any) -> Answer:
     """Return the mean of a round."""
     values: dict[str, Any] = {
         "campaign": "c",
         "time": f"2026-06-21T0{number}:00:00Z",
         "round": number,
         "status": "ok",
-        "mean": 10.0 * number,
+        "value": 10.0 * number,
         "standard_error": 5.0,
-        "ci_low": 10.0 * number - 10,
-        "ci_high": 10.0 * number + 10,
+        "low": 10.0 * number - 10,
+        "high": 10.0 * number + 10,
         "n": 9,
-        "epsilon": 1.0,
+        "local_epsilon": 1.0,
         "method": "m",
-        "guarantee": "1-LDP",
+        "promise": "1-LDP",
     }
-    return Mean(**{**values, **changes})
+    return Answer(**{**values, **changes})
 
 
 class Screen:
@@ -225,7 +229,7 @@ def test_the_picture_fits_every_terminal(columns: int, monkeypatch: pytest.Monke
     long = (
         "1-LDP per report: an observer who was 50 % sure of a reading becomes at most 73.2 % sure."
     )
-    rounds = [mean(number, mean=1000.0 * number, guarantee=long) for number in range(1, 10)]
+    rounds = [mean(number, value=1000.0 * number, promise=long) for number in range(1, 10)]
     watch(iter(rounds), shown)
     screen = Screen(columns)
     screen.feed(shown.getvalue())
@@ -252,12 +256,12 @@ def test_a_terminal_that_was_narrowed_is_cleared(monkeypatch: pytest.MonkeyPatch
 def test_a_terminal_is_drawn_on() -> None:
     """Each round redraws the picture over the last one."""
     screen = Terminal()
-    watch(iter([mean(1), mean(2), mean(3, status="too_few", mean=None)]), screen)
+    watch(iter([mean(1), mean(2), mean(3, status="too_few", value=None)]), screen)
     text = screen.getvalue()
     assert text.count("\x1b[2F\x1b[J") == 1
     assert text.count("\x1b[3F\x1b[J") == 1
     assert text.rstrip().endswith("c: 1-LDP")
-    lines = picture([mean(1), mean(3), mean(4, mean=None, ci_low=None, ci_high=None)])
+    lines = picture([mean(1), mean(3), mean(4, value=None, low=None, high=None)])
     assert lines[0].split("|")[1].startswith("-----o-----")
     assert lines[1].split("|")[1].endswith("----o-----")
     assert not lines[2].split("|")[1].strip()

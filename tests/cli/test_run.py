@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import math
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from rase import Duchi, ValueRange
+from rase import Duchi, Range
 from rase.cli import main
 
 RANGE = ["--range", "0", "100", "--epsilon", "4"]
@@ -46,13 +47,11 @@ def test_table_for_people(readings: Path, capsys: pytest.CaptureFixture[str]) ->
     """Rounds stand in aligned columns on stdout; stderr says what was read, done and spent."""
     out, err = ran(readings, *RANGE, "--every", "1h", capsys=capsys)
     lines = out.splitlines()
-    assert lines[0].split() == [
-        *("start", "estimator", "estimate", "standard_error", "low", "high", "n", "shuffle"),
-    ]
+    assert lines[0].split() == ["time", "method", "value", "standard_error", "low", "high", "n"]
     assert [line.split()[0] for line in lines[1:]] == [
         f"2024-05-01T{hour:02}:00:00Z" for hour in range(6)
     ]
-    assert [line.split()[-2] for line in lines[1:]] == ["8", "6", "8", "8", "8", "7"]
+    assert [line.split()[-1] for line in lines[1:]] == ["8", "6", "8", "8", "8", "7"]
     assert len({len(line) for line in lines}) == 1
     assert "48 rows of 8 devices, 3 empty; 6 rounds." in err
     assert "4-LDP per report" in err
@@ -86,7 +85,7 @@ def test_json(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
         capsys=capsys,
     )
     document = json.loads(out)
-    assert document["schema"] == "rase.run/1"
+    assert document["schema"] == "rase.run/2"
     assert document["parameters"]["epsilon"] == 4.0
     assert document["parameters"]["window"] == 2
     assert document["summary"]["clipped"] == 1
@@ -95,13 +94,18 @@ def test_json(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = document["results"]
     assert len(results) == 2 * (6 + 5)
     first = results[0]
-    assert (first["start"], first["window"], first["n"]) == ("2024-05-01T00:00:00Z", 1, 8)
-    assert first["low"] < first["estimate"] < first["high"]
+    hours = [f"2024-05-01T{hour:02}:00:00Z" for hour in range(3)]
+    assert (first["time"], first["until"], first["of_rounds"]) == (hours[0], hours[1], 1)
+    assert (first["n"], first["method"], first["local_epsilon"]) == (8, "unbiased_mean", 4.0)
+    assert first["low"] < first["value"] < first["high"]
     assert first["truth"] == 35.0
-    assert first["error"] == first["estimate"] - 35.0
-    window = next(row for row in results if row["window"] == 2)
-    assert (window["start"], window["n"]) == ("2024-05-01T00:00:00Z", 14)
-    errors = {(row["estimator"], row["window"]): row for row in document["errors"]}
+    assert first["error"] == first["value"] - 35.0
+    window = next(row for row in results if row["of_rounds"] == 2)
+    assert (window["time"], window["until"], window["n"]) == (hours[0], hours[2], 14)
+    assert (window["rounds"], window["local_epsilon"]) == (2, 8.0)
+    assert window["round"] == first["round"] + 1
+    assert 3600 * first["round"] == datetime.fromisoformat(hours[0]).timestamp()
+    errors = {(row["estimator"], row["of_rounds"]): row for row in document["errors"]}
     assert set(errors) == {(e, w) for e in ("unbiased_mean", "median") for w in (1, 2)}
     assert errors["median", 2]["count"] == 5
 
@@ -125,23 +129,24 @@ def test_truth_is_told(readings: Path, capsys: pytest.CaptureFixture[str]) -> No
         readings, *RANGE, "--every", "1h", "--window", 3, "--truth", "--seed", 5, capsys=capsys
     )
     assert out.splitlines()[0].split()[-2:] == ["truth", "error"]
-    assert "auto per round: RMSE " in err
-    assert "auto per window of 3: RMSE " in err
+    assert "tracked per round: RMSE " in err
+    assert "tracked per window of 3: RMSE " in err
     assert err.count("bias ") == 2
-    assert err.count("skill     auto ") == 1
+    assert err.count("skill     tracked ") == 1
     assert "against the mean of earlier rounds (RMSE " in err
 
 
 def test_one_report_has_no_known_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An infinite error is null in JSON and inf for people."""
+    """An error that cannot be known is null in JSON and called unknown for people."""
     path = tmp_path / "one.csv"
     path.write_text("time,device,value\n1.5,a,2\n".replace("1.5", "1500000000123"))
     arguments = (path, *RANGE, "--estimator", "sample_mean")
     (row,) = json.loads(ran(*arguments, "--json", capsys=capsys)[0])["results"]
-    assert row["standard_error"] is None
-    assert row["start"] == "2017-07-14T02:40:00.123Z"
+    assert [row[name] for name in ("standard_error", "low", "high")] == [None] * 3
+    assert row["time"] == "2017-07-14T02:40:00.123Z"
+    assert row["until"] == ""
     out, err = ran(*arguments, capsys=capsys)
-    assert " inf " in out
+    assert out.splitlines()[1].split()[3:] == ["unknown", "unknown", "unknown", "1"]
     assert "read as milliseconds since 1970 (UTC)" in err
 
 
@@ -198,21 +203,21 @@ def test_windows_that_lack_rounds_answer_unless_strict(
     table = hours_of(tmp_path / "table.csv", dict.fromkeys((0, 1, 2, 4, 5, 6, 7), 30.0))
     asked = (table, *RANGE, "--every", "1h", "--window", "4", "--seed", 1, "--truth")
     out, _ = ran(*asked, "--json", capsys=capsys)
-    rows = [row for row in json.loads(out)["results"] if row["window"] == 4]
-    assert [(row["start"][11:13], row["rounds"], row["of_rounds"]) for row in rows] == [
-        *(("01", 3, 4), ("02", 3, 4), ("03", 3, 4), ("04", 4, 4)),
+    rows = [row for row in json.loads(out)["results"] if row["of_rounds"] == 4]
+    assert [(row["time"][11:13], row["until"][11:13], row["rounds"]) for row in rows] == [
+        *(("01", "05", 3), ("02", "06", 3), ("03", "07", 3), ("04", "08", 4)),
     ]
     assert all(0 <= row["low"] < row["high"] <= 100 for row in rows)
     # Rounds that rest: what is added for a missing one is less than its noise.
     assert rows[-1]["standard_error"] < rows[0]["standard_error"] < 3 * rows[-1]["standard_error"]
     out, _ = ran(*asked, capsys=capsys)
-    assert out.splitlines()[0].split()[:3] == ["start", "window", "rounds"]
+    assert out.splitlines()[0].split()[:3] == ["time", "rounds", "of_rounds"]
     out, _ = ran(*asked, "--json", "--strict", capsys=capsys)
-    strict = [row for row in json.loads(out)["results"] if row["window"] == 4]
+    strict = [row for row in json.loads(out)["results"] if row["of_rounds"] == 4]
     assert strict == rows[-1:]
 
 
-def test_neither_estimates_nor_intervals_of_auto_leave_the_range(
+def test_neither_estimates_nor_intervals_of_tracked_leave_the_range(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A fleet at 6 % of a wide range at epsilon 0.5: no estimate is exactly an end.
@@ -222,13 +227,14 @@ def test_neither_estimates_nor_intervals_of_auto_leave_the_range(
     table = hours_of(tmp_path / "table.csv", dict.fromkeys(range(24), 6.0))
     out, _ = ran(
         *(table, "--range", 0, 100, "--epsilon", 0.5, "--every", "1h", "--seed", 1, "--json"),
-        *("--estimator", "auto", "--estimator", "unbiased_mean"),
+        *("--estimator", "tracked", "--estimator", "unbiased_mean"),
         capsys=capsys,
     )
     rows = json.loads(out)["results"]
     assert all(0 <= row["low"] < row["high"] <= 100 for row in rows)
-    assert all(0 < row["estimate"] < 100 for row in rows if row["estimator"] == "auto")
-    assert any(row["estimate"] < 0 for row in rows if row["estimator"] == "unbiased_mean")
+    assert {row["estimator"] for row in rows} == {"tracked", "unbiased_mean"}
+    assert all(0 < row["value"] < 100 for row in rows if row["estimator"] == "tracked")
+    assert any(row["value"] < 0 for row in rows if row["estimator"] == "unbiased_mean")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "json"])
@@ -253,13 +259,14 @@ def test_out(
     match ending:
         case "csv":
             rows = list(csv.DictReader(path.read_text().splitlines()))
-            rows = [row | {"estimate": float(row["estimate"]), "n": int(row["n"])} for row in rows]
+            rows = [row | {"value": float(row["value"]), "n": int(row["n"])} for row in rows]
         case "parquet":
             rows = pq.read_table(path).to_pylist()
-            assert b"rase.run/1" in pq.ParquetFile(path).metadata.metadata[b"rase"]
+            assert b"rase.run/2" in pq.ParquetFile(path).metadata.metadata[b"rase"]
         case _:
             rows = json.loads(path.read_text())["results"]
-    for name in ("start", "estimate", "n", "shuffle"):
+    assert set(rows[0]) == set(expected[0])
+    for name in ("time", "until", "method", "value", "n", "shuffle"):
         assert [row[name] for row in rows] == [row[name] for row in expected]
 
 
@@ -281,13 +288,13 @@ def test_two_runs_have_twice_the_epsilon_and_say_so(
         assert told["publish_once"].startswith("Publish one run of these readings only")
         assert f"publish   {told['publish_once']}" in err
         runs.append(json.loads((tmp_path / name).read_text())["results"])
-    assert [row["start"] for row in runs[0]] == [row["start"] for row in runs[1]]
-    assert [row["estimate"] for row in runs[0]] != [row["estimate"] for row in runs[1]]
+    assert [row["time"] for row in runs[0]] == [row["time"] for row in runs[1]]
+    assert [row["value"] for row in runs[0]] != [row["value"] for row in runs[1]]
 
 
 def test_a_second_run_doubles_what_an_observer_learns() -> None:
     """Two readings differ by e^epsilon in one report, and by its square in those of two runs."""
-    rows = list(Duchi(1.0, ValueRange(0, 1, steps=1)).table_rows())
+    rows = list(Duchi(1.0, Range(0, 1, steps=1)).table_rows())
     ratios = [math.log(rows[1][code] / rows[0][code]) for code in rows[0]]
     assert max(ratios) == pytest.approx(1.0, abs=1e-9)
     twice = [one + other for one in ratios for other in ratios]
@@ -314,6 +321,35 @@ def test_long_parquet(
     ran(path, *RANGE, "--out", out, capsys=capsys)
     assert pq.ParquetFile(out).metadata.num_rows == count
     assert pq.ParquetFile(out).metadata.num_row_groups == 2
+
+
+@pytest.mark.parametrize("first", ["known", "unknown"])
+@pytest.mark.parametrize("more", [[], ["--partition-by", "day"]])
+def test_errors_that_are_not_known_are_empty_numbers_in_parquet(
+    first: str,
+    more: list[str],
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Pieces and files in which no error is known have the types of those in which one is."""
+    monkeypatch.setattr("rase.cli.output._PARQUET_ROWS", 2)
+    path = tmp_path / "readings.csv"
+    days = range(4)
+    both = days[:2] if first == "known" else days[2:]
+    rows = [f"2024-05-0{day + 1}T00:00:00Z,a,1\n" for day in days]
+    rows += [f"2024-05-0{day + 1}T00:00:00Z,b,2\n" for day in both]
+    path.write_text(f"time,device,value\n{''.join(rows)}")
+    out = tmp_path / "results.parquet"
+    ran(path, *RANGE, "--estimator", "sample_mean", *more, "--out", out, capsys=capsys)
+    files = sorted(out.rglob("*.parquet")) if more else [out]
+    tables = [pq.ParquetFile(file).read() for file in files]
+    types = {str(table.schema.field("standard_error").type) for table in tables}
+    assert types == {"double"}
+    assert len({tuple(table.schema.types) for table in tables}) == 1
+    errors = pa.concat_tables(tables)["standard_error"].to_pylist()
+    assert [error is not None for error in errors] == [day in both for day in days]
 
 
 def test_trials(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,8 +379,8 @@ def test_mechanisms(mechanism: str, readings: Path, capsys: pytest.CaptureFixtur
 def test_robust_shuffler(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Alpha and groups choose the robust shuffler, which says what it did and why."""
     arguments = (readings, *RANGE, "--alpha", 0.001, "--groups", 2)
-    out, err = ran(*arguments, capsys=capsys)
-    assert out.splitlines()[1].split()[-1] == "mallows"
+    out, err = ran(*arguments, "--json", capsys=capsys)
+    assert [row["shuffle"] for row in json.loads(out)["results"]] == ["mallows"] * 6
     assert "mallows in 6 rounds: " in err
     assert "d_σ privacy for the groups used" in err
     _, err = ran(readings, *RANGE, "--alpha", 30, "--groups", 4, capsys=capsys)
@@ -373,7 +409,7 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     out, err = ran(
         *(data_folder / "refit_64x25d.parquet", "--range", 0, 1000, "--epsilon", 2),
         *("--every", "1h", "--window", "1d", "--truth", "--seed", 2026, "--json"),
-        *("--estimator", "unbiased_mean", "--estimator", "auto"),
+        *("--estimator", "unbiased_mean", "--estimator", "tracked"),
         capsys=capsys,
     )
     document = json.loads(out)
@@ -384,7 +420,7 @@ def test_real_appliances(data_folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert hourly["rmse"] == predicted
     assert 1.3 * hourly["rmse"] != predicted
     tracked = document["errors"][1]
-    assert (hourly["estimator"], tracked["estimator"]) == ("unbiased_mean", "auto")
+    assert (hourly["estimator"], tracked["estimator"]) == ("unbiased_mean", "tracked")
     assert hourly["skill"] < 1 < hourly["rmse"] / tracked["rmse"]
     assert tracked["history_rmse"] == hourly["history_rmse"]
     assert "38400 rows of 64 devices, 0 empty; 600 rounds." in err
@@ -437,7 +473,7 @@ def test_feedback_tells_the_range_it_came_to(
     _, told = ran(*asked, "--estimator", "unbiased_mean", capsys=capsys)
     assert "range     " in told
     assert "at the end: clipping adds" in told
-    assert "the errors of auto and unbiased_mean hold what that adds." in told
+    assert "the errors of tracked and unbiased_mean hold what that adds." in told
     path.write_text("\n".join(line for line in lines if "," in line and line[0] in "t0"))
     _, told = ran(*asked, capsys=capsys)
     assert "too few rounds to choose another" in told
@@ -509,14 +545,29 @@ def test_what_needs_the_order_names_or_skips_damaged_files(
     assert "skipped   1 damaged part of the table." in told
 
 
-def test_what_needs_the_order_refuses_rows_that_go_back(
-    days: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("more", [[], ["--feedback"], ["--epsilons"]])
+def test_rows_that_go_back_in_time_change_no_number(
+    more: list[str],
+    readings: Path,
+    days: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Files whose names do not follow time are told, and what to do."""
+    """Files whose names do not follow time, and lines from the last to the first, are sorted."""
+    owners = tmp_path / "owners.csv"
+    owners.write_text("d3,0.25\n")
+    if more == ["--epsilons"]:
+        more = ["--epsilons", str(owners), "--mechanism", "hybrid"]
+    asked = (*RANGE, "--every", "1h", "--window", "2", "--seed", "1", "--truth", "--json", *more)
+    in_order = json.loads(ran(days, *asked, capsys=capsys)[0])
+    assert [row["time"] for row in in_order["results"] if row["of_rounds"] == 1] == [
+        f"2024-05-01T{hour:02}:00:00Z" for hour in range(6)
+    ]
     (days / "from=0").rename(days / "from=9")
-    assert main(["run", str(days), *RANGE, "--feedback"]) == 2
-    said = capsys.readouterr().err
-    assert "goes back in time for its device; sort the table by device and time." in said
+    head, *rows = readings.read_text().splitlines()
+    readings.write_text("\n".join([head, *rows[::-1]]) + "\n")
+    for table in (days, readings):
+        assert json.loads(ran(table, *asked, capsys=capsys)[0]) == in_order
 
 
 def test_owners_budgets(readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -529,7 +580,7 @@ def test_owners_budgets(readings: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "classes   epsilon 0.25: 1 device, epsilon " in err
     document = json.loads(out)
     assert document["parameters"]["epsilons"] == str(owners)
-    assert {row["estimator"] for row in document["results"]} == {"auto"}
+    assert {row["estimator"] for row in document["results"]} == {"tracked"}
     out, err = ran(*asked, "--mechanism", "auto", "--json", capsys=capsys)
     # Of 0.25 and 4: the law that is best for the mean of all reports.
     assert json.loads(out)["parameters"]["drawn_mechanism"] == "optimal"

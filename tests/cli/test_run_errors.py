@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rase.atomic_files import replacing
 from rase.cli import main
-from rase.cli.output import replacing
 
 GOOD = "time,device,value\n1,a,1\n1,b,2\n2,a,3\n"
 RANGE = ("--range", "0", "10")
@@ -23,7 +23,6 @@ DATA = {
     "all null": ("time,device,value\n1,a,\n", "is empty in all 1 rows"),
     "NaN": ("time,device,value\n1,a,1\n2,a,NaN\n", "row 2 holds NaN or infinity"),
     "no number": ("time,device,value\n1,a,1\n2,a,12.75W\n", "and row 2 does not"),
-    "unsorted": (GOOD + "1,a,9\n", "row 4 goes back in time for its device; sort the table by"),
     "no time": ("time,device,value\nyesterday,a,1\n", "holds no time in row 1"),
 }
 ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -111,6 +110,38 @@ def test_bad_tables(
     assert "75" not in told
 
 
+@pytest.mark.parametrize("out", [(), ("--json",), ("--out", "out.csv"), ("--out", "out.parquet")])
+def test_tables_need_no_order(
+    out: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row that goes back in time is no mistake: the results are those of the sorted table."""
+    head, *rows = (GOOD + "1,c,9\n").splitlines()
+    results = []
+    for lines in (sorted(rows), rows, rows[::-1]):
+        (folder / "readings.csv").write_text("\n".join([head, *lines]) + "\n")
+        assert main(["run", "readings.csv", *FLAGS, "--seed", "1", *out]) == 0
+        shown = capsys.readouterr()
+        assert "read      4 rows of 3 devices, 0 empty; 2 rounds." in shown.err
+        assert bool(shown.out) == ("--out" not in out)
+        results.append((shown, (folder / out[1]).read_bytes() if "--out" in out else b""))
+    assert results == [results[0]] * 3
+
+
+def test_of_rows_that_repeat_a_time_the_first_counts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where other rows stand between them; the others are counted and told."""
+    assert main(["run", "readings.csv", *FLAGS, "--seed", "1"]) == 0
+    alone = capsys.readouterr()
+    assert "repeated" not in alone.err
+    (folder / "readings.csv").write_text(GOOD + "1,a,9\n")
+    assert main(["run", "readings.csv", *FLAGS, "--seed", "1"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == alone.out
+    assert "read      4 rows of 2 devices, 0 empty; 2 rounds." in shown.err
+    assert "repeated  1 row held a time of its device again and was left out;" in shown.err
+
+
 @pytest.mark.parametrize("case", ARGUMENTS)
 def test_bad_arguments(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Options that are wrong or contradict each other are refused."""
@@ -183,7 +214,7 @@ def test_forbidden_folder(
 @pytest.mark.uncovered
 def test_real_processes(folder: Path) -> None:
     """In a process of its own too: exit code, one line on stderr, nothing on stdout or disk."""
-    (folder / "readings.csv").write_text(GOOD + "1,a,9\n")
+    (folder / "readings.csv").write_text(GOOD + "1,a,NaN\n")
     before = sorted(folder.rglob("*"))
     source = str(Path(__file__).parents[2] / "src")
     for arguments, exit_code in (

@@ -10,7 +10,7 @@ from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, repor
 
 from rase.clock import FakeClock
 from rase.kernels.words import SeededRandom
-from rase.randomize.square_wave import SquareWave
+from rase.laws.windows import SquareWave
 from rase.storage.sqlite import open_sqlite
 
 
@@ -44,11 +44,11 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
     assert "Every 1 rounds devices report by the square wave" not in waiting
     assert "In every round devices report by the square wave" in waiting
     assert "a report; all rounds probe: by the square wave, with the same epsilon" in waiting
-    wave = SquareWave(4.0, probing.value_range)
+    wave = SquareWave(4.0, probing.domain)
     for round in range(ROUND, ROUND + 9):
         readings = np.random.default_rng(round).normal(120, 20, 40)
         noisy = wave.randomize(readings, rng=SeededRandom(round))
-        places = np.rint((noisy - probing.low) / probing.value_range.step).astype(int).tolist()
+        places = np.rint((noisy - probing.low) / probing.domain.step).astype(int).tolist()
         one = parcel(reports(places, round=round, campaign=probing), round=round, campaign=probing)
         centre.intake.receive(one.id, one.payload)
         centre.rounds.tick()

@@ -26,7 +26,7 @@ from rase.dashboard import explorer
 from rase.dashboard.explorer import explored
 from rase.dashboard.explorer_fields import FIELDS, USUAL
 from rase.dashboard.explorer_form import Refused, asked_of
-from rase.stream import ValueRange
+from rase.domain import Range
 
 QUESTIONS = [
     {},
@@ -74,7 +74,7 @@ def test_one_call_answers_everything(desk: Desk) -> None:
     assert found["query"] == "epsilon=2&window=7"
     assert set(found["texts"]) == {"toml", "cli", "python", "dpia"}
     assert set(found["html"]) == set(explorer.PARTS)
-    made = plan(ValueRange(0, 3000), 2.0, devices=1000, interval_s=3600, window=7)
+    made = plan(Range(0, 3000), 2.0, devices=1000, interval_s=3600, window=7)
     expected = made.error("unbiased_mean").window.total
     row = next(
         row

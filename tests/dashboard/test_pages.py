@@ -94,10 +94,10 @@ def test_the_charts_table_is_what_the_interface_tells(desk: Desk) -> None:
     text = desk.get("/live?range=1d").text
     cells = re.findall(r'data-v="([^"]*)"', text)
     rows = [cells[place : place + 5] for place in range(0, len(cells), 5)]
-    names = ("time", "mean", "ci_low", "ci_high", "n_low")
+    names = ("time", "value", "low", "high", "n_low")
     assert rows == [["" if one[k] is None else str(one[k]) for k in names] for one in told]
     saved = list(csv.DictReader(io.StringIO(desk.get("/live.csv?range=1d").text)))
-    assert [row["mean"] for row in saved] == [row[1] for row in rows]
+    assert [row["value"] for row in saved] == [row[1] for row in rows]
 
 
 def test_live_says_what_is_wrong(desk: Desk) -> None:
@@ -188,7 +188,7 @@ def test_a_column_has_one_number_of_decimals(desk: Desk) -> None:
     desk.log_in(desk.reader)
     sizes = {ROUND + 4 + more: [2000 + more] * size for more, size in enumerate((4, 40, 400, 4000))}
     add_rounds(desk.centre, sizes)
-    errors = [row["ci_high"] - row["ci_low"] for row in estimates(desk)]
+    errors = [row["high"] - row["low"] for row in estimates(desk)]
     assert max(errors) > 10 * min(errors)
     for path, column in (("/rounds", 2), ("/live?range=25d", 2)):
         text = desk.get(path).text
@@ -203,7 +203,7 @@ def estimates(desk: Desk) -> list[dict[str, Any]]:
     """Return what the interface says of all rounds that were estimated."""
     rows = desk.get("/rounds.csv").text
     return [
-        {name: float(row[name]) for name in ("ci_low", "ci_high")}
+        {name: float(row[name]) for name in ("low", "high")}
         for row in csv.DictReader(io.StringIO(rows))
         if row["state"] == "final"
     ]
@@ -237,7 +237,7 @@ def test_a_typed_window_is_never_left_out(desk: Desk) -> None:
     desk.log_in(desk.reader)
     for query in ("w=2h", "kind=avg&w=2h"):
         text = desk.get(f"/ask?{query}&at=2026-06-21T02:00").text
-        assert "Mean over 2 rounds up to the one of 2026-06-21 02:00:00 UTC" in text
+        assert "Mean over 2 rounds, 2026-06-21 01:00:00 UTC to 2026-06-21 03:00:00 UTC" in text
         assert 'name="w" value="2h"' in text
 
 
@@ -245,7 +245,7 @@ def test_ask_answers_windows(desk: Desk) -> None:
     """A window answers with the rounds it has, if they are enough, and says how many."""
     desk.log_in(desk.reader)
     text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
-    assert "Mean over 2 rounds up to the one of 2026-06-21 02:00:00 UTC" in text
+    assert "Mean over 2 rounds, 2026-06-21 01:00:00 UTC to 2026-06-21 03:00:00 UTC" in text
     assert "2-LDP for all reports of a device in 2 rounds" in text
     text = desk.get("/ask?kind=win&w=2").text
     assert "Only 1 of 2 rounds of this window have an estimate" in text
@@ -591,6 +591,7 @@ def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
     }
     assert table.num_rows > 0
     assert "double" in kinds.values()
-    assert "null" not in {kinds[name] for name in kinds if name in ("mean", "n", "epsilon")}
+    numbers = {"value", "n", "epsilon", "local_epsilon"}
+    assert "null" not in {kinds[name] for name in kinds if name in numbers}
     if "time" in kinds:
         assert kinds["time"].startswith("timestamp")

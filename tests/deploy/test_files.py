@@ -16,12 +16,12 @@ import pytest
 from pydantic import BaseModel
 from tests.programs import program
 
+from rase.answer import Answer
 from rase.cli import COMMANDS, main
 from rase.clock import SystemClock
 from rase.device.setting_keys import KEYS
 from rase.device.settings import SOURCES, settings_of
 from rase.fusion.settings import FusionSettings
-from rase.service.answer import Answer
 from rase.service.keyring import rotate_opening_key
 from rase.service.metrics import COUNTERS, GAUGES
 from rase.service.settings import load_settings
@@ -379,6 +379,9 @@ def test_the_dashboard_asks_for_fields_that_exist() -> None:
                 continue
             asked += 1
             assert {column["selector"] for column in target["columns"]} <= ANSWER
+            # A window is a point at its end, as in Influx lines.
+            time = {one["selector"] for one in target["columns"] if one["type"] == "timestamp"}
+            assert time == {"until" if target["url"] == "/v1/windows" else "time"}
             parameters = openapi["paths"][target["url"]]["get"]["parameters"]
             sent = {one["key"] for one in target["url_options"]["params"]}
             assert sent <= {one["name"] for one in parameters}

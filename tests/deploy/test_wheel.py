@@ -65,7 +65,7 @@ def test_without_a_compiler_the_wheel_serves_with_numpy(tmp_path: Path) -> None:
 
 
 def test_the_core_alone_runs_a_device_and_says_what_is_missing(wheel: Path, tmp_path: Path) -> None:
-    """Without any extra the agent, the planner and the mathematics work; servers name theirs."""
+    """Without any extra the agent, planner and mathematics work; servers and tables name theirs."""
     python = installed(wheel, tmp_path, core_of(wheel, tmp_path / "core"))
     program = python.with_name("rase")
     assert "enrol" in tell([program, "device", "--help"], cwd=tmp_path)
@@ -74,17 +74,23 @@ def test_the_core_alone_runs_a_device_and_says_what_is_missing(wheel: Path, tmp_
         cwd=tmp_path,
     )
     assert "an observer who was 50 % sure of a reading becomes at most 73.2 % sure" in told
-    refused = subprocess.run(
-        [program, "fusion", "run"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode != 0
-    assert "rase-iot[service]" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    readings = tmp_path / "readings.csv"
+    readings.write_text("time,device,value\n0,a,1\n", encoding="utf-8")
+    for words, extra in (
+        (["fusion", "run"], "service"),
+        (["run", readings, "--range", "0", "1", "--epsilon", "1"], "tables"),
+    ):
+        refused = subprocess.run(
+            [program, *words],
+            cwd=tmp_path,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert refused.returncode != 0
+        assert f"rase-iot[{extra}]" in refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 WHERE = """

@@ -14,7 +14,7 @@ from rase.device.habits import Habits, rotating
 from rase.device.sources.face import SourceFailed
 from rase.device.terms import TermsRefused
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.randomizer import Randomizer
 from rase.transport.face import Answer, Unreachable
 from rase.transport.memory import FaultyTransport, Handler, MemoryTransport
 from rase.wire.keys import Keyset, OpeningKey, Role
@@ -31,13 +31,13 @@ FIRST = 495_000
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The readings for which noise was drawn."""
     seen: list[float] = []
-    place = DeviceRandomizer.place
+    draw_one = Randomizer.draw_one
 
-    def spy(self: DeviceRandomizer, reading: float, entropy: Any) -> int:
+    def spy(self: Randomizer, reading: float, entropy: Any) -> int:
         seen.append(reading)
-        return place(self, reading, entropy)
+        return draw_one(self, reading, entropy)
 
-    monkeypatch.setattr(DeviceRandomizer, "place", spy)
+    monkeypatch.setattr(Randomizer, "draw_one", spy)
     return seen
 
 

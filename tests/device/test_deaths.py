@@ -8,7 +8,7 @@ import pytest
 
 from rase.device.memory import Memory
 from rase.kernels.entropy import SeededEntropy
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.randomizer import Randomizer
 from rase.transport.memory import FAULTS, FaultyTransport
 
 HOUR = 3600
@@ -72,13 +72,13 @@ class Mortal:
 def draws(monkeypatch: pytest.MonkeyPatch) -> Counter[float]:
     """How often noise was drawn for each reading; tests give each round a reading of its own."""
     seen: Counter[float] = Counter()
-    place = DeviceRandomizer.place
+    draw_one = Randomizer.draw_one
 
-    def spy(self: DeviceRandomizer, reading: float, entropy: Any) -> int:
+    def spy(self: Randomizer, reading: float, entropy: Any) -> int:
         seen[reading] += 1
-        return place(self, reading, entropy)
+        return draw_one(self, reading, entropy)
 
-    monkeypatch.setattr(DeviceRandomizer, "place", spy)
+    monkeypatch.setattr(Randomizer, "draw_one", spy)
     return seen
 
 

@@ -10,9 +10,7 @@ from rase.clock import FakeClock
 from rase.device.collection import Collection
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
-from rase.device.outbox import backoff_s
 from rase.device.state import Cover
-from rase.kernels.entropy import SeededEntropy
 
 
 def test_the_journal_writes_words() -> None:
@@ -64,14 +62,6 @@ def test_a_jumping_clock_cannot_fill_the_memory() -> None:
         collection.add(round, 1.0)
     assert collection.take(0) is None
     assert collection.take(999) == 1.0
-
-
-def test_pauses_double_up_to_a_limit() -> None:
-    """Each pause lies between a half and all of 2, 4, 8 … seconds, never above the limit."""
-    entropy = SeededEntropy(1)
-    for attempts in range(1, 40):
-        longest = min(2.0**attempts, 50.0)
-        assert longest / 2 <= backoff_s(attempts, entropy, most_s=50.0) <= longest
 
 
 def test_memory_drops_old_covers_only_if_there_are_some(world: Any) -> None:

@@ -7,8 +7,8 @@ import pytest
 from scripts import accuracy_tables
 from scripts.accuracy_tables import COMPUTED, PAGES, ROOT, filled, main
 
-from rase.randomize.choice import auto
-from rase.stream import ValueRange
+from rase.domain import Range
+from rase.laws.registry import auto
 
 
 def test_the_pages_are_as_computed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_the_table_is_that_of_the_law_itself() -> None:
     assert len(rows) == 4
     for devices, *cells in rows:
         for epsilon, cell in zip((0.5, 1.0, 2.0, 4.0), cells, strict=True):
-            law = auto(epsilon, ValueRange(0, 1))
+            law = auto(epsilon, Range(0, 1))
             worst = max(float(law.variance(place / 64)) for place in range(65))
             error = 100 * (worst / int(devices.replace(",", ""))) ** 0.5
             assert float(cell) == pytest.approx(error, rel=0.05)

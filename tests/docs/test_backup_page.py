@@ -34,7 +34,7 @@ def test_the_copy_of_the_page_is_for_its_owner_only(tmp_path: Path) -> None:
     assert made == {"fusion-copy.db": 0o600}
     with closing(sqlite3.connect(folder / "fusion-copy.db")) as copied:
         tables = {name for (name,) in copied.execute("SELECT name FROM sqlite_master")}
-    assert {"estimates", "subscribers"} <= tables
+    assert {"answers", "subscribers"} <= tables
 
 
 @pytest.mark.needs("pg_dump")

@@ -17,7 +17,7 @@ from scripts.records.running import Display, measure
 from rase.lab.provenance import Measurement
 
 Shown = pytest.CaptureFixture[str]
-ROOMS = ("stream.py",)
+ROOMS = ("domain.py",)
 COUNTS = {"tests": 3, "passed": 3, "failed": 0, "skipped": 0, "failures": []}
 
 

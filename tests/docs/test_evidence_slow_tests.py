@@ -44,7 +44,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, dict[str, Any] | 
     program = (
         "import sys; from scripts.records import slow_tests as it;"
         "it._workers = lambda: ['--workers', '1'];"
-        "it.GROUPS['tiny'] = it.Group((sys.argv[1],), ('stream.py',));"
+        "it.GROUPS['tiny'] = it.Group((sys.argv[1],), ('domain.py',));"
         "sys.exit(it.main(['tiny', '--json', *sys.argv[2:]]))"
     )
     done = subprocess.run(

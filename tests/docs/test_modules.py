@@ -46,7 +46,7 @@ def test_every_file_that_the_code_names_is_there() -> None:
     assert [f"{name} in {path}" for name, path in named if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.parametrize("room", ["kernels", "randomize", "shuffle", "accounting"])
+@pytest.mark.parametrize("room", ["kernels", "laws", "shuffle", "accounting"])
 def test_every_promise_names_the_test_that_would_notice_its_loss(room: str) -> None:
     """Where guarantees are made and laws are drawn, each paragraph about them cites a test file."""
     said = [

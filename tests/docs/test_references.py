@@ -4,6 +4,7 @@ import inspect
 import re
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 from tests.wire.make_vectors import CAMPAIGN
 
@@ -98,6 +99,36 @@ def test_the_picture_names_places_that_exist() -> None:
     for name in named:
         path = ROOT / "src/rase" / name
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
+
+
+def test_every_python_name_that_a_page_spells_out_is_there() -> None:
+    """Modules and names of the package on any page can be imported; none has moved or gone."""
+    named = [
+        (page.name, name)
+        for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+        for name in python_names(page.read_text(encoding="utf-8"))
+        # Attributes of spans look like names, and are none.
+        if page.name != "metrics.md"
+    ]
+    assert len(named) > 30
+    assert [(page, name) for page, name in named if not is_importable(name)] == []
+
+
+def python_names(text: str) -> set[str]:
+    """Return the dotted names of a page: between backticks, and those that its examples import."""
+    spelled = re.findall(r"`(rase(?:\.[A-Za-z_]\w*)+)(?=[`(])", text)
+    imported = re.findall(r"from (rase[\w.]*) import ([\w, ]+)", text)
+    spelled += [f"{module}.{name}" for module, names in imported for name in names.split(", ")]
+    return {name for name in spelled if not name.endswith((".toml", ".rase"))}
+
+
+def is_importable(name: str) -> bool:
+    """Tell whether a dotted name leads to a module, or to something in one."""
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def campaign_topics() -> set[str]:

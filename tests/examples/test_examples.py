@@ -15,7 +15,7 @@ SHOWN = {
     "mean_of_a_csv.py": "hour 47: ",
     "device_in_ten_lines.py": "measured 412 W, reported place ",
     "custom_source.py": "one reading as the agent would take it: [",
-    "own_estimator.py": "median_of_means: 297 ± 14",
+    "own_estimator.py": "median_of_means: 308 ± 10",
     "sweep_epsilon.py": "Picture: sweep.png",
 }
 

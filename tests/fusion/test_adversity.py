@@ -29,9 +29,10 @@ from tests.patience import until
 
 from rase.campaign import ShufflePlan
 from rase.errors import StorageBusy, WireError
-from rase.fusion.answers import as_csv, as_influx
+from rase.fusion.formats import as_csv, as_influx
 from rase.fusion.intake import FusionPolicy, Receipt
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access
+from rase.series.rounds import estimate_round
 from rase.storage.sqlite import SqliteDatabase
 
 
@@ -92,14 +93,13 @@ def test_a_batch_that_comes_while_its_round_is_estimated_is_in_it(
 
     first, second = parcel(reports([0] * 5)), parcel(reports([4096] * 5))
     centre.intake.receive(first.id, first.payload)
-    real = rounds.estimates_of
 
     def slowly(*args: object, **more: object) -> object:
-        estimates = real(*args, **more)  # type: ignore[arg-type]
+        estimates = estimate_round(*args, **more)  # type: ignore[arg-type]
         centre.intake.receive(second.id, second.payload)
         return estimates
 
-    monkeypatch.setattr(rounds, "estimates_of", slowly)
+    monkeypatch.setattr(rounds, "estimate_round", slowly)
     assert centre.rounds.tick() == []
     assert len(centre.rounds.tick()) == 1
     assert centre.questions.at(CAMPAIGN, ROUND).n == 10

@@ -27,6 +27,7 @@ from tests.fusion.conftest import (
 from tests.patience import turn_on
 from tests.storage.engines import columns_of
 
+from rase.answer import FIELDS
 from rase.errors import StorageBusy
 from rase.fusion.app import _BODY_S, openapi_document
 from rase.fusion.countersign import NotCountersigned
@@ -82,16 +83,15 @@ def asked(after: After) -> Asked:
 
 @pytest.mark.uncovered
 def test_estimates_are_an_array_of_flat_objects(asked: Asked) -> None:
-    """With n, interval, epsilon and guarantee in each, as Grafana likes them."""
+    """With n, interval, epsilon and promise in each, as Grafana likes them."""
     answer = asked.get("/v1/estimates")
     assert answer.status_code == 200
     rows = answer.json()
     assert [row["status"] for row in rows] == ["ok", "ok", "too_few"]
     for row in rows:
-        assert {"v", "time", "round", "mean", "standard_error", "ci_low", "ci_high"} < set(row)
-        assert {"n", "epsilon", "method", "status", "guarantee", "shuffle"} < set(row)
+        assert tuple(row) == FIELDS
         assert not any(isinstance(value, dict | list) for value in row.values())
-    assert rows[0]["mean"] < 0
+    assert rows[0]["value"] < 0
     assert rows[0]["time"] == "2026-06-21T01:00:00Z"
 
 
@@ -118,7 +118,7 @@ def test_latest_and_windows(asked: Asked) -> None:
     """The newest round may be withheld; a window says so too."""
     assert asked.get("/v1/estimates/latest").json()["status"] == "too_few"
     (row,) = asked.get("/v1/windows?w=2&at=2026-06-21T02:00:00Z").json()
-    assert (row["w"], row["status"], row["n"]) == (2, "ok", 11)
+    assert (row["of_rounds"], row["status"], row["n"]) == (2, "ok", 11)
     (row,) = asked.get("/v1/windows?w=2h").json()
     assert row["status"] == "too_few"
     rows = asked.get(f"/v1/windows?w=1&from={TIME_MS}&to={TIME_MS + 7200_000}").json()
@@ -202,9 +202,7 @@ def test_a_revoked_token_opens_nothing(asked: Asked) -> None:
 
 def test_a_reader_can_change_nothing(asked: Asked) -> None:
     """No route of a reader writes anything but the access log, and none tells a report."""
-    before = [
-        asked.centre.count(table) for table in ("campaigns", "rounds", "estimates", "batches")
-    ]
+    before = [asked.centre.count(table) for table in ("campaigns", "rounds", "answers", "batches")]
     header = {"Authorization": f"Bearer {asked.reader}"}
     changes = {"not_before": ROUND + 9, "beta": 0.1}
     version = ask(
@@ -215,7 +213,7 @@ def test_a_reader_can_change_nothing(asked: Asked) -> None:
         assert asked.get(path).status_code == 403
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert ask(asked.app, method, "/v1/estimates", headers=header).status_code == 405
-    after = [asked.centre.count(table) for table in ("campaigns", "rounds", "estimates", "batches")]
+    after = [asked.centre.count(table) for table in ("campaigns", "rounds", "answers", "batches")]
     assert after == before
     routes = set(asked.app.openapi()["paths"])
     assert not [path for path in routes if "report" in path or "value" in path]
@@ -524,7 +522,7 @@ def test_the_log_holds_no_value_and_no_token(asked: Asked) -> None:
     centre.receive(sent.id, sent.payload)
     centre.receive(sent.id, sent.payload)
     centre.tick()
-    mean = asked.get("/v1/estimates/latest").json()["mean"]
+    mean = asked.get("/v1/estimates/latest").json()["value"]
     assert log.getvalue().splitlines() == [
         f"fusion batch_received campaign=street-power round={ROUND + 3}",
         f"fusion round_done campaign=street-power round={ROUND + 3} state=final",
@@ -553,6 +551,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("batch", "manifest", "opened", "covers", "replayed", "refused"),
         *("tags", "places", "classes"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
+        *("quantity", "unit", "time", "until", "value", "low", "high"),
+        *("local_epsilon", "shuffled_epsilon", "delta"),
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role", "spread"),
         *("epsilon", "counts"),

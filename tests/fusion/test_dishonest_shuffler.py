@@ -215,11 +215,11 @@ def test_made_up_reports_count_and_a_victim_can_be_read(early: Centre) -> None:
         (told,) = early.questions.between(
             CAMPAIGN, ROUND + number, ROUND + number, method="unbiased_mean"
         )
-        assert told.mean is not None
-        means.append(told.mean)
+        assert told.value is not None
+        means.append(told.value)
     per_place = (means[1] - means[0]) / 1000
-    assert answer.mean is not None
-    read = 2000 + (answer.mean - means[0]) * CAMPAIGN.k_min / per_place
+    assert answer.value is not None
+    read = 2000 + (answer.value - means[0]) * CAMPAIGN.k_min / per_place
     assert round(read) == victim
 
 

@@ -42,7 +42,7 @@ def test_the_fleet_appears_by_itself(
     try:
         with published(fusion, settings):
             told = reader.json(TOPICS.estimate)
-            until(lambda: home.state(MEAN).get("state") == str(told["mean"]))
+            until(lambda: home.state(MEAN).get("state") == str(told["value"]))
             found = home.entities("sensor", "fleet_street_power")
             assert len(found) == 6
             mean = found[MEAN]["attributes"]
@@ -50,7 +50,8 @@ def test_the_fleet_appears_by_itself(
             assert mean["device_class"] == "power"
             assert mean["state_class"] == "measurement"
             assert found["sensor.fleet_street_power_reports"]["state"] == "5"
-            assert float(found["sensor.fleet_street_power_epsilon"]["state"]) == told["epsilon"]
+            epsilon = found["sensor.fleet_street_power_local_epsilon"]["state"]
+            assert float(epsilon) == told["local_epsilon"]
             last = found["sensor.fleet_street_power_last_round"]
             assert last["attributes"]["device_class"] == "timestamp"
             assert last["state"] == told["time"].replace("Z", "+00:00")
@@ -62,7 +63,7 @@ def test_the_fleet_appears_by_itself(
             finish(fusion, centre.clock, ROUND + 1)
             until(lambda: reader.json(TOPICS.estimate)["round"] == ROUND + 1)
             newest = reader.json(TOPICS.estimate)
-            until(lambda: home.state(MEAN).get("state") == str(newest["mean"]))
+            until(lambda: home.state(MEAN).get("state") == str(newest["value"]))
         session = BrokerSession(mosquitto.broker(), "cleaner")
         session.start()
         assert session.wait_up(10)

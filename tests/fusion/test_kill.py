@@ -26,8 +26,8 @@ from tests.fusion.conftest import (
 from tests.patience import PATIENCE_S
 from tests.storage.engines import NewAddress, setting_of
 
+from rase.answer import Answer
 from rase.clock import FakeClock, SystemClock
-from rase.fusion.answers import Answer
 from rase.kernels.words import SeededRandom
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database

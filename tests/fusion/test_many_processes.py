@@ -113,7 +113,7 @@ def test_batches_and_ends_of_rounds_at_once(centres: list[Centre]) -> None:
         rows = transaction.execute("SELECT sequence, batches, state FROM rounds ORDER BY sequence")
     assert rows == [(number, 1, "final") for number in range(1, len(rounds) + 1)]
     assert set(seen) == {0}
-    assert centres[0].count("estimates") == len(rounds) * len(CAMPAIGN.estimators)
+    assert centres[0].count("answers") == len(rounds) * len(CAMPAIGN.estimators)
 
 
 class Numbering:

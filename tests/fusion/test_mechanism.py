@@ -4,9 +4,8 @@ import pytest
 from tests.fusion.conftest import CAMPAIGN
 
 from rase.fusion.mechanism import campaign_of
+from rase.laws.registry import best_mechanism, randomizer_named
 from rase.mistakes import CampaignInvalid
-from rase.randomize.choice import best_mechanism
-from rase.randomize.pure import DeviceRandomizer
 from rase.wire.signed import campaign_bytes, campaign_from_bytes
 
 
@@ -22,10 +21,10 @@ def test_auto_becomes_a_law_that_devices_draw(
     assert campaign.mechanism == best_mechanism(budgets)
     assert campaign_from_bytes(campaign_bytes(campaign)) == campaign
     for epsilon in budgets:
-        drawn = DeviceRandomizer(
-            campaign.mechanism, epsilon, campaign.value_range, campaign.precision
+        drawn = randomizer_named(
+            campaign.mechanism, epsilon, domain=campaign.domain, precision=campaign.precision
         )
-        assert drawn.law.effective_epsilon <= epsilon
+        assert drawn.effective_epsilon <= epsilon
 
 
 def test_a_law_that_was_named_stays() -> None:

@@ -16,6 +16,7 @@ from tests.patience import PATIENCE_S, until
 from tests.storage.engines import setting_of
 from tests.transport.test_discovery import check_discovery
 
+from rase.answer import FIELDS
 from rase.cli import main
 from rase.clock import FakeClock
 from rase.errors import StorageError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tests.fusion.conftest import Centre
 
 TOPICS = Topics(CAMPAIGN.id)
-FIELDS = {"v", "time", "round", "mean", "ci_low", "ci_high", "n", "epsilon", "status"}
 
 
 @pytest.fixture
@@ -143,17 +143,17 @@ def test_windows_that_nobody_can_answer_are_refused_before_the_start(w: int) -> 
 
 
 def test_final_rounds_are_published(centre: "Centre", mosquitto: Mosquitto) -> None:
-    """Each final round is retained with its error and guarantee, windows and status beside it."""
+    """Each final round is retained with its error and promise, windows and status beside it."""
     fusion = fusion_of(centre)
     finish(fusion, centre.clock)
     settings = FusionBrokerSettings(url=mosquitto.broker().url, windows=[1, 2], discovery=True)
     reader = Reader(mosquitto)
     with published(fusion, settings):
         first = reader.json(TOPICS.estimate)
-        assert set(first) > FIELDS
+        assert tuple(first) == FIELDS
         assert (first["round"], first["n"], first["status"]) == (ROUND, 5, "ok")
-        assert first["ci_low"] < first["mean"] < first["ci_high"]
-        assert reader.json(TOPICS.window(1))["mean"] == first["mean"]
+        assert first["low"] < first["value"] < first["high"]
+        assert reader.json(TOPICS.window(1))["value"] == first["value"]
         assert reader.json(TOPICS.window(2))["status"] == "gap"
         assert reader.json(TOPICS.status("fusion"))["status"] == "online"
         found = fleet_discovery(CAMPAIGN)
@@ -188,7 +188,7 @@ def test_windows_that_lack_a_round_are_published_unless_strict(
         found = reader.json(TOPICS.window(4))
         assert "unknown yet" in reader.json(TOPICS.estimate)["verdict"]
     assert (found["status"], found["rounds"], found["of_rounds"]) == (status, 3, 4)
-    assert (found["mean"] is None, found["verdict"] is None) == (strict, strict)
+    assert (found["value"] is None, found["verdict"] is None) == (strict, strict)
     reader.close()
 
 
@@ -217,8 +217,8 @@ def test_fleet_entities_are_as_documented() -> None:
     """Mean, interval, n, epsilon and last round; the mean of power is a measurement in W."""
     found = fleet_discovery(CAMPAIGN)
     document = check_discovery(found.topic, found.payload())
-    assert set(document["cmps"]) == {"mean", "ci_low", "ci_high", "n", "epsilon", "time"}
-    mean = document["cmps"]["mean"]
+    assert set(document["cmps"]) == {"value", "low", "high", "n", "local_epsilon", "time"}
+    mean = document["cmps"]["value"]
     assert (mean["unit_of_meas"], mean["dev_cla"], mean["stat_cla"]) == (
         "W",
         "power",

@@ -134,7 +134,7 @@ def test_large_batches_are_opened_rightly(centre: Centre, count: int) -> None:
     centre.rounds.tick()
     answers = centre.questions.between(CAMPAIGN, ROUND, ROUND, method="all")
     assert answers[0].n == count
-    assert answers[1].mean == pytest.approx(np.mean(places) * CAMPAIGN.value_range.step)
+    assert answers[1].value == pytest.approx(np.mean(places) * CAMPAIGN.domain.step)
 
 
 def test_made_up_places_are_found_among_many() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, After, Centre, app_of, ask, parcel, reports
 
-from rase.estimate.window import missing_error
 from rase.fusion.health import space_of
 from rase.fusion.history import MAX_POINTS, trace
 from rase.fusion.refusals import Refused
@@ -19,6 +18,7 @@ from rase.fusion.subscribers import (
     list_access,
     list_subscribers,
 )
+from rase.series.window import missing_error
 
 
 class Asked:
@@ -74,9 +74,9 @@ def test_a_trace_of_few_rounds_is_exact(asked: Asked) -> None:
     for one in points:
         if one["status"] == "ok":
             row = exact[one["round"]]
-            assert one["mean"] == one["mean_low"] == one["mean_high"] == row["mean"]
-            assert one["ci_low"] == pytest.approx(row["ci_low"], rel=1e-12)
-            assert one["ci_high"] == pytest.approx(row["ci_high"], rel=1e-12)
+            assert one["value"] == one["value_low"] == one["value_high"] == row["value"]
+            assert one["low"] == pytest.approx(row["low"], rel=1e-12)
+            assert one["high"] == pytest.approx(row["high"], rel=1e-12)
             assert one["n_low"] == one["n_high"] == row["n"]
 
 
@@ -98,25 +98,25 @@ def write_means(centre: Centre, method: str, means: list[float]) -> None:
             rounds,
         )
         transaction.execute_many(
-            "INSERT INTO estimates (campaign, round, method, target, mean, "
-            "standard_error, degrees_of_freedom, n) VALUES (?, ?, ?, 't', ?, 1, NULL, ?)",
+            "INSERT INTO answers (campaign, round, method, target, value, "
+            "standard_error, degrees_of_freedom, n) VALUES (?, ?, ?, 'reporters', ?, 1, NULL, ?)",
             estimates,
         )
 
 
 @pytest.mark.uncovered
-@pytest.mark.parametrize("method", ["unbiased_mean", "auto"])
+@pytest.mark.parametrize("method", ["unbiased_mean", "tracked"])
 def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str) -> None:
     """It covers the mean of all rounds behind the point, withheld ones too, and is not a hull.
 
-    Errors of `auto` are drawn as if they went together, which is the worst. Of 500 points a true
+    Errors of `tracked` are drawn as if they went together, which is the worst. Of 500 points a true
     share of 95 % is below 0.90 with probability below 1e-6. The hull of the single intervals would
     be as wide as that of one round for the first kind; that of the mean of 8 is less than half.
     """
     rng = np.random.default_rng(20261117)
     truth = 100 + 10 * np.sin(np.arange(4000) / 50)
     noise = rng.normal(size=4000)
-    if method == "auto":
+    if method == "tracked":
         start = np.arange(4000) - (ROUND + np.arange(4000)) % 8
         noise = rng.normal(size=4000 + 8)[start + 8]
     write_means(centre, method, (truth + noise).tolist())
@@ -129,10 +129,10 @@ def test_the_interval_of_a_point_is_that_of_its_mean(centre: Centre, method: str
     for one in points:
         first = one.round - ROUND
         inside = truth[max(first, 0) : min(first + 8, 4000)]
-        assert one.ci_low is not None
-        assert one.ci_high is not None
-        held.append(one.ci_low <= np.mean(inside) <= one.ci_high)
-        widths.append(one.ci_high - one.ci_low)
+        assert one.low is not None
+        assert one.high is not None
+        held.append(one.low <= np.mean(inside) <= one.high)
+        widths.append(one.high - one.low)
     assert np.mean(held) > 0.90
     if method == "unbiased_mean":
         assert np.median(widths) < 2 * 1.96 / 2
@@ -147,7 +147,7 @@ def test_a_point_without_three_quarters_of_its_rounds_has_no_mean(centre: Centre
     assert width == 2
     lacking = [one for one in points if one.withheld]
     assert len(lacking) == 4
-    assert {(one.status, one.mean) for one in lacking} == {("too_few", None)}
+    assert {(one.status, one.value) for one in lacking} == {("too_few", None)}
     assert all(one.status == "ok" for one in points if not one.withheld)
 
 
@@ -163,7 +163,7 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
     assert width == 20
     assert len(points) <= 51
     assert sum(one.withheld for one in points) == 100
-    assert min(one.mean_low or 0 for one in points) == -5000.0
+    assert min(one.value_low or 0 for one in points) == -5000.0
     for one in points:
         first = one.round - ROUND
         inside = [
@@ -171,33 +171,33 @@ def test_a_trace_keeps_what_stands_out(centre: Centre) -> None:
             for place in range(max(first, 0), min(first + width, 1000))
             if place % 10 != 3
         ]
-        assert one.mean == pytest.approx(np.mean(inside))
-        assert one.mean_high == pytest.approx(max(inside))
+        assert one.value == pytest.approx(np.mean(inside))
+        assert one.value_high == pytest.approx(max(inside))
         of = min(first + width, 1000) - max(first, 0)
         missing = 0.0
         if len(inside) < of:
             missing = missing_error(inside, [1.0] * len(inside), w=of, is_tracked=False)
         error = float(np.hypot(len(inside) ** -0.5, missing))
         assert one.standard_error == pytest.approx(error)
-        assert one.ci_low is not None
-        assert one.ci_low < np.mean(inside) - 1.95 * error
+        assert one.low is not None
+        assert one.low < np.mean(inside) - 1.95 * error
     with pytest.raises(Refused, match="points must be from 1"):
         trace(centre.database, CAMPAIGN, first=0, last=1, points=0, method="median")
 
 
 def test_intervals_of_a_trace_end_where_the_range_does(asked: Asked) -> None:
     """As those of single rounds do; sample means speak of reports, which have no such bounds."""
-    points = [one for one in asked("/v1/trace").json()["points"] if one["ci_low"] is not None]
-    rows = [one for one in asked("/v1/estimates").json() if one["ci_low"] is not None]
+    points = [one for one in asked("/v1/trace").json()["points"] if one["low"] is not None]
+    rows = [one for one in asked("/v1/estimates").json() if one["low"] is not None]
     assert points
     for point, row in zip(points, rows, strict=True):
-        assert CAMPAIGN.low <= point["ci_low"] < point["ci_high"] <= CAMPAIGN.high
-        assert point["ci_low"] == pytest.approx(row["ci_low"], abs=1e-6)
-        assert point["ci_high"] == pytest.approx(row["ci_high"], abs=1e-6)
+        assert CAMPAIGN.low <= point["low"] < point["high"] <= CAMPAIGN.high
+        assert point["low"] == pytest.approx(row["low"], abs=1e-6)
+        assert point["high"] == pytest.approx(row["high"], abs=1e-6)
     some = asked("/v1/trace?method=sample_mean").json()["points"]
     rows = asked("/v1/estimates?method=sample_mean").json()
-    lows = [one["ci_low"] for one in some if one["ci_low"] is not None]
-    assert lows == pytest.approx([one["ci_low"] for one in rows if one["ci_low"] is not None])
+    lows = [one["low"] for one in some if one["low"] is not None]
+    assert lows == pytest.approx([one["low"] for one in rows if one["low"] is not None])
 
 
 def test_a_trace_has_bounds(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_an_estimator_that_no_version_had_has_no_trace(centre: Centre) -> None:
     """Rounds without the estimator are not called withheld."""
     add_rounds(centre, {ROUND: [0] * 5})
     with centre.database.transaction() as transaction:
-        transaction.execute("DELETE FROM estimates WHERE method = 'median'")
+        transaction.execute("DELETE FROM answers WHERE method = 'median'")
     asked = Asked(centre)
     assert asked("/v1/trace?method=median").json()["points"] == []
 
@@ -232,7 +232,7 @@ def test_rounds_come_in_pages(asked: Asked) -> None:
         )
     first = asked("/v1/rounds?limit=3").json()
     assert [row["state"] for row in first["rounds"]] == ["open", "final", "withheld"]
-    assert first["rounds"][0]["mean"] is None
+    assert first["rounds"][0]["value"] is None
     assert first["rounds"][2]["n"] == 0
     assert first["counts"] == {"final": 3, "open": 1, "withheld": 1}
     rest = asked(f"/v1/rounds?limit=3&before={first['next']}").json()

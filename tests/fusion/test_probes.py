@@ -11,15 +11,15 @@ from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, keyset, parcel, repor
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
-from rase.estimate.mean import unbiased_mean
-from rase.fusion.mechanism import randomizer_of
-from rase.fusion.probes import probes_of, range_status, write_told
+from rase.counts.mean import unbiased_mean
+from rase.domain import Range
+from rase.fusion.mechanism import counts_of, randomizer_of
+from rase.fusion.probes import probes_of, range_status, write_probes
 from rase.kernels.words import SeededRandom
-from rase.randomize.square_wave import SquareWave
+from rase.laws.windows import SquareWave
 from rase.storage.face import Database
 from rase.storage.migrate import migrate
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
-from rase.stream import ValueRange
 
 PROBING = replace(
     CAMPAIGN, estimators=("unbiased_mean",), epsilon=(4.0,), window_budget=96.0, probe_every=2
@@ -49,7 +49,7 @@ def sent(centre: Centre, campaign: Campaign, round: int, n: int = 40) -> list[fl
     """Take in a round of readings around 120 as devices report them; return the noisy values."""
     readings = np.random.default_rng(round).normal(120, 20, n)
     noisy = randomizer_of(campaign.reported_in(round)).randomize(readings, rng=SeededRandom(round))
-    places = np.rint((noisy - campaign.low) / campaign.value_range.step).astype(int).tolist()
+    places = np.rint((noisy - campaign.low) / campaign.domain.step).astype(int).tolist()
     one = parcel(reports(places, round=round, campaign=campaign), round=round, campaign=campaign)
     centre.intake.receive(one.id, one.payload)
     centre.rounds.tick()
@@ -60,8 +60,8 @@ def test_a_probing_round_has_an_unbiased_mean_and_is_kept_as_counts(probing: Cen
     """Its reports are decoded by the square wave; counts stay, the reports go."""
     even = ROUND + ROUND % 2
     noisy = sent(probing, PROBING, even)
-    expected = unbiased_mean(noisy, randomizer=SquareWave(4.0, PROBING.value_range))
-    assert probing.questions.at(PROBING, even).mean == pytest.approx(expected.value)
+    expected = unbiased_mean(noisy, randomizer=SquareWave(4.0, PROBING.domain))
+    assert probing.questions.at(PROBING, even).value == pytest.approx(expected.value)
     with probing.database.snapshot() as transaction:
         (probe,) = probes_of(transaction, PROBING.id)
         assert transaction.execute("SELECT COUNT(*) FROM opened") == [(0,)]
@@ -79,10 +79,11 @@ def test_other_rounds_are_told_by_their_own_mechanism(tmp_path: Path, mechanism:
     odd = ROUND + 1 - ROUND % 2
     own = randomizer_of(campaign)
     noisy = own.randomize(np.full(20, 1200.0), rng=SeededRandom(5))
-    places = np.rint((noisy - campaign.low) / campaign.value_range.step).astype(np.int64)
+    places = np.rint((noisy - campaign.low) / campaign.domain.step).astype(np.int64)
     publish(database, campaign)
     with database.transaction() as transaction:
-        write_told(transaction, campaign, odd, (places, np.zeros(20, dtype=np.uint8)))
+        counts = counts_of(campaign, places, np.zeros(20, dtype=np.uint8))
+        write_probes(transaction, campaign, odd, counts)
     with database.snapshot() as transaction:
         (told,) = probes_of(transaction, campaign.id)
     assert told.randomizer == own
@@ -136,7 +137,7 @@ def test_probes_of_the_former_release_are_kept(tmp_path: Path) -> None:
     with database.snapshot() as transaction:
         (probe,) = probes_of(transaction, PROBING.id)
     assert (probe.n, probe.mean) == (40, 120.0)
-    assert probe.randomizer == SquareWave(4.0, PROBING.value_range)
+    assert probe.randomizer == SquareWave(4.0, PROBING.domain)
     database.close()
 
 
@@ -153,16 +154,16 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
     assert wide == range_status(probing.database, PROBING, n=40)
     sent(probing, NARROW, first + 22)
     with probing.database.snapshot() as transaction:
-        reaches = [one.randomizer.value_range for one in probes_of(transaction, PROBING.id)]
+        reaches = [one.randomizer.domain for one in probes_of(transaction, PROBING.id)]
     assert [reach.high for reach in reaches] == [3000.0] * 10 + [400.0]
-    status = range_status(probing.database, NARROW, n=40, limits=ValueRange(0, 600))
+    status = range_status(probing.database, NARROW, n=40, limits=Range(0, 600))
     assert status.advice is not None
     assert status.advice.recommended.high <= 600
     fields = json.loads(json.dumps(status.as_fields()))
     assert fields["probes"] == 11
     outlook = {"low", "high", "clip_bias", "clip_error", "noise", "error"}
     assert set(fields["advice"]["present"]) == outlook < set(fields["advice"])
-    assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "ci_low", "ci_high"}
+    assert set(fields["advice"]["clip_bias"]) == {"value", "standard_error", "low", "high"}
     assert [one["share"] for one in fields["advice"]["quantiles"]] == [0.05, 0.5, 0.95]
     low, middle, high = (one["value"] for one in fields["advice"]["quantiles"])
     assert low < middle < high
@@ -171,18 +172,18 @@ def test_probes_recommend_a_range_across_versions(probing: Centre) -> None:
 
 @pytest.mark.uncovered
 def test_tracked_means_go_on_across_a_range(tmp_path: Path) -> None:
-    """With auto, a new version's rounds borrow from those of another range."""
-    auto = replace(PROBING, estimators=("auto",), probe_every=1)
-    after = replace(NARROW, estimators=("auto",), probe_every=1)
-    database = open_sqlite(tmp_path / "auto.db", migrations="fusion")
-    publish(database, auto, after)
+    """With `tracked`, a new version's rounds borrow from those of another range."""
+    before = replace(PROBING, estimators=("tracked",), probe_every=1)
+    after = replace(NARROW, estimators=("tracked",), probe_every=1)
+    database = open_sqlite(tmp_path / "tracked.db", migrations="fusion")
+    publish(database, before, after)
     centre = Centre(database, FakeClock((ROUND + 200) * HOUR_S))
     for step in range(12, 24):
-        sent(centre, auto if step < 20 + 1 else after, ROUND + step)
+        sent(centre, before if step < 20 + 1 else after, ROUND + step)
     answer = centre.questions.at(after, ROUND + 23)
     alone = centre.questions.at(after, ROUND + 23, method="unbiased_mean")
-    assert answer.method == "auto"
-    assert answer.mean == pytest.approx(120, abs=60)
+    assert answer.method == "tracked"
+    assert answer.value == pytest.approx(120, abs=60)
     assert answer.standard_error is not None
     assert alone.standard_error is not None
     assert answer.standard_error < 1.05 * alone.standard_error

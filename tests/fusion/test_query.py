@@ -1,11 +1,12 @@
-"""Questions of subscribers are answered from estimates alone, each with error and guarantee."""
+"""Questions of subscribers are answered from estimates alone, each with error and promise."""
 
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, After, Centre, parcel, reports
 
+from rase.answer import FIELDS
 from rase.campaign import Campaign
-from rase.fusion.answers import as_csv, as_influx, as_json
 from rase.fusion.campaigns import next_version
+from rase.fusion.formats import as_csv, as_influx, as_json
 from rase.fusion.query import MAX_ROUNDS, parse_moment_s, parse_rounds
 from rase.fusion.refusals import Refused
 
@@ -35,24 +36,28 @@ def asked(after: After) -> Centre:
 
 
 def test_rounds_are_told_with_everything(asked: Centre) -> None:
-    """n, interval, epsilon, guarantee and shuffle are in every answer."""
+    """n, interval, epsilon, promise and shuffle are in every answer."""
     told = asked.questions.between(CAMPAIGN, 0, 2**32)
     assert [one.round - ROUND for one in told] == [0, 1, 2, 4]
     assert [one.status for one in told] == ["ok", "ok", "too_few", "ok"]
     assert [one.n for one in told] == [10, 20, 0, 30]
     for one in told:
-        assert one.guarantee.startswith("1-LDP per report: an observer who was 50 % sure")
+        assert one.promise.startswith("1-LDP per report: an observer who was 50 % sure")
         assert "shuffler-1" in one.shuffle
-        assert one.epsilon == 1.0
-        fields = (one.mean, one.standard_error, one.ci_low, one.ci_high)
+        assert one.local_epsilon == 1.0
+        fields = (one.value, one.standard_error, one.low, one.high)
         assert all((field is None) == (one.status == "too_few") for field in fields)
 
 
 def test_a_round_that_is_not_there_is_a_gap(asked: Centre) -> None:
     """Missing is neither an error nor a zero."""
     gap = asked.questions.at(CAMPAIGN, ROUND + 3)
-    assert (gap.status, gap.mean, gap.n) == ("gap", None, 0)
+    assert (gap.status, gap.value, gap.n) == ("gap", None, 0)
     assert gap.shuffle == "no estimate of this round is here"
+    assert (gap.target, asked.questions.at(CAMPAIGN, ROUND + 3, method="median").target) == (
+        "reporters",
+        "reports",
+    )
     assert asked.questions.at(CAMPAIGN, ROUND + 1).n == 20
     assert asked.questions.latest(CAMPAIGN).round == ROUND + 4
     assert asked.questions.at(CAMPAIGN, ROUND + 3, method="all").method == "unbiased_mean"
@@ -62,15 +67,16 @@ def test_windows_are_means_of_rounds(asked: Centre) -> None:
     """Win(t, w) is the mean of w estimates; its error is that of independent noises."""
     (window,) = asked.questions.windows(CAMPAIGN, 2, first=ROUND + 1, last=ROUND + 1)
     first, second = asked.questions.between(CAMPAIGN, ROUND, ROUND + 1)
-    assert first.mean is not None
-    assert second.mean is not None
+    assert first.value is not None
+    assert second.value is not None
     assert first.standard_error is not None
     assert second.standard_error is not None
-    assert window.mean == pytest.approx((first.mean + second.mean) / 2)
+    assert window.value == pytest.approx((first.value + second.value) / 2)
     expected = (first.standard_error**2 + second.standard_error**2) ** 0.5 / 2
     assert window.standard_error == pytest.approx(expected)
-    assert (window.n, window.w, window.epsilon) == (30, 2, 2.0)
-    assert window.guarantee.startswith("2-LDP for all reports of a device in 2 rounds")
+    assert (window.n, window.of_rounds, window.local_epsilon) == (30, 2, 2.0)
+    assert (window.time, window.until) == (first.time, second.until)
+    assert window.promise.startswith("2-LDP for all reports of a device in 2 rounds")
 
 
 def test_windows_say_why_they_have_no_mean(asked: Centre) -> None:
@@ -92,20 +98,20 @@ def test_windows_answer_with_the_rounds_they_have(centre: Centre) -> None:
         if place != 5:
             happened(centre, ROUND + place, [] if place == 2 else [place] * 10)
     (window,) = centre.questions.windows(CAMPAIGN, 8, first=ROUND + 7, last=ROUND + 7)
-    assert (window.status, window.rounds, window.of_rounds, window.w) == ("ok", 6, 8, 8)
-    assert (window.n, window.epsilon) == (60, 8.0)
-    told = [one for one in centre.questions.between(CAMPAIGN, ROUND, ROUND + 7) if one.mean]
-    means = [one.mean for one in told if one.mean is not None]
+    assert (window.status, window.rounds, window.of_rounds) == ("ok", 6, 8)
+    assert (window.n, window.local_epsilon) == (60, 8.0)
+    told = [one for one in centre.questions.between(CAMPAIGN, ROUND, ROUND + 7) if one.value]
+    means = [one.value for one in told if one.value is not None]
     errors = [one.standard_error for one in told if one.standard_error is not None]
-    assert window.mean == pytest.approx(sum(means) / 6)
+    assert window.value == pytest.approx(sum(means) / 6)
     assert window.standard_error is not None
     assert window.standard_error > (sum(error**2 for error in errors)) ** 0.5 / 6
-    assert window.target == "mean of the readings of the reporters, over 6 of 8 rounds"
+    assert window.target == "reporters"
     for w, status in ((8, "too_few"), (3, "gap")):
         (strict,) = centre.questions.windows(
             CAMPAIGN, w, first=ROUND + 7, last=ROUND + 7, strict=True
         )
-        assert (strict.status, strict.mean, strict.verdict) == (status, None, None)
+        assert (strict.status, strict.value, strict.verdict) == (status, None, None)
     (few,) = centre.questions.windows(CAMPAIGN, 4, first=ROUND + 5, last=ROUND + 5)
     assert (few.status, few.rounds, few.of_rounds) == ("too_few", 2, 4)
 
@@ -124,29 +130,29 @@ def test_answers_stay_in_the_range_and_have_a_verdict(centre: Centre) -> None:
         happened(centre, ROUND + place, [0] * 10)
     told = centre.questions.between(CAMPAIGN, ROUND, ROUND + 9)
     for one in told:
-        assert one.mean is not None
-        assert one.ci_low is not None
-        assert one.ci_high is not None
-        assert CAMPAIGN.low <= one.ci_low < one.ci_high <= CAMPAIGN.high
+        assert one.value is not None
+        assert one.low is not None
+        assert one.high is not None
+        assert CAMPAIGN.low <= one.low < one.high <= CAMPAIGN.high
         assert one.verdict is not None
-    assert any(one.mean is not None and one.mean < CAMPAIGN.low for one in told)
+    assert any(one.value is not None and one.value < CAMPAIGN.low for one in told)
     assert (told[6].verdict or "").endswith("unknown yet: 7 of 8 rounds needed")
     assert "not distinguishable from a constant: 8 rounds" in (told[7].verdict or "")
     # A verdict is of its round, not of the question.
     assert centre.questions.at(CAMPAIGN, ROUND + 8).verdict == told[8].verdict
     (window,) = centre.questions.windows(CAMPAIGN, 4, first=ROUND + 9, last=ROUND + 9)
     assert "10 rounds differ by no more than their noise" in (window.verdict or "")
-    assert centre.questions.at(CAMPAIGN, ROUND + 8, method="median").ci_low is not None
+    assert centre.questions.at(CAMPAIGN, ROUND + 8, method="median").low is not None
 
 
 def test_a_windows_epsilon_is_bounded_by_the_ledger(asked: Centre) -> None:
     """No device spends more than its window budget, whatever the window asked for."""
     (window,) = asked.questions.windows(CAMPAIGN, 48, first=ROUND, last=ROUND)
-    assert window.epsilon == 48
+    assert window.local_epsilon == 48
     small = next_version(CAMPAIGN, not_before=ROUND + 6, window_budget=2.0)
     asked.publisher.publish(small)
     (window,) = asked.questions.windows(small, 48, first=ROUND + 9, last=ROUND + 9)
-    assert window.epsilon == 4.0
+    assert window.local_epsilon == 4.0
 
 
 def test_early_windows_reach_before_the_first_round(centre: Centre) -> None:
@@ -183,7 +189,7 @@ def test_versions_answer_with_their_own_parameters(asked: Centre) -> None:
     asked.publisher.publish(newer)
     happened(asked, ROUND + 6, [7] * 9, newer)
     told = asked.questions.between(newer, ROUND + 4, ROUND + 6)
-    assert [(one.epsilon, one.method) for one in told] == [
+    assert [(one.local_epsilon, one.method) for one in told] == [
         (1.0, "unbiased_mean"),
         (2.0, "sample_mean"),
     ]
@@ -201,6 +207,8 @@ def test_a_window_over_two_methods_names_both(asked: Centre) -> None:
     happened(asked, ROUND + 7, [7] * 9, newer)
     (window,) = asked.questions.windows(newer, 2, first=ROUND + 7, last=ROUND + 7)
     assert window.method == "unbiased_mean and sample_mean"
+    # Not all of it is of readings, so none of it is said to be.
+    assert window.target == "reports"
     assert asked.questions.recent_n(CAMPAIGN) == 17
     assert asked.questions.recent_n(newer) == 16
 
@@ -273,16 +281,20 @@ def test_windows_are_rounds_or_durations() -> None:
 def test_forms(asked: Centre) -> None:
     """JSON is a root-level array, CSV has a head, Influx one line for each round."""
     told = asked.questions.between(CAMPAIGN, ROUND, ROUND + 2)
-    assert as_json(told).startswith(b'[{"v": 1, "campaign": "street-power", "time": "2026-06-21T')
-    assert as_json(told[0]).startswith(b'{"v": 1')
+    assert as_json(told).startswith(b'[{"v": 2, "status": "ok", "campaign": "street-power", "quan')
+    assert as_json(told[0]).startswith(b'{"v": 2')
     lines = as_csv(told).decode().splitlines()
-    assert lines[0].startswith("v,campaign,time,round,w,status,mean,standard_error,ci_low")
+    assert lines[0] == ",".join(FIELDS)
     assert len(lines) == 4
     influx = as_influx(told).decode().splitlines()
-    assert influx[0].startswith("rase,campaign=street-power,method=unbiased_mean,w=1 mean=")
-    end = f'n=10i,rounds=1i,of_rounds=1i,status="ok" {ROUND * 3600 * 10**9}'
+    assert influx[0].startswith(
+        "rase,campaign=street-power,method=unbiased_mean,of_rounds=1 value="
+    )
+    end = f'n=10i,rounds=1i,status="ok" {ROUND * 3600 * 10**9}'
     assert influx[0].endswith(end)
-    assert influx[2].split(" ")[1] == 'epsilon=1.0,n=0i,rounds=0i,of_rounds=1i,status="too_few"'
+    (window,) = asked.questions.windows(CAMPAIGN, 2, first=ROUND + 1, last=ROUND + 1)
+    assert as_influx([window]).endswith(b" %d\n" % ((ROUND + 2) * 3600 * 10**9))
+    assert influx[2].split(" ")[1] == 'local_epsilon=1.0,n=0i,rounds=0i,status="too_few"'
 
 
 def test_an_unknown_error_is_no_number(centre: Centre) -> None:
@@ -294,10 +306,10 @@ def test_an_unknown_error_is_no_number(centre: Centre) -> None:
             (CAMPAIGN.id,),
         )
         transaction.execute(
-            "INSERT INTO estimates (campaign, round, method, target, mean, n) "
-            "VALUES (?, 1, 'unbiased_mean', 'mean', 2.0, 1)",
+            "INSERT INTO answers (campaign, round, method, target, value, n) "
+            "VALUES (?, 1, 'unbiased_mean', 'reporters', 2.0, 1)",
             (CAMPAIGN.id,),
         )
     told = centre.questions.at(CAMPAIGN, 1)
-    assert (told.mean, told.standard_error, told.ci_low) == (2.0, None, None)
+    assert (told.value, told.standard_error, told.low) == (2.0, None, None)
     assert b"null" in as_json(told)

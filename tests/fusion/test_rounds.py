@@ -19,20 +19,23 @@ from tests.fusion.conftest import (
 )
 from tests.storage.engines import NewAddress
 
-from rase.campaign import MECHANISMS, Campaign
+from rase.campaign import Campaign
 from rase.clock import FakeClock
+from rase.counts.counts import Counts
+from rase.counts.fleet import of_fleet
+from rase.counts.mean import unbiased_mean
+from rase.counts.moments import moments_of
+from rase.counts.registry import estimator_named
 from rase.errors import StorageBusy, StorageConflict, StorageError
-from rase.estimate.fleet import OF_FLEET, OF_REPORTERS, of_fleet
-from rase.estimate.mean import unbiased_mean
-from rase.estimate.tracker import spread_of
+from rase.fusion.answers import window_epsilon
 from rase.fusion.campaigns import next_version
 from rase.fusion.intake import FusionPolicy
-from rase.fusion.mechanism import drawable, randomizer_of
-from rase.fusion.rounds import FailedRound, Rounds, estimates_of
-from rase.fusion.telling import window_epsilon
+from rase.fusion.mechanism import counts_of, drawable, randomizer_of
+from rase.fusion.rounds import FailedRound, Rounds
 from rase.kernels.entropy import SeededEntropy
-from rase.randomize.grid import GridRandomizer
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import MECHANISMS, randomizer_named
+from rase.series.rounds import estimate_round
 from rase.storage.address import DatabaseAddress
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.opening import open_database
@@ -54,18 +57,18 @@ def test_every_estimator_has_a_row_with_its_interval(centre: Centre) -> None:
     answers = centre.questions.between(CAMPAIGN, ROUND, ROUND, method="all")
     assert [one.method for one in answers] == list(CAMPAIGN.estimators)
     for one in answers:
-        assert one.mean is not None
-        assert one.ci_low is not None
-        assert one.ci_high is not None
-        assert one.ci_low < one.mean < one.ci_high
+        assert one.value is not None
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low < one.value < one.high
         assert one.n == len(PLACES)
-    values = CAMPAIGN.low + CAMPAIGN.value_range.step * np.array(PLACES)
+    values = CAMPAIGN.low + CAMPAIGN.domain.step * np.array(PLACES)
     expected = unbiased_mean(values, randomizer=randomizer_of(CAMPAIGN))
-    assert answers[0].mean == pytest.approx(expected.value)
+    assert answers[0].value == pytest.approx(expected.value)
     assert answers[0].standard_error == pytest.approx(expected.standard_error)
 
 
-@pytest.mark.parametrize("estimators", [("unbiased_mean", "median"), ("auto", "median")])
+@pytest.mark.parametrize("estimators", [("unbiased_mean", "median"), ("tracked", "median")])
 def test_answers_say_whose_mean_they_are_of(
     new_address: NewAddress, estimators: tuple[str, ...]
 ) -> None:
@@ -80,26 +83,27 @@ def test_answers_say_whose_mean_they_are_of(
     before.publisher.publish_keyset(keyset(7))
     before.publisher.publish(fleet)
     one = Centre(database, FakeClock((ROUND + 100) * 3600))
-    counts = {ROUND: 400, ROUND + 1: 5, ROUND + 2: None}
-    for round, members in counts.items():
+    for round, members in {ROUND: 400, ROUND + 1: 5, ROUND + 2: None}.items():
         envelopes = reports(PLACES, round=round, campaign=fleet)
         batch = parcel(envelopes, round=round, campaign=fleet, members=members)
         one.intake.receive(batch.id, batch.payload)
     assert len(one.rounds.tick()) == 3
     some, whole, unknown = one.questions.between(fleet, ROUND, ROUND + 2, method="unbiased_mean")
-    assert [some.target, whole.target, unknown.target] == [OF_FLEET, OF_FLEET, OF_REPORTERS]
-    values = fleet.low + fleet.value_range.step * np.array(PLACES)
+    assert [some.target, whole.target, unknown.target] == ["fleet", "fleet", "reporters"]
     randomizer = randomizer_of(fleet)
-    mean = unbiased_mean(values, randomizer=randomizer)
-    spread = spread_of(values, randomizer=randomizer)
-    wider = of_fleet(mean, members=400, spread=spread, value_range=fleet.value_range)
+    counts = counts_of(fleet, np.array(PLACES), np.zeros(len(PLACES), np.uint8))
+    mean = unbiased_mean(counts, randomizer=randomizer)
+    spread = moments_of(counts, randomizer).spread
+    assert spread is not None
+    wider = of_fleet(mean, members=400, spread=float(spread[0]), value_range=fleet.domain)
     assert wider.standard_error > mean.standard_error
     assert some.standard_error == pytest.approx(wider.standard_error)
     assert whole.standard_error == unknown.standard_error == pytest.approx(mean.standard_error)
     first = one.questions.between(fleet, ROUND, ROUND + 2)
-    assert [answer.target for answer in first] == [OF_FLEET, OF_FLEET, OF_REPORTERS]
+    assert [answer.target for answer in first] == ["fleet", "fleet", "reporters"]
     medians = one.questions.between(fleet, ROUND, ROUND, method="median")
-    assert medians[0].target == "median of the reports"
+    assert medians[0].target == "reports"
+    assert one.questions.at(fleet, ROUND + 3).target == "fleet"
     database.close()
 
 
@@ -109,22 +113,24 @@ def test_a_liar_is_worth_less_to_the_winsorized_mean() -> None:
         CAMPAIGN, mechanism="laplace", estimators=("unbiased_mean", "winsorized_mean")
     )
     randomizer = randomizer_of(campaign)
-    assert isinstance(randomizer, GridRandomizer)
-    step = campaign.value_range.step
+    assert isinstance(randomizer, RangeRandomizer)
+    step = campaign.domain.step
     lie = round((randomizer.decoded_reach[1] - campaign.low) / step)
     honest = np.full(50, 2048)
     lied = np.append(honest[1:], lie)
     classes = np.zeros(50, np.uint8)
     assert drawable(campaign, lied, classes).all()
     assert not drawable(campaign, lied + 1, classes).all()
-    plain, bounded = (
-        after.value - before.value
-        for before, after in zip(
-            *(estimates_of(campaign, places, classes, seed=b"") for places in (honest, lied)),
-            strict=True,
+
+    def moved(name: str) -> float:
+        before, after = (
+            estimator_named(name)(counts_of(campaign, places, classes), randomizer=randomizer)
+            for places in (honest, lied)
         )
-    )
-    width = campaign.value_range.width
+        return after.value - before.value
+
+    plain, bounded = map(moved, campaign.estimators)
+    width = campaign.domain.width
     epsilon = campaign.epsilon[0]
     assert plain > 40 / epsilon / 50 * width
     assert 0 < bounded <= (1 + 2 / epsilon) / 50 * width
@@ -135,8 +141,8 @@ def test_estimates_may_be_negative(centre: Centre) -> None:
     sent(centre, [0] * 6)
     centre.rounds.tick()
     answer = centre.questions.latest(CAMPAIGN)
-    assert answer.mean is not None
-    assert answer.mean < 0
+    assert answer.value is not None
+    assert answer.value < 0
 
 
 def test_a_round_is_final_once(centre: Centre) -> None:
@@ -144,7 +150,7 @@ def test_a_round_is_final_once(centre: Centre) -> None:
     sent(centre)
     assert len(centre.rounds.tick()) == 1
     assert centre.rounds.tick() == []
-    assert centre.count("estimates") == len(CAMPAIGN.estimators)
+    assert centre.count("answers") == len(CAMPAIGN.estimators)
 
 
 def test_another_process_may_be_faster(centre: Centre) -> None:
@@ -159,7 +165,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
 
     slow = Rounds(Meanwhile(centre.database), centre.clock)
     assert slow.finalise_due() == []
-    assert centre.count("estimates") == len(CAMPAIGN.estimators)
+    assert centre.count("answers") == len(CAMPAIGN.estimators)
 
 
 def test_withheld_rounds_are_told(centre: Centre) -> None:
@@ -169,7 +175,7 @@ def test_withheld_rounds_are_told(centre: Centre) -> None:
     (done,) = centre.rounds.tick()
     assert done.is_withheld
     answer = centre.questions.latest(CAMPAIGN)
-    assert (answer.status, answer.mean, answer.n) == ("too_few", None, 0)
+    assert (answer.status, answer.value, answer.n) == ("too_few", None, 0)
     assert answer.shuffle == "withheld by shuffler-1: fewer than 4 reports"
 
 
@@ -179,7 +185,7 @@ def test_a_round_of_covers_is_too_few(centre: Centre) -> None:
     centre.intake.receive(one.id, one.payload)
     (done,) = centre.rounds.tick()
     assert done.is_withheld
-    assert centre.count("opened") == centre.count("estimates") == 0
+    assert centre.count("opened") == centre.count("answers") == 0
 
 
 @pytest.mark.sqlite
@@ -238,7 +244,7 @@ def test_a_database_that_fails_is_no_rounds_fault(
 
     sent(centre, PLACES, ROUND - 1)
     with monkeypatch.context() as broken:
-        broken.setattr(rounds, "estimates_of", fails)
+        broken.setattr(rounds, "estimate_round", fails)
         with pytest.raises(kind):
             centre.rounds.tick()
         assert centre.rounds.take_failed() == []
@@ -253,15 +259,15 @@ def test_a_round_that_cannot_be_estimated_keeps_no_other_from_it(
     """Whatever is wrong with it, it is told once and tried again after a while."""
     from rase.fusion import rounds
 
-    def fails(campaign: Campaign, places: Any, classes: Any, *, seed: bytes) -> Any:
-        if len(places) == 5:
+    def fails(counts: Counts, *arguments: Any, **more: Any) -> Any:
+        if counts.n == 5:
             raise kind("planted")
-        return estimates_of(campaign, places, classes, seed=seed)
+        return estimate_round(counts, *arguments, **more)
 
     sent(centre, PLACES, ROUND - 1)
     sent(centre, [1] * 6, ROUND)
     with monkeypatch.context() as broken:
-        broken.setattr(rounds, "estimates_of", fails)
+        broken.setattr(rounds, "estimate_round", fails)
         # Those that cannot be estimated must not take all the places of those that can.
         broken.setattr(rounds, "_AT_ONCE", 1)
         assert centre.rounds.tick() == []
@@ -307,13 +313,13 @@ def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) ->
     campaign = replace(CLASSES, mechanism=mechanism)
     centre.publisher.publish(campaign)
     drawn = [
-        DeviceRandomizer(mechanism, epsilon, campaign.value_range, campaign.precision)
+        randomizer_named(mechanism, epsilon, domain=campaign.domain, precision=campaign.precision)
         for epsilon in campaign.epsilon
     ]
     entropy = SeededEntropy(2026)
     inner = [
         envelope(
-            drawn[number % 2].place(campaign.high * (number % 2), entropy),
+            drawn[number % 2].draw_one(campaign.high * (number % 2), entropy),
             epsilon_class=number % 2,
             campaign=campaign,
         )
@@ -323,7 +329,7 @@ def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) ->
     assert centre.intake.receive(one.id, one.payload).refused == 0
     centre.rounds.tick()
     answer = centre.questions.latest(campaign)
-    assert (answer.n, answer.epsilon, answer.status) == (8, 2.0, "ok")
+    assert (answer.n, answer.local_epsilon, answer.status) == (8, 2.0, "ok")
 
 
 def test_reports_of_small_classes_do_not_count(centre: Centre) -> None:

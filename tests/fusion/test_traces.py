@@ -51,7 +51,7 @@ def test_batches_rounds_and_questions_are_timed_without_values(centre: "Centre")
         ("unknown", 404),
     ]
     text = "".join(span.text for span in spans)
-    secrets = ["alice", token, token.partition(".")[0], str(time_ms), str(row["mean"])]
+    secrets = ["alice", token, token.partition(".")[0], str(time_ms), str(row["value"])]
     for secret in [*secrets, *map(str, PLACES), sent.id.hex()]:
         assert secret not in text
 

@@ -1,4 +1,4 @@
-"""The estimator auto at the fusion centre: the same bits whatever process goes on."""
+"""The estimator `tracked` at the fusion centre: the same bits whatever process goes on."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,28 +10,30 @@ from tests.storage.engines import NewAddress
 
 from rase import Hybrid, SeededRandom
 from rase.clock import FakeClock, round_start_s
-from rase.estimate.combined import combined_mean
-from rase.estimate.mean import unbiased_mean
-from rase.estimate.tracker import Tracker, spread_of
-from rase.fusion.mechanism import randomizer_of, values_of
+from rase.counts.counts import Counts
+from rase.counts.mean import combined_mean, unbiased_mean
+from rase.counts.moments import moments_of
+from rase.fusion.mechanism import counts_of, randomizer_of
 from rase.fusion.rounds import Rounds
 from rase.fusion.tracking import PATIENCE_S, last_tracked
+from rase.laws.randomizer import RangeRandomizer
+from rase.series.tracker import Tracker
 from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.opening import open_database
 
-AUTO = replace(CAMPAIGN, estimators=("auto",))
+FOLLOWED = replace(CAMPAIGN, estimators=("tracked",))
 HOUR_S = 3600
 
 
 @pytest.fixture
-def auto(new_address: NewAddress) -> Iterator[Centre]:
+def followed(new_address: NewAddress) -> Iterator[Centre]:
     """A centre whose campaign is followed through time, four days later."""
-    database = open_database(new_address("auto.db"), migrations="fusion")
+    database = open_database(new_address("followed.db"), migrations="fusion")
     clock = FakeClock((ROUND + 200) * HOUR_S)
     one = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     one.publisher.publish_keyset(keyset(7))
-    one.publisher.publish(AUTO)
+    one.publisher.publish(FOLLOWED)
     yield Centre(database, clock)
     database.close()
 
@@ -45,121 +47,126 @@ def places_of(round: int) -> list[int]:
 def sent(centre: Centre, *rounds: int) -> None:
     """Take in the batches of some rounds."""
     for round in rounds:
-        places = reports(places_of(round), round=round, campaign=AUTO)
-        one = parcel(places, round=round, campaign=AUTO)
+        places = reports(places_of(round), round=round, campaign=FOLLOWED)
+        one = parcel(places, round=round, campaign=FOLLOWED)
         centre.intake.receive(one.id, one.payload)
+
+
+def spread_of(counts: Counts, randomizer: RangeRandomizer) -> float | None:
+    """Return the variance of a round's readings as its reports tell it."""
+    spread = moments_of(counts, randomizer).spread
+    return None if spread is None else float(spread[0])
 
 
 def expected(rounds: list[int]) -> dict[int, tuple[float, float]]:
     """Return value and error of each round by the mathematics alone."""
-    tracker, found = Tracker(AUTO.value_range), {}
+    tracker, found = Tracker(FOLLOWED.domain), {}
     for round in rounds:
-        places = np.sort(np.array(places_of(round)))
-        values, _ = values_of(AUTO, places, np.zeros(6, np.uint8))
-        mean = unbiased_mean(values, randomizer=randomizer_of(AUTO))
-        spread = spread_of(values, randomizer=randomizer_of(AUTO))
-        done = tracker.update(round_start_s(round, AUTO.round_s), mean, spread=spread)
+        counts = counts_of(FOLLOWED, np.array(places_of(round)), np.zeros(6, np.uint8))
+        mean = unbiased_mean(counts, randomizer=randomizer_of(FOLLOWED))
+        spread = spread_of(counts, randomizer_of(FOLLOWED))
+        done = tracker.update(round_start_s(round, FOLLOWED.round_s), mean, spread=spread)
         found[round] = (done.value, done.standard_error)
     return found
 
 
 def told(centre: Centre) -> dict[int, tuple[float | None, float | None]]:
     """Return what subscribers are told of all rounds."""
-    answers = centre.questions.between(AUTO, ROUND, ROUND + 200)
-    assert {one.method for one in answers} == {"auto"}
-    return {one.round: (one.mean, one.standard_error) for one in answers}
+    answers = centre.questions.between(FOLLOWED, ROUND, ROUND + 200)
+    assert {one.method for one in answers} == {"tracked"}
+    return {one.round: (one.value, one.standard_error) for one in answers}
 
 
-def test_rounds_borrow_from_those_before(auto: Centre) -> None:
+def test_rounds_borrow_from_those_before(followed: Centre) -> None:
     """Answers are the tracked means, bit for bit, and their unbiased means can be asked for."""
     rounds = [ROUND + place for place in range(5)]
     for round in rounds:
-        sent(auto, round)
-        auto.rounds.tick()
-    assert told(auto) == expected(rounds)
-    alone = auto.questions.at(AUTO, ROUND + 4, method="unbiased_mean")
-    tracked = auto.questions.at(AUTO, ROUND + 4)
+        sent(followed, round)
+        followed.rounds.tick()
+    assert told(followed) == expected(rounds)
+    alone = followed.questions.at(FOLLOWED, ROUND + 4, method="unbiased_mean")
+    tracked = followed.questions.at(FOLLOWED, ROUND + 4)
     assert tracked.standard_error is not None
     assert alone.standard_error is not None
     assert tracked.standard_error < alone.standard_error
-    assert [one.method for one in auto.questions.between(AUTO, ROUND, ROUND, method="all")] == [
-        "auto"
-    ]
+    assert [
+        one.method for one in followed.questions.between(FOLLOWED, ROUND, ROUND, method="all")
+    ] == ["tracked"]
 
 
 @pytest.mark.uncovered
-def test_windows_take_the_surer_rounds(auto: Centre) -> None:
+def test_windows_take_the_surer_rounds(followed: Centre) -> None:
     """A few tracked rounds are surer, many unbiased ones are; the answer says which it took."""
     rounds = [ROUND + place for place in range(40)]
-    sent(auto, *rounds)
-    auto.rounds.tick()
+    sent(followed, *rounds)
+    followed.rounds.tick()
     for w in (2, 40):
-        (window,) = auto.questions.windows(AUTO, w, first=rounds[w - 1], last=rounds[w - 1])
+        (window,) = followed.questions.windows(FOLLOWED, w, first=rounds[w - 1], last=rounds[w - 1])
         errors = {}
-        for method in ("auto", "unbiased_mean"):
-            told = [auto.questions.at(AUTO, round, method=method) for round in rounds[:w]]
+        for method in ("tracked", "unbiased_mean"):
+            told = [followed.questions.at(FOLLOWED, round, method=method) for round in rounds[:w]]
             errors[method] = [one.standard_error or 0.0 for one in told]
             if window.method == method:
-                assert window.mean == pytest.approx(np.mean([one.mean for one in told]))
-        together = np.mean(errors["auto"])
+                assert window.value == pytest.approx(np.mean([one.value for one in told]))
+        together = np.mean(errors["tracked"])
         apart = np.sqrt(np.sum(np.square(errors["unbiased_mean"]))) / w
-        assert window.method == ("auto" if w == 2 else "unbiased_mean")
+        assert window.method == ("tracked" if w == 2 else "unbiased_mean")
         assert window.standard_error == pytest.approx(min(together, apart))
-    (one,) = auto.questions.windows(AUTO, 1, first=ROUND, last=ROUND)
-    assert one.method == "auto"
+    (one,) = followed.questions.windows(FOLLOWED, 1, first=ROUND, last=ROUND)
+    assert one.method == "tracked"
 
 
 @pytest.mark.uncovered
 def test_any_process_goes_on_with_the_same_bits(
-    auto: Centre, monkeypatch: pytest.MonkeyPatch
+    followed: Centre, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Processes that come and go, and take turns, leave the estimates of one that stayed."""
     monkeypatch.setattr("rase.fusion.tracking.STATE_EVERY", 8)
     rounds = [ROUND + place for place in range(14)]
-    processes = [Rounds(auto.database, auto.clock) for _ in range(2)]
+    processes = [Rounds(followed.database, followed.clock) for _ in range(2)]
     for place, round in enumerate(rounds):
-        sent(auto, round)
+        sent(followed, round)
         if place % 4 == 3:
-            processes[place % 8 // 4] = Rounds(auto.database, auto.clock)
+            processes[place % 8 // 4] = Rounds(followed.database, followed.clock)
         assert len(processes[place % 3 % 2].tick()) == 1
-    assert told(auto) == expected(rounds)
-    assert auto.count("tracker_states") == 1
+    assert told(followed) == expected(rounds)
+    assert followed.count("tracker_states") == 1
     # The state of the 8th round is used; the rounds before it are not gone through again.
-    with auto.database.transaction() as transaction:
+    with followed.database.transaction() as transaction:
         transaction.execute("DELETE FROM tracked WHERE round < ?", (ROUND + 7,))
-    sent(auto, ROUND + 14)
-    Rounds(auto.database, auto.clock).tick()
-    assert told(auto)[ROUND + 14] == expected([*rounds, ROUND + 14])[ROUND + 14]
+    sent(followed, ROUND + 14)
+    Rounds(followed.database, followed.clock).tick()
+    assert told(followed)[ROUND + 14] == expected([*rounds, ROUND + 14])[ROUND + 14]
 
 
-def test_a_state_of_another_release_is_left_aside(auto: Centre) -> None:
+def test_a_state_of_another_release_is_left_aside(followed: Centre) -> None:
     """Where the models have changed, all rounds are gone through again."""
     rounds = [ROUND + place for place in range(4)]
-    sent(auto, *rounds[:3])
-    auto.rounds.tick()
-    with auto.database.transaction() as transaction:
+    sent(followed, *rounds[:3])
+    followed.rounds.tick()
+    with followed.database.transaction() as transaction:
         transaction.execute(
             "INSERT INTO tracker_states (campaign, round, state) VALUES (?, ?, ?)",
-            (AUTO.id, ROUND + 2, b"of another release"),
+            (FOLLOWED.id, ROUND + 2, b"of another release"),
         )
-    sent(auto, rounds[3])
-    Rounds(auto.database, auto.clock).tick()
-    assert told(auto) == expected(rounds)
+    sent(followed, rounds[3])
+    Rounds(followed.database, followed.clock).tick()
+    assert told(followed) == expected(rounds)
 
 
-def test_a_death_while_writing_changes_nothing(auto: Centre) -> None:
+def test_a_death_while_writing_changes_nothing(followed: Centre) -> None:
     """A round whose writing failed at any statement is estimated again, to the same bits."""
     rounds = [ROUND + place for place in range(2)]
-    sent(auto, rounds[0])
-    auto.rounds.tick()
-    sent(auto, rounds[1])
+    sent(followed, rounds[0])
+    followed.rounds.tick()
+    sent(followed, rounds[1])
     deaths = 0
     with pytest.raises(SimulatedDeath):
         # One process that survives its own failures: what it learnt without writing is forgotten.
-        Rounds(FaultyDatabase(auto.database, 3), auto.clock).finalise_due()
-    process = Rounds(auto.database, auto.clock)
+        Rounds(FaultyDatabase(followed.database, 3), followed.clock).finalise_due()
+    process = Rounds(followed.database, followed.clock)
     for point in range(100):
-        process._database = FaultyDatabase(auto.database, point)
+        process._database = FaultyDatabase(followed.database, point)
         try:
             process.finalise_due()
         except SimulatedDeath:
@@ -167,32 +174,32 @@ def test_a_death_while_writing_changes_nothing(auto: Centre) -> None:
         else:
             break
     assert deaths > 5
-    assert told(auto) == expected(rounds)
+    assert told(followed) == expected(rounds)
 
 
-def test_a_round_waits_for_the_one_before_it(auto: Centre) -> None:
+def test_a_round_waits_for_the_one_before_it(followed: Centre) -> None:
     """Batches that come in any order leave the estimates of those that came in order."""
-    sent(auto, ROUND)
-    auto.rounds.tick()
+    sent(followed, ROUND)
+    followed.rounds.tick()
     for round in (ROUND + 3, ROUND + 2):
-        sent(auto, round)
-        assert auto.rounds.tick() == []
-    sent(auto, ROUND + 1)
-    assert [one.round for one in auto.rounds.tick()] == [ROUND + 1, ROUND + 2, ROUND + 3]
-    assert told(auto) == expected([ROUND + place for place in range(4)])
+        sent(followed, round)
+        assert followed.rounds.tick() == []
+    sent(followed, ROUND + 1)
+    assert [one.round for one in followed.rounds.tick()] == [ROUND + 1, ROUND + 2, ROUND + 3]
+    assert told(followed) == expected([ROUND + place for place in range(4)])
 
 
-def test_a_round_that_settles_later_is_waited_for(auto: Centre) -> None:
+def test_a_round_that_settles_later_is_waited_for(followed: Centre) -> None:
     """One that is open for a second batch comes before its successor."""
-    sent(auto, ROUND, ROUND + 1)
-    with auto.database.transaction() as transaction:
+    sent(followed, ROUND, ROUND + 1)
+    with followed.database.transaction() as transaction:
         transaction.execute(
             "UPDATE rounds SET settles_s = settles_s + 60 WHERE round = ?", (ROUND,)
         )
-    assert auto.rounds.tick() == []
-    auto.clock.advance(60)
-    assert [one.round for one in auto.rounds.tick()] == [ROUND, ROUND + 1]
-    assert told(auto) == expected([ROUND, ROUND + 1])
+    assert followed.rounds.tick() == []
+    followed.clock.advance(60)
+    assert [one.round for one in followed.rounds.tick()] == [ROUND, ROUND + 1]
+    assert told(followed) == expected([ROUND, ROUND + 1])
 
 
 def test_campaigns_that_are_not_followed_do_not_wait(centre: Centre) -> None:
@@ -204,62 +211,62 @@ def test_campaigns_that_are_not_followed_do_not_wait(centre: Centre) -> None:
         assert len(centre.rounds.tick()) == 1
 
 
-def test_a_wrong_clock_holds_no_round_back(auto: Centre) -> None:
+def test_a_wrong_clock_holds_no_round_back(followed: Centre) -> None:
     """A settling time far in the future is not waited for."""
-    sent(auto, ROUND, ROUND + 2)
-    with auto.database.transaction() as transaction:
+    sent(followed, ROUND, ROUND + 2)
+    with followed.database.transaction() as transaction:
         transaction.execute("UPDATE rounds SET settles_s = settles_s + 99999")
-    assert len(auto.rounds.tick()) == 2
+    assert len(followed.rounds.tick()) == 2
 
 
-def test_a_late_round_stands_by_itself(auto: Centre) -> None:
+def test_a_late_round_stands_by_itself(followed: Centre) -> None:
     """A round that becomes final after a later one gets its unbiased mean, and teaches nothing."""
-    sent(auto, ROUND, ROUND + 2)
-    assert [one.round for one in auto.rounds.tick()] == [ROUND]
-    auto.clock.advance(PATIENCE_S)
-    assert [one.round for one in auto.rounds.tick()] == [ROUND + 2]
-    before = told(auto)
-    sent(auto, ROUND + 1)
-    auto.rounds.tick()
-    late = auto.questions.at(AUTO, ROUND + 1)
-    alone = auto.questions.at(AUTO, ROUND + 1, method="unbiased_mean")
-    assert (late.mean, late.standard_error) == (alone.mean, alone.standard_error)
+    sent(followed, ROUND, ROUND + 2)
+    assert [one.round for one in followed.rounds.tick()] == [ROUND]
+    followed.clock.advance(PATIENCE_S)
+    assert [one.round for one in followed.rounds.tick()] == [ROUND + 2]
+    before = told(followed)
+    sent(followed, ROUND + 1)
+    followed.rounds.tick()
+    late = followed.questions.at(FOLLOWED, ROUND + 1)
+    alone = followed.questions.at(FOLLOWED, ROUND + 1, method="unbiased_mean")
+    assert (late.value, late.standard_error) == (alone.value, alone.standard_error)
     # What was told of other rounds stays.
-    assert before.items() <= told(auto).items()
-    with auto.database.snapshot() as transaction:
-        assert last_tracked(transaction, AUTO.id) == ROUND + 2
-    sent(auto, ROUND + 3)
-    auto.rounds.tick()
-    assert told(auto)[ROUND + 3] == expected([ROUND, ROUND + 2, ROUND + 3])[ROUND + 3]
+    assert before.items() <= told(followed).items()
+    with followed.database.snapshot() as transaction:
+        assert last_tracked(transaction, FOLLOWED.id) == ROUND + 2
+    sent(followed, ROUND + 3)
+    followed.rounds.tick()
+    assert told(followed)[ROUND + 3] == expected([ROUND, ROUND + 2, ROUND + 3])[ROUND + 3]
 
 
-def test_another_process_may_follow_meanwhile(auto: Centre) -> None:
+def test_another_process_may_follow_meanwhile(followed: Centre) -> None:
     """A process that followed from an older state does not write; it comes again."""
-    sent(auto, ROUND + 1)
-    other = Rounds(auto.database, auto.clock)
+    sent(followed, ROUND + 1)
+    other = Rounds(followed.database, followed.clock)
 
     def settles(time_s: float) -> None:
-        with auto.database.transaction() as transaction:
+        with followed.database.transaction() as transaction:
             transaction.execute("UPDATE rounds SET settles_s = ?", (int(time_s),))
 
     class Meanwhile(FaultyDatabase):
         def transaction(self):  # type: ignore[no-untyped-def]
-            if auto.count("rounds") == 1:
-                settles(auto.clock.now_s() + 1)
-                sent(auto, ROUND)
+            if followed.count("rounds") == 1:
+                settles(followed.clock.now_s() + 1)
+                sent(followed, ROUND)
                 assert len(other.finalise_due()) == 1
-                settles(auto.clock.now_s())
+                settles(followed.clock.now_s())
             return super().transaction()
 
-    slow = Rounds(Meanwhile(auto.database), auto.clock)
+    slow = Rounds(Meanwhile(followed.database), followed.clock)
     assert slow.finalise_due() == []
     assert len(slow.finalise_due()) == 1
-    assert told(auto) == expected([ROUND, ROUND + 1])
+    assert told(followed) == expected([ROUND, ROUND + 1])
 
 
 def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) -> None:
     """Where the unbiased mean is asked for anyway it is not written twice."""
-    both = replace(CAMPAIGN, estimators=("unbiased_mean", "auto"))
+    both = replace(CAMPAIGN, estimators=("unbiased_mean", "tracked"))
     database: Database = open_database(new_address("both.db"), migrations="fusion")
     centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     centre.publisher.publish_keyset(keyset(7))
@@ -268,10 +275,10 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
     one = parcel(reports([1, 2, 3, 4], campaign=both), campaign=both)
     late.intake.receive(one.id, one.payload)
     late.rounds.tick()
-    assert late.count("estimates") == 2
+    assert late.count("answers") == 2
     assert [a.method for a in late.questions.between(both, ROUND, ROUND, method="all")] == [
         "unbiased_mean",
-        "auto",
+        "tracked",
     ]
     database.close()
 
@@ -279,12 +286,12 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
 @pytest.mark.any_store
 def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) -> None:
     """What is followed is the combined mean, also after a restart; the plain one is kept."""
-    classes = replace(CAMPAIGN, estimators=("auto",), epsilon=(0.5, 2.0), mechanism="hybrid")
+    classes = replace(CAMPAIGN, estimators=("tracked",), epsilon=(0.5, 2.0), mechanism="hybrid")
     database: Database = open_database(new_address("classes.db"), migrations="fusion")
     centre = Centre(database, FakeClock((ROUND - 3) * HOUR_S))
     centre.publisher.publish_keyset(keyset(7))
     centre.publisher.publish(classes)
-    randomizer, tracker = randomizer_of(classes), Tracker(classes.value_range)
+    randomizer, tracker = randomizer_of(classes), Tracker(classes.domain)
     numbers = np.repeat([0, 1], [8, 4]).astype(np.uint8)
     budgets = np.asarray(classes.epsilon)[numbers]
     for round in (ROUND, ROUND + 1):
@@ -292,13 +299,13 @@ def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) 
         readings = np.full(12, 0.3 * classes.high)
         noisy = np.concatenate(
             [
-                Hybrid(budget, classes.value_range).randomize(
+                Hybrid(budget, classes.domain).randomize(
                     readings[budgets == budget], rng=SeededRandom(f"{round} {budget}")
                 )
                 for budget in classes.epsilon
             ]
         )
-        places = np.rint((noisy - classes.low) / classes.value_range.step).astype(int)
+        places = np.rint((noisy - classes.low) / classes.domain.step).astype(int)
         inner = [
             envelope(place, round=round, epsilon_class=number, campaign=classes)
             for place, number in zip(places.tolist(), numbers.tolist(), strict=True)
@@ -306,16 +313,15 @@ def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) 
         one = parcel(inner, round=round, campaign=classes)
         assert centre.intake.receive(one.id, one.payload).refused == 0
         assert len(centre.rounds.tick()) == 1
-        order = np.lexsort((numbers, places))
-        values, sorted_budgets = values_of(classes, places[order], numbers[order])
-        assert sorted_budgets is not None
-        mean = combined_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
-        spread = spread_of(values, randomizer=randomizer, epsilon=sorted_budgets)
+        counts = counts_of(classes, places, numbers)
+        assert counts.epsilon is not None
+        mean = combined_mean(counts, randomizer=randomizer)
+        spread = spread_of(counts, randomizer)
         expected = tracker.update(round_start_s(round, classes.round_s), mean, spread=spread)
         told = centre.questions.at(classes, round)
-        assert (told.mean, told.standard_error) == (expected.value, expected.standard_error)
-        plain = unbiased_mean(values, randomizer=randomizer, epsilon=sorted_budgets)
-        assert centre.questions.at(classes, round, method="unbiased_mean").mean == plain.value
+        assert (told.value, told.standard_error) == (expected.value, expected.standard_error)
+        plain = unbiased_mean(counts, randomizer=randomizer)
+        assert centre.questions.at(classes, round, method="unbiased_mean").value == plain.value
     (window,) = centre.questions.windows(classes, 2, first=ROUND + 1, last=ROUND + 1)
-    assert window.method == "auto"
+    assert window.method == "tracked"
     database.close()

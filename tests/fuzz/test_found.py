@@ -14,14 +14,14 @@ from rase.device.enrolment import _enrolled
 from rase.device.settings import read_settings
 from rase.device.sources.csv import CsvSource
 from rase.device.sources.face import SourceFailed, number_in
-from rase.engine.table import open_table
 from rase.errors import ConfigurationError, DataError, Unsupported
 from rase.fusion.settings import FusionSettings
 from rase.lab.refit import RefitFiles
 from rase.lab.wide import WideTable
 from rase.service.settings import load_settings
-from rase.subscriber.answers import FusionUnreachable, mean_of, refusal_of
+from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
 from rase.subscriber.events import EventReader
+from rase.tables.source import open_source
 from rase.toml import parse_toml
 from rase.transport.face import Answer, Unreachable
 from rase.wire import cbor
@@ -106,7 +106,7 @@ def test_a_brokers_untagged_answer_has_the_types_of_one(members: dict[str, objec
 def test_answers_nested_too_deeply_are_none() -> None:
     """A subscriber is told that this is no fusion centre."""
     with pytest.raises(FusionUnreachable):
-        mean_of("[" * 100_000)
+        document_of("[" * 100_000)
     assert refusal_of(500, b"[" * 100_000).status == 500
 
 
@@ -135,7 +135,7 @@ def test_a_short_row_that_is_no_text_shows_no_traceback(
     printed: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
     with pytest.raises(DataError, match="row 1 of"):
-        list(open_table(saved(tmp_path, b"time,device,value\n\xff\n")).batches())
+        list(open_source(saved(tmp_path, b"time,device,value\n\xff\n")).batches())
     with pytest.raises(DataError, match="row 1 of"):
         list(WideTable(saved(tmp_path, b"time,a\n\xff\n")).batches())
     files = RefitFiles(houses=((1, saved(tmp_path, HOUSE.encode() + b"\xff\n")),), interval_s=60)
@@ -147,7 +147,7 @@ def test_a_short_row_that_is_no_text_shows_no_traceback(
 def test_a_header_that_is_no_text_is_refused(tmp_path: Path) -> None:
     """In CSV by its bytes, in a wide table by a carriage return within the line too."""
     with pytest.raises(DataError, match="cannot be read as CSV"):
-        open_table(saved(tmp_path, b"time,device,val\xff\n1,a,1\n"))
+        open_source(saved(tmp_path, b"time,device,val\xff\n1,a,1\n"))
     with pytest.raises(DataError, match="cannot be read as a table"):
         WideTable(saved(tmp_path, b"ti\rme,a\n1,2\n"))
 

@@ -18,7 +18,7 @@ SEEDED = ("--seed", 3, "--json")
 FLEET = ("--data", "fleet:16x5:1", "--fast", "--jobs", 1, "--seed", 1, "--json")
 ALL_ESTIMATORS = [
     word
-    for name in ("auto", "unbiased-mean", "winsorized-mean", "sample-mean", "median")
+    for name in ("tracked", "unbiased-mean", "winsorized-mean", "sample-mean", "median")
     for word in ("--estimator", name)
 ]
 MECHANISMS = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal", "square-wave")
@@ -135,7 +135,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
             run_of_csv, *RANGE, "--mechanism", "laplace", "--every", "1h", *ALL_ESTIMATORS
         ),
         "run-windows": _asked(
-            run_of_csv, *RANGE, *_WINDOWS, "--estimator", "auto", "--estimator", "median"
+            run_of_csv, *RANGE, *_WINDOWS, "--estimator", "tracked", "--estimator", "median"
         ),
         "run-bootstrap": _asked(
             run_of_csv, *RANGE, "--every", "2h", "--estimator", "bootstrap-mean", "--truth"

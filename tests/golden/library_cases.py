@@ -1,4 +1,4 @@
-"""Golden cases of the library: mechanisms, shuffles, estimators, pipelines and accounting."""
+"""Golden cases of the library: mechanisms, shuffles, estimators, runs and accounting."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,16 +8,15 @@ import numpy as np
 from tests.golden import inputs
 
 import rase
-from rase import Precision, SeededRandom, ValueRange
-from rase.estimate.regional import block_mixing
+from rase import Precision, Range, SeededRandom
+from rase.counts.regional import block_mixing
 from rase.kernels.entropy import SeededEntropy
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.registry import randomizer_named
 from rase.shuffle.attacker import order_attack
-from rase.shuffle.cayley import cayley_distance, cayley_sensitivity
 
 __all__ = ["LIBRARY"]
 
-RANGE = ValueRange(0, 100)
+RANGE = Range(0, 100)
 PRECISION = Precision(beta=0.5, rho=0.9)
 READINGS = np.array([(37 * place) % 101 for place in range(60)], dtype=np.float64)
 EPSILONS = (0.5, 1.0, 4.0)
@@ -69,9 +68,9 @@ def device_laws() -> list[dict[str, Any]]:
     """Return what devices draw from seeded words, and their certificates."""
     found = []
     for name in ON_DEVICES:
-        law = DeviceRandomizer(name, 1.0, ValueRange(0, 3000), PRECISION)
+        law = randomizer_named(name, 1.0, domain=Range(0, 3000), precision=PRECISION)
         entropy = SeededEntropy(f"golden {name}")
-        found.append({"places": [law.place(50.0 * step, entropy) for step in range(40)]})
+        found.append({"places": [law.draw_one(50.0 * step, entropy) for step in range(40)]})
     return found
 
 
@@ -130,7 +129,6 @@ def shuffles() -> dict[str, Any]:
 def order_laws() -> dict[str, Any]:
     """Return laws of orders, samples of them, and figures of partitions."""
     law = rase.Mallows(6, theta=0.7)
-    cayley = rase.CayleyMallows(6, theta=0.7)
     orders = law.samples(6, rng=SeededRandom(5))
     interleaved = rase.Partition([0, 1, 0, 1, 0, 2])
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (0, 4)]
@@ -143,15 +141,10 @@ def order_laws() -> dict[str, Any]:
         "orders": orders,
         "probabilities": [law.log_probability(order) for order in orders],
         "fitted": rase.Mallows.fit(orders).theta,
-        "cayley_normaliser": cayley.log_normaliser,
-        "cayley_order": cayley.sample(rng=SeededRandom(5)),
-        "cayley_probabilities": [cayley.log_probability(order) for order in orders],
-        "cayley_distances": [cayley_distance(orders[0], order) for order in orders],
         "kendall": [rase.kendall_tau(orders[0], order) for order in orders],
         "sensitivities": [
             rase.sensitivity(interleaved),
             rase.sensitivity(interleaved, method="bound"),
-            cayley_sensitivity(interleaved),
             rase.group_width(interleaved),
         ],
         "refined": [
@@ -220,20 +213,24 @@ def aggregates() -> dict[str, Any]:
     }
 
 
-def pipelines() -> dict[str, Any]:
-    """Return the rounds of pipelines with several estimators and shuffles."""
-    mechanism = rase.BudgetAware(2.0, RANGE, PRECISION)
-    several = rase.Pipeline(
-        mechanism,
-        rase.Robust(alpha=0.5, group_count=4),
-        ["auto", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"],
+def runs() -> dict[str, Any]:
+    """Return the rounds of a table and a round by itself, with several estimators."""
+    plan = rase.RunPlan(
+        randomizer=rase.BudgetAware(2.0, RANGE, PRECISION),
+        shuffler=rase.Robust(alpha=0.5, group_count=4),
+        estimator=["tracked", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"],
+        every="2h",
     )
-    days = np.linspace(20, 80, 12)[:, None] + READINGS[:30] / 10
-    means, manifest = rase.Pipeline(rase.Optimal(1.0, RANGE)).run_rounds(days, rng=SeededRandom(4))
+    one_round = rase.run_round(
+        READINGS,
+        randomizer=plan.randomizer,
+        shuffler=plan.shuffler,
+        estimator=list(plan.estimators),
+        rng=SeededRandom(3),
+    )
     return {
-        "rounds": list(several.run(_table(), every="2h", rng=SeededRandom(2))),
-        "one_round": several.run_round(READINGS, rng=SeededRandom(3)),
-        "many": {"values": means.values, "errors": means.standard_errors, "manifest": manifest},
+        "rounds": list(rase.run_table(_table(), plan, rng=SeededRandom(2))),
+        "one_round": one_round,
     }
 
 
@@ -261,5 +258,5 @@ LIBRARY: dict[str, dict[str, Callable[[Path], Any]]] = {
     "order-laws": {"order-laws": _without_folder(order_laws)},
     "estimators": {"estimators": _without_folder(estimators)},
     "aggregates": {"aggregates": _without_folder(aggregates)},
-    "pipelines": {"pipelines": _without_folder(pipelines)},
+    "runs": {"runs": _without_folder(runs)},
 }

@@ -34,7 +34,7 @@ from rase.kernels import backend
 DRAWN = (
     *(name for name, case in CASES.items() if case.kind == "mechanism"),
     *("run-windows", "run-parquet", "run-budgets", "run-graph", "shuffles", "order-laws"),
-    *("aggregates", "pipelines"),
+    *("aggregates", "runs"),
 )
 NAMES: dict[str, str | None] = {
     "rows[].mean": "rows[].value",

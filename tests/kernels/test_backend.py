@@ -62,20 +62,18 @@ GRID = (0.0, 1.0, 10)
         ("draw_indices", ((TABLE[0], TABLE[1], 2), WORDS, np.ones(4, np.int64))),
         ("draw_indices", ((TABLE[0], TABLE[1], -1), WORDS, np.ones(4, np.int64))),
         ("add_settled", (TABLE, WORDS, 1, np.ones(5, np.uint64), False)),
-        ("window_or_bit_reports", (PARTS, GRID, np.ones(4), WORDS, np.ones(3))),
-        ("window_or_bit_reports", (PARTS, (0.0, 1.0, 0), np.ones(4), WORDS, np.ones(4))),
-        ("window_or_bit_reports", ((0, 0, *PARTS[2:]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("window_or_bit_reports", ((0, 1, 0, *PARTS[3:]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("window_or_bit_reports", ((*PARTS[:6], -1, 0), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("row_reports", (ROWS, GRID, np.ones(4), WORDS, np.ones(3))),
-        ("row_reports", ((ROWS[0][:5], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("row_reports", ((ROWS[0], ROWS[1][:6], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("row_reports", ((ROWS[0], ROWS[1][:2], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("row_reports", ((*ROWS[:2], ROWS[2][:1]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("clamped_reports", (TABLE, GRID, np.ones(4), WORDS[:3], np.ones(4))),
-        ("clamped_reports", (TABLE, (0.0, 1.0, 0), np.ones(2), WORDS, np.ones(2))),
-        ("clamped_sums", (GRID, np.ones(5), *np.ones((3, 2), np.int64))),
-        ("clamped_sums", ((0.0, 1.0, 2**40), np.ones(4), *np.ones((3, 2), np.int64))),
+        ("window_or_bit_places", (PARTS, GRID, np.ones(4), WORDS, np.ones(3))),
+        ("window_or_bit_places", (PARTS, (0.0, 1.0, 0), np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_places", ((0, 0, *PARTS[2:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_places", ((0, 1, 0, *PARTS[3:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("window_or_bit_places", ((*PARTS[:6], -1, 0), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", (ROWS, GRID, np.ones(4), WORDS, np.ones(3))),
+        ("row_places", ((ROWS[0][:5], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((ROWS[0], ROWS[1][:6], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((ROWS[0], ROWS[1][:2], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((*ROWS[:2], ROWS[2][:1]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("clamped_places", (TABLE, GRID, np.ones(4), WORDS[:3], np.ones(4))),
+        ("clamped_places", (TABLE, (0.0, 1.0, 0), np.ones(2), WORDS, np.ones(2))),
         ("swap_rows", (WORDS, np.ones(4), 3)),
         ("swap_rows", (WORDS, np.ones(4), 0)),
         ("partners_of", (WORDS, 2, 5, np.ones(4, np.int64))),
@@ -126,14 +124,14 @@ def test_false_guides_and_partners_stay_inside(native: backend.Compiled) -> None
     drawn = np.empty(4, np.int64)
     native.draw_indices((TABLE[0], guide, 1), WORDS, drawn)
     assert (drawn <= 1).all()
-    readings, reports = np.linspace(0, 10, 4), np.empty(4)
+    readings, places = np.linspace(0, 10, 4), np.empty(4, np.int64)
     false = np.full(8, 2**32 - 1, np.uint32)
-    native.row_reports((ROWS[0], false, ROWS[2]), GRID, readings, WORDS, reports)
-    assert np.isin(reports, ROWS[2]).all()
+    native.row_places((ROWS[0], false, ROWS[2]), GRID, readings, WORDS, places)
+    assert np.isin(places, ROWS[2]).all()
     # Weights that do not add up lead to places that no law has, and nowhere else.
     strange = (2**63, 2**64 - 1, 1, 2**64 - 1, 2**64 - 1, 2**64 - 1, 2**28, 2**28)
-    native.window_or_bit_reports(strange, GRID, readings, ~WORDS, reports)
-    native.window_or_bit_reports((*strange[:5], 0, 0, 0), GRID, readings, ~WORDS, reports)
+    native.window_or_bit_places(strange, GRID, readings, ~WORDS, places)
+    native.window_or_bit_places((*strange[:5], 0, 0, 0), GRID, readings, ~WORDS, places)
     far = np.array([0, 9, 1], np.int64)
     assert not native.order_from_swaps(far, np.empty(3, np.int64))
     assert not native.interchange(far, np.arange(3, dtype=np.uint32), 0, np.empty(3, np.int64))

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests.cases import each_case
 
-from rase.kernels import unbounded
+from rase.kernels import digits
 from rase.kernels.digits import (
+    draw_geometric,
     exact_digits,
-    one_exact_geometric,
+    exact_geometric,
     rate_within,
     settled_index,
     tail_sums,
 )
 from rase.kernels.fixed import WORD, digit_sums
-from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import SeededRandom
 
 
@@ -81,7 +81,7 @@ def test_what_lies_beyond_the_table_is_drawn_again_from_there() -> None:
     rate = 2.0
     (digit,) = exact_digits(rate)
     most = WORD - 1
-    first = one_exact_geometric([digit], Given(most, most, most, most, 0))
+    first = draw_geometric((digit,), Given(most, most, most, most, 0))
     assert first >= len(digit.sums)
     many = exact_geometric(rate, 1, Given(most, most, most, most, 0))  # type: ignore[arg-type]
     assert many.tolist() == [first]
@@ -94,7 +94,7 @@ def test_boundary_words_are_settled_in_batches_too() -> None:
     for word, expected in ((exact - 1, 4), (exact + 1, 5)):
         drawn = exact_geometric(rate, 2, Given(word >> 64, 0, word % WORD))  # type: ignore[arg-type]
         assert drawn.tolist() == [expected, 0]
-        assert one_exact_geometric(exact_digits(rate), Given(word >> 64, word % WORD)) == expected
+        assert draw_geometric(exact_digits(rate), Given(word >> 64, word % WORD)) == expected
 
 
 @each_case("rate", [1e-6, 0.02, 1.0, 60.0])
@@ -105,7 +105,7 @@ def test_batches_are_single_values_word_for_word(rate: float) -> None:
         one = exact_geometric(rate, 1, SeededRandom(seed))[0]
         source = SeededRandom(seed)
         words = Given(*(int(source.words(1)[0]) for _ in digits))
-        assert one_exact_geometric(digits, words) == one
+        assert draw_geometric(digits, words) == one
 
 
 @each_case("rate", [0.001, 0.7])
@@ -134,4 +134,4 @@ def test_the_rate_is_the_largest_within_the_budget(epsilon: float, steps: int) -
 
 def test_tables_are_kept() -> None:
     """A rate's tables are built once."""
-    assert unbounded._tables(0.25) is unbounded._tables(0.25)
+    assert digits._tables(0.25) is digits._tables(0.25)

@@ -18,7 +18,7 @@ from rase.kernels.fixed import (
     word_sums,
 )
 from rase.kernels.table import IntegerTable
-from rase.randomize import geometric as noise
+from rase.laws import geometric as noise
 
 
 @each_case("epsilon", [1e-4, 0.01, 0.5, 1.0, 3.0, 10.0, 30.0])
@@ -26,8 +26,8 @@ from rase.randomize import geometric as noise
 def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     """The effective epsilon is never above the asked one; NumPy draws from the same table."""
     table = clamped_table(epsilon, steps)
-    law = noise.ClampedGeometric(epsilon, steps)
-    assert list(table.sums) == law._kernel.table.sums.tolist()
+    law = noise.ClampedLaw(epsilon, steps)
+    assert list(table.sums) == law.table.sums.tolist()
     assert table.drawn_epsilon <= epsilon
     assert table.effective_epsilon == law.drawn.effective_epsilon <= epsilon
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
 from rase.kernels.keyed import (
     ROWS_AT_ONCE,
     RoundRandom,
@@ -19,12 +19,12 @@ from rase.kernels.keyed import (
     text_buffers,
 )
 from rase.kernels.words import SecureRandom, SeededRandom, source_of
-from rase.randomize.grid import GridRandomizer
+from rase.laws.randomizer import RangeRandomizer
 
-PUBLIC = ValueRange(0, 100)
+PUBLIC = Range(0, 100)
 KEY = RunKey(bytes(range(32)))
 NAMES = ["", "a", "b", "kettle", "x" * 15, "x" * 16, "x" * 17, "x" * 100, "ä", "kettle"]
-MECHANISMS: list[GridRandomizer] = [
+MECHANISMS: list[RangeRandomizer] = [
     BudgetAware(1.0, PUBLIC, Precision(0.5, 0.9)),
     Laplace(1.0, PUBLIC),
     Duchi(1.0, PUBLIC),
@@ -137,7 +137,7 @@ def test_round_words_are_one_stream() -> None:
 
 
 @each_case("randomizer", MECHANISMS)
-def test_reports_do_not_depend_on_the_batch(randomizer: GridRandomizer) -> None:
+def test_reports_do_not_depend_on_the_batch(randomizer: RangeRandomizer) -> None:
     """Drawn together or in parts, in any order, each reading has the same report."""
     count = 3000
     readings = np.linspace(0, 100, count)
@@ -155,7 +155,7 @@ def test_reports_do_not_depend_on_the_batch(randomizer: GridRandomizer) -> None:
 
 
 @each_case("randomizer", MECHANISMS)
-def test_keyed_reports_follow_the_law(randomizer: GridRandomizer) -> None:
+def test_keyed_reports_follow_the_law(randomizer: RangeRandomizer) -> None:
     """A chi-square over 20 bins of 40,000 reports of one reading stays below its 1 - 1e-7 point.
 
     False alarms: 6e-7 for all six together. Noise of another scale by 30 % is rejected.
@@ -174,7 +174,7 @@ def test_keyed_reports_follow_the_law(randomizer: GridRandomizer) -> None:
         ]
     )
 
-    def distance(law: GridRandomizer) -> float:
+    def distance(law: RangeRandomizer) -> float:
         low, high = float(reports.min()), float(reports.max())
         # Behind every twentieth of the reports; a bit has two values, which are told apart.
         cuts = np.unique(np.quantile(reports, np.linspace(0, 0.95, 20)))

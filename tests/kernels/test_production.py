@@ -7,7 +7,7 @@ import pytest
 from tests.cases import each_case
 
 import rase
-from rase import BudgetAware, Mallows, Precision, SeededRandom, Uniform, ValueRange
+from rase import BudgetAware, Mallows, Precision, Range, SeededRandom, Uniform
 from rase.kernels.entropy import SecureEntropy, SeededEntropy, checked_entropy
 from rase.kernels.words import (
     Resampling,
@@ -68,7 +68,7 @@ def test_only_the_secure_source_passes() -> None:
 def test_resampling_draws_no_noise_and_no_order() -> None:
     """What repeats the resampling of a release is refused by randomizers and shufflers."""
     source = Resampling(b"release")
-    br = BudgetAware(1.0, ValueRange(0, 10), Precision(0.5, 0.9))
+    br = BudgetAware(1.0, Range(0, 10), Precision(0.5, 0.9))
     for draw in (
         lambda: br.randomize([1.0], rng=source),  # type: ignore[arg-type]
         lambda: Uniform().shuffle([1.0, 2.0], rng=source),  # type: ignore[arg-type]

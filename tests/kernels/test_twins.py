@@ -1,20 +1,15 @@
 """The same words give the same results in C and in NumPy, whatever the sizes."""
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.cases import each_case
+from tests.twins import FixedWords, assert_same, twice
 
 from rase.kernels import backend
-from rase.kernels.fixed import clamped_table
 from rase.kernels.integers import integers_from
-from rase.kernels.parts import bit_alone, mixed_up, window_alone
 from rase.kernels.permute import (
     disagreement_count,
     inversion_count,
@@ -27,63 +22,17 @@ from rase.kernels.permute import (
     uniform_order,
     uniform_orders,
 )
-from rase.kernels.reports import (
-    ClampedKernel,
-    Kernel,
-    PartsKernel,
-    RowsKernel,
-    clamped_sums,
-    draw_reports,
-)
-from rase.kernels.table import IntegerTable
-from rase.kernels.unbounded import exact_geometric
-from rase.kernels.words import SeededRandom, Words
-from rase.randomize.ladder import programme_below
+from rase.kernels.words import SeededRandom
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.permutation import kendall_tau
-from rase.stream import ValueRange
 
 SIZES = [0, 1, 2, 63, 64, 65, 1024, 1025, 4097]
 LARGE = 10**6 + 3
-PUBLIC = ValueRange(-5, 95)
-
-
-class FixedWords(SeededRandom):
-    """Return the given words first, then random ones."""
-
-    def __init__(self, first: list[int]) -> None:
-        super().__init__(2026)
-        self.first = first
-
-    def words(self, count: int) -> Words:
-        """Return what is left of the given words, then random ones."""
-        given_words, self.first = self.first[:count], self.first[count:]
-        return np.concatenate(
-            [np.array(given_words, np.uint64), super().words(count - len(given_words))]
-        )
 
 
 @pytest.fixture(autouse=True)
 def both(native: backend.Compiled) -> None:
     """Need both twins."""
-
-
-def twice(work: Callable[[], Any]) -> tuple[Any, Any]:
-    """Do the same on the compiled and on the NumPy kernels."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "native", backend.compiled)
-        compiled = work()
-        patch.setattr(backend, "native", None)
-        return compiled, work()
-
-
-def assert_same(work: Callable[[], NDArray[Any] | None]) -> NDArray[Any]:
-    """Check that both give the same array, type and shape included."""
-    compiled, by_numpy = twice(work)
-    assert compiled.dtype == by_numpy.dtype
-    assert compiled.shape == by_numpy.shape
-    assert np.array_equal(compiled, by_numpy)
-    return np.asarray(compiled)
 
 
 @each_case("n", [*SIZES, 40_000, 140_003])
@@ -215,97 +164,6 @@ def test_integers_below_bounds_are_the_same(bounds: list[int], seed: int) -> Non
     words = SeededRandom(seed).words(len(bounds))
     source = SeededRandom(0)
     assert_same(lambda: integers_from(words, np.array(bounds, np.int64), source=source))
-
-
-@given(
-    st.lists(st.integers(0, 2**64 - 1), max_size=60, unique=True),
-    st.lists(st.integers(0, 2**64 - 1), max_size=40),
-)
-def test_draws_from_any_table_are_the_same(sums: list[int], words: list[int]) -> None:
-    """At boundaries, beside them and at both ends; bisection says what is right."""
-    ascending = np.array(sorted(sums), np.uint64)
-    near = [(total + offset) % 2**64 for total in sums for offset in (-1, 0, 1)]
-    drawn = np.array([*words, *near, 0, 2**64 - 1], np.uint64)
-    table = IntegerTable(ascending)
-    expected = np.searchsorted(ascending, drawn, side="right")
-    assert np.array_equal(assert_same(lambda: table.indices(drawn)), expected)
-
-
-@each_case("rate", [1e-14, 1e-9, 1e-6, 1.0 / 4096, 0.01, 0.7, 40.0, 60.0])
-def test_exact_geometric_numbers_are_the_same(rate: float) -> None:
-    """From five digits to one; a word that settles nothing is followed by others in both."""
-    assert_same(lambda: exact_geometric(rate, 5001, SeededRandom(2026)))
-    assert_same(lambda: exact_geometric(rate, 70, FixedWords([5, 2**64 - 1, 7])))
-
-
-def clamped_kernel(epsilon: float, steps: int) -> Kernel:
-    """Return the kernel of clamped noise."""
-    return ClampedKernel(IntegerTable(clamped_table(epsilon, steps).sums), steps)
-
-
-def rows_kernel(epsilon: float, steps: int) -> Kernel:
-    """Return the kernel of the optimal channel."""
-    programme = programme_below(max(epsilon, 0.25))
-    sums = np.array([np.cumsum(np.array(row[:-1], np.uint64)) for row in programme.rows])
-    return RowsKernel(sums, np.array(programme.places(steps)), steps)
-
-
-KERNELS: dict[str, Callable[[float, int], Kernel]] = {
-    "clamped": clamped_kernel,
-    "bit": lambda epsilon, steps: PartsKernel(bit_alone(epsilon, steps)),
-    "window": lambda epsilon, steps: PartsKernel(window_alone(epsilon, steps)),
-    "mixture": lambda epsilon, steps: PartsKernel(mixed_up(epsilon, steps)),
-    "rows": rows_kernel,
-}
-
-
-@cache
-def kernel_named(name: str, epsilon: float, steps: int) -> Kernel:
-    """Return a kernel; its tables do not change by drawing from them."""
-    return KERNELS[name](epsilon, steps)
-
-
-@each_case("kernel", KERNELS)
-@each_case("n", [*SIZES, 32_767, 32_769, LARGE])
-@each_case(("epsilon", "steps"), [(1.0, 4096), (30.0, 4096), (1e-4, 1), (2.0, 65536), (3.0, 1000)])
-def test_reports_are_the_same(kernel: str, n: int, epsilon: float, steps: int) -> None:
-    """Inside and outside the range, on grid points and between them, to the last bit."""
-    if n == LARGE and (epsilon, steps) != (1.0, 4096):
-        return
-    public = ValueRange(-5, 95.3, steps)
-    law = kernel_named(kernel, epsilon, steps)
-    readings = np.random.default_rng(2026).uniform(-30, 120, n)
-    readings[::3] = public.low + public.step * np.floor(readings[::3] % steps)
-    readings[:4] = [1e300, -1e300, public.high, public.low][:n]
-    words = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**64 - 2]
-    assert_same(lambda: draw_reports(readings, law, public=public, source=FixedWords(words[:n])))
-
-
-@each_case("n", [*SIZES, LARGE])
-def test_sums_of_reports_are_the_same(n: int) -> None:
-    """Sums of places and counts of ends, whatever the number of reports."""
-    places = (SeededRandom(2026).words(n) % np.uint64(4097)).astype(np.float64)
-    reports = PUBLIC.low + PUBLIC.step * places
-    sums, by_numpy = twice(lambda: clamped_sums(reports.reshape(1, -1), PUBLIC))
-    assert [column.tolist() for column in sums] == [column.tolist() for column in by_numpy]
-
-
-@each_case("strange", [np.nan, np.inf, -np.inf])
-def test_strange_readings_and_reports_are_refused_by_both(strange: float) -> None:
-    """Neither draws a report of what is no number, nor sums what is no point of the grid."""
-    readings = np.full(300, 1.0)
-    readings[299] = strange
-    for make in KERNELS.values():
-        law = make(1.0, 4096)
-        drawn = twice(
-            lambda law=law: draw_reports(readings, law, public=PUBLIC, source=SeededRandom(1))  # type: ignore[misc]
-        )
-        assert drawn == (None, None)
-    between = PUBLIC.low + 1.5 * PUBLIC.step
-    for report in (strange, between, PUBLIC.low - PUBLIC.step, PUBLIC.high + PUBLIC.step):
-        reports = np.full((3, 2), PUBLIC.low)
-        reports[2, 1] = report
-        assert twice(lambda reports=reports: clamped_sums(reports, PUBLIC)) == (None, None)  # type: ignore[misc]
 
 
 @each_case("n", [3, 40_000])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import rase
+from rase.atomic_files import write_atomic
 from rase.lab import cache as cache_module
 from rase.lab.cache import CellCache, code_version
-from rase.lab.whole_files import write_whole
 
 OUTCOME = {"recall": 0.25, "by_device": [1.0, None]}
 
@@ -43,14 +43,14 @@ def test_damaged_cells_count_as_missing(tmp_path: Path, content: str) -> None:
 def test_files_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that fails leaves the old file and nothing beside it."""
     target = tmp_path / "file"
-    write_whole(target, "old")
+    write_atomic(target, "old")
 
     def full(self: Path, other: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(target, b"new")
+        write_atomic(target, b"new")
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
     assert target.read_text() == "old"
 
@@ -65,8 +65,8 @@ def test_code_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Mo
     now = version()
     package = tmp_path / "rase"
     (package / "lab").mkdir(parents=True)
-    (package / "lab/roots.py").write_text("import numpy\nimport rase.stream\n")
-    (package / "stream.py").write_text("def f():\n    from rase.lab import deep, f\n")
+    (package / "lab/roots.py").write_text("import numpy\nimport rase.domain\n")
+    (package / "domain.py").write_text("def f():\n    from rase.lab import deep, f\n")
     for name in ("deep.py", "plots.py"):
         (package / "lab" / name).write_text("1")
     monkeypatch.setattr(cache_module, "_ROOTS", ("lab/roots.py",))
@@ -85,9 +85,9 @@ def test_measurements_use_what_they_should() -> None:
     root = Path(rase.__file__).parent
     used = {path.relative_to(root).as_posix() for path in cache_module._sources(root)}
     assert {
-        "randomize/budget_aware.py",
+        "laws/geometric.py",
         "shuffle/mallows.py",
-        "estimate/mean.py",
+        "counts/mean.py",
         "kernels/words.py",
         "lab/attacks/linkage.py",
         "lab/schemes.py",

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from tests.engine.peak_memory import peak_mib_of
+from tests.tables.peak_memory import peak_mib_of
 
 from rase.errors import DataError
 from rase.lab import resample

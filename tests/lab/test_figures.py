@@ -6,8 +6,8 @@ import matplotlib.image
 import pytest
 
 from rase import Estimate
-from rase.engine.score import WindowResult
 from rase.lab.figures import draw_trace
+from rase.series.score import WindowResult
 
 
 @pytest.mark.uncovered

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rase import SeededRandom, ValueRange
-from rase.lab.experiments.measure import randomizer_named
+from rase import Range, SeededRandom
 from rase.lab.low_bits import excluded_by_low_bits, excluded_by_table, insecure_float_laplace
+from rase.laws.registry import randomizer_named
 
 MECHANISMS = ("budget-aware", "laplace", "duchi", "piecewise", "hybrid", "optimal")
 
@@ -35,7 +35,7 @@ def test_at_epsilon_one_four_fifths_are_excluded() -> None:
 def test_our_reports_exclude_nothing() -> None:
     """Every report of one reading could be that of any other."""
     for mechanism in MECHANISMS:
-        randomizer = randomizer_named(mechanism, 1.0, ValueRange(0, 1, 64))
+        randomizer = randomizer_named(mechanism, 1.0, domain=Range(0, 1, 64))
         reports = randomizer.randomize([0.0] * 500, rng=SeededRandom(2026)).tolist()
         for candidate in (-1.0, 0.0, 0.37, 1.0, 2.0):
             found = excluded_by_table(randomizer, reports, candidate)
@@ -44,5 +44,5 @@ def test_our_reports_exclude_nothing() -> None:
 
 def test_a_report_that_cannot_be_drawn_is_excluded() -> None:
     """A place outside the alphabet has no weight, and counts."""
-    randomizer = randomizer_named("duchi", 1.0, ValueRange(0, 1, 4))
+    randomizer = randomizer_named("duchi", 1.0, domain=Range(0, 1, 4))
     assert excluded_by_table(randomizer, [0.0, 0.5], 1.0) == 0.5

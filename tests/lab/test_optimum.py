@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rase import Optimal, ValueRange
+from rase import Optimal, Range
 from rase.lab import optimum
 from rase.lab.optimum import cache_folder, parts_for, programme_for, solve
-from rase.randomize.ladder import programme_below
-from rase.randomize.optimum_bound import lower_bound
-from rase.randomize.programme import Programme
+from rase.laws.ladder import programme_below
+from rase.laws.optimum_bound import lower_bound
+from rase.laws.programme import Programme
 from rase.testing import check_randomizer
 
 
@@ -29,7 +29,7 @@ def test_a_solved_channel_is_near_its_bound(solved: Programme) -> None:
 
 def test_a_solved_channel_is_a_randomizer(solved: Programme) -> None:
     """It keeps the contract, for exactly its epsilon."""
-    own = Optimal(1.03, ValueRange(0, 10), solved)
+    own = Optimal(1.03, Range(0, 10), solved)
     check_randomizer(own)
     assert own.certificate().drawn_epsilon == 1.03
 

@@ -5,10 +5,10 @@ import io
 import pytest
 
 from rase.accounting.planner import plan
+from rase.domain import Range
 from rase.lab.plan_figure import draw_plan
-from rase.stream import ValueRange
 
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 
 
 def test_the_picture_names_its_lines() -> None:

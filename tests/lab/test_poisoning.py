@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
 from rase.lab.poisoning import highest_report, poisoned
-from rase.randomize.grid import GridRandomizer
+from rase.laws.randomizer import RangeRandomizer
 
-PUBLIC = ValueRange(0, 100)
+PUBLIC = Range(0, 100)
 READINGS = np.random.default_rng(2026).uniform(0, 100, (30, 200))
 ALL = (
     *("sample_mean", "median", "bootstrap_mean", "unbiased_mean"),
-    *("winsorized_mean", "median_of_means", "auto", "window"),
+    *("winsorized_mean", "median_of_means", "tracked", "window"),
 )
-MECHANISMS: list[GridRandomizer] = [
+MECHANISMS: list[RangeRandomizer] = [
     BudgetAware(1.0, PUBLIC, Precision(0.5, 0.9)),
     Laplace(1.0, PUBLIC),
     Duchi(1.0, PUBLIC),
@@ -28,7 +28,7 @@ each_mechanism = pytest.mark.parametrize(
 
 @pytest.mark.uncovered
 @each_mechanism
-def test_shifts_stay_within_their_bounds(noise: GridRandomizer) -> None:
+def test_shifts_stay_within_their_bounds(noise: RangeRandomizer) -> None:
     """One, 1 % and 10 % of the devices move no estimator farther than theory allows."""
     for liars in (1, 2, 20):
         found = poisoned(READINGS, noise, liars=liars, estimators=ALL, window=24, seed=2026)

@@ -55,7 +55,7 @@ def test_feedback_comes_near_the_best_range() -> None:
     assert 0.8 <= found.coverage <= 1.0
 
 
-def test_auto_has_a_best_range_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracked_means_have_a_best_range_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found by drawing noise for some ranges, and feedback comes near it."""
     monkeypatch.setattr("rase.lab.ranging._TRIED", (0.98,))
     readings = panel()
@@ -63,6 +63,6 @@ def test_auto_has_a_best_range_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     tracked = best_tracked_range(readings, epsilon=1.0, rounds=60)
     assert tracked.rmse < 1.2 * alone.rmse
     start = tracked.widened(10, floor=None)
-    found = follow_feedback(readings, start, epsilon=1.0, rounds=60, seed=1, estimator="auto")
+    found = follow_feedback(readings, start, epsilon=1.0, rounds=60, seed=1, estimator="tracked")
     assert found.rmse < 6 * tracked.rmse
     assert len(found.widths) == 60

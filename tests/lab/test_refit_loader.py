@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from numpy.typing import NDArray
-from tests.engine.peak_memory import peak_mib_of
+from tests.tables.peak_memory import peak_mib_of
 
 from rase.errors import DataError
 from rase.lab.datasets import Wanted, load, open_panel

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.panel import Panel
 from rase.lab.schemes import SCHEME_NAMES, Arrival, scheme_named
 from rase.shuffle.paper import Line9
 from rase.shuffle.partition import Partition
-from rase.stream import ValueRange
 
-WATTS = ValueRange(0, 100)
+WATTS = Range(0, 100)
 
 
 def panel_of(rounds: int, n: int, *, gaps: bool = False) -> Panel:

@@ -8,7 +8,8 @@ import pytest
 from tests.live.installed import Fleet, Installed, Report
 
 from rase.campaign import Campaign
-from rase.fusion.rounds import estimates_of
+from rase.counts.registry import estimator_named
+from rase.fusion.mechanism import counts_of, randomizer_of
 from rase.wire.keys import Role
 
 __all__ = ["check_estimates", "check_traces", "is_settled"]
@@ -27,7 +28,7 @@ def is_settled(installed: Installed, fleet: Fleet) -> bool:
 def check_estimates(installed: Installed, fleet: Fleet) -> None:
     """Compare every round with what was acknowledged, and see that none has two batches."""
     by_round = _by_round(fleet)
-    told = installed.rows(Role.FUSION, "SELECT round, n, mean FROM estimates")
+    told = installed.rows(Role.FUSION, "SELECT round, n, value FROM answers")
     found = {round: (n, mean) for round, n, mean in told}
     acknowledged = 0
     for round, reports in by_round.items():
@@ -67,9 +68,9 @@ def _check_round(campaign: Campaign, reports: list[Report], n: int, mean: float)
 
 def _expected_mean(campaign: Campaign, places: list[int]) -> float:
     """Return the estimate of a round that holds just these grid places."""
-    ordered = np.array(sorted(places), dtype=np.int64)
-    (estimate,) = estimates_of(campaign, ordered, np.zeros(len(places), np.uint8), seed=b"")
-    return estimate.value
+    (name,) = campaign.estimators
+    counts = counts_of(campaign, np.array(places), np.zeros(len(places), np.uint8))
+    return estimator_named(name)(counts, randomizer=randomizer_of(campaign)).value
 
 
 def _by_round(fleet: Fleet) -> dict[int, list[Report]]:

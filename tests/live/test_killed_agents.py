@@ -35,7 +35,7 @@ def kill_at_random(agents: list[Agent], kills: int, *, installed: Installed) -> 
 
 def estimates(installed: Installed) -> dict[int, int]:
     """Return how many reports the estimate of each round holds."""
-    return dict(installed.rows(Role.FUSION, "SELECT round, n FROM estimates"))
+    return dict(installed.rows(Role.FUSION, "SELECT round, n FROM answers"))
 
 
 def check_agents(agents: list[Agent], installed: Installed) -> None:

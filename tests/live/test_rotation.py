@@ -1,6 +1,7 @@
 """Real servers whose keys are rotated while they run: nothing is restarted, and nothing waits."""
 
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -96,8 +97,12 @@ def test_a_key_that_the_server_cannot_read_is_not_published(
         until(
             lambda: bool(installed.rows(Role.FUSION, "SELECT part FROM heartbeat")), logs=tmp_path
         )
+        # Stopped meanwhile: a server that looks between the two would read the key.
+        fusion = installed.servers["fusion"].process
+        fusion.send_signal(signal.SIGSTOP)
         rase(capsys, "keys", "rotate", place)
         (place / "keys/opening-2.key").chmod(0o644)
+        fusion.send_signal(signal.SIGCONT)
         keyset, config = place / "keyset.json", installed.configs[Role.FUSION]
         assert main(["fusion", "publish-keys", str(keyset), "--config", str(config)]) == 3
         assert "does not hold key 2 of the keyset" in capsys.readouterr().err

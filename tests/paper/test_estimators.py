@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase.estimate.mean import (
-    bootstrap_from,
-    bootstrap_mean,
-    median,
-    sample_mean,
-    unbiased_mean,
-)
+from rase.counts.mean import unbiased_mean
+from rase.counts.paper import bootstrap_from, bootstrap_mean, median, sample_mean
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.stream import Precision, ValueRange
+from rase.laws.geometric import BudgetAware, Laplace
 
 # Example "est_outflier": readings 4, 2, 1, 3, 5 and their noisy reports.
 EXAMPLE = [9.5, 1.1, 8.4, 2.8, 3.2]
-REACH = ValueRange(0, 3000)
+REACH = Range(0, 3000)
 PRECISION = Precision(beta=0.5, rho=0.9)
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from tests.cases import each_case
 
-from rase import BudgetAware, Laplace, Precision, SeededRandom, ValueRange
+from rase import BudgetAware, Laplace, Precision, Range, SeededRandom
 
 PAPER = Precision(beta=0.5, rho=0.9)
 
 
 def test_lemma_1_bound_with_the_papers_defaults() -> None:
     """Lemma 1: with x_min = 0 the bound is −ln(1−rho)/beta, 4.6 for the paper's defaults."""
-    assert PAPER.epsilon_bound(ValueRange(0, 2800)) == pytest.approx(4.605, abs=1e-3)
+    assert PAPER.epsilon_bound(Range(0, 2800)) == pytest.approx(4.605, abs=1e-3)
 
 
 def test_lemma_1_holds_for_readings_at_the_upper_end() -> None:
@@ -21,7 +21,7 @@ def test_lemma_1_holds_for_readings_at_the_upper_end() -> None:
 
     False alarms: below 1e-8 (six standard errors of 200,000 reports).
     """
-    public = ValueRange(0, 100)
+    public = Range(0, 100)
     laplace = Laplace(PAPER.epsilon_bound(public), public)
     reports = laplace.randomize(np.full(200_000, 100.0), rng=SeededRandom(2026))
     share = np.mean((reports >= 50) & (reports <= 150))
@@ -32,7 +32,7 @@ def test_lemma_1_holds_for_readings_at_the_upper_end() -> None:
 @pytest.mark.departure(row=8)
 def test_lemma_1_fails_for_every_smaller_reading() -> None:
     """The proof turns an inequality round: a reading of x_max / 2 meets (0.5, 0.68) only."""
-    public = ValueRange(0, 100)
+    public = Range(0, 100)
     epsilon = PAPER.epsilon_bound(public)
     at_half = 1 - math.exp(-0.5 * 50 * epsilon / 100)
     assert at_half == pytest.approx(1 - math.sqrt(0.1))
@@ -45,7 +45,7 @@ def test_lemma_1_fails_for_every_smaller_reading() -> None:
 @each_case("epsilon", [1.0, 6.0])
 def test_theorem_1_both_branches_keep_epsilon(epsilon: float) -> None:
     """Theorem 1: whatever the branch, no report is more than e^epsilon times likelier."""
-    public = ValueRange(0, 100, 50)
+    public = Range(0, 100, 50)
     br = BudgetAware(epsilon, public, PAPER)
     assert br.is_clamping == (epsilon < 4.6)
     edges = np.append(-np.inf, np.append(np.arange(-101, 202, 2.0), np.inf))
@@ -56,7 +56,7 @@ def test_theorem_1_both_branches_keep_epsilon(epsilon: float) -> None:
 
 def test_algorithm_1_clamps_only_below_the_bound() -> None:
     """The text, not the pseudocode's nesting: returned as it is at the bound, clamped below."""
-    public = ValueRange(0, 100)
+    public = Range(0, 100)
     bound = PAPER.epsilon_bound(public)
     above = BudgetAware(bound, public, PAPER).randomize(np.zeros(2000), rng=SeededRandom(1))
     below = BudgetAware(0.9 * bound, public, PAPER).randomize(np.zeros(2000), rng=SeededRandom(1))
@@ -70,7 +70,7 @@ def test_clamped_reports_are_biased_to_the_middle_and_more_readers_do_not_help()
 
     False alarms: below 1e-8 (six standard errors).
     """
-    public = ValueRange(0, 100)
+    public = Range(0, 100)
     br = BudgetAware(1.0, public, PAPER)
     reports = br.randomize(np.zeros(400_000), rng=SeededRandom(2026))
     bias = 100 * (1 - math.exp(-1)) / 2
@@ -81,7 +81,7 @@ def test_clamped_reports_are_biased_to_the_middle_and_more_readers_do_not_help()
 @pytest.mark.departure(row=9)
 def test_unclamped_laplace_is_dominated_at_every_epsilon() -> None:
     """Decoded clamped reports have the same guarantee and less variance, so no switch is needed."""
-    public = ValueRange(0, 1)
+    public = Range(0, 1)
     readings = np.linspace(0, 1, 101)
     for epsilon in (0.01, 0.1, 1, 4.6, 10, 20):
         clamping = BudgetAware(epsilon, public, Precision(beta=0, rho=0.9))

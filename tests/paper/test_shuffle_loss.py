@@ -49,7 +49,7 @@ def test_the_corrected_shuffler_keeps_the_loss_within_alpha(n: int) -> None:
                 refinement=refinement,
                 attacker_cap=math.inf,
             )
-            manifest = robust.plan(n)
+            manifest = robust.manifest_for(n)
             if manifest.theta is None:
                 assert partition.group_count == n
                 continue
@@ -83,7 +83,7 @@ def test_groups_along_edges_lose_no_more_than_is_told(alpha: float, cap: float) 
             edges=[(0, 1), (1, 2), (2, 3)],
             attacker_cap=cap,
         )
-        plans = [robust.plan(n, arrival=np.argsort(rank)) for rank in all_orders(n)]
+        plans = [robust.manifest_for(n, arrival=np.argsort(rank)) for rank in all_orders(n)]
         thetas = np.array([plan.theta or 0.0 for plan in plans])
         normalisers = np.array([Mallows(n, theta).log_normaliser for theta in thetas])
         laws = -thetas[:, np.newaxis] * table - normalisers[:, np.newaxis]

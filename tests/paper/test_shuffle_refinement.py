@@ -60,7 +60,7 @@ def test_refining_moves_the_loss_to_the_real_groups(n: int, group_count: int) ->
     """With theta set for refined groups, real groups that interleave lose many times alpha."""
     real = Partition(np.arange(n) % group_count)
     robust = Robust(30, group_count, partition=real, attacker_cap=math.inf)
-    manifest = robust.plan(n)
+    manifest = robust.manifest_for(n)
     refined = sensitivity(refine(n, group_count).partition)
     assert manifest.alpha == pytest.approx(30)
     assert manifest.real_loss == pytest.approx(30 * sensitivity(real) / refined)
@@ -86,10 +86,10 @@ def printed_theta(n: int, group_count: int) -> float:
 def test_after_refinement_reports_keep_their_places() -> None:
     """At n = 64, k = 16 and alpha = 30 theta is 5 and 98.7 % of the reports stay."""
     assert printed_theta(64, 16) == 5
-    manifest = Robust(30, 16, attacker_cap=math.inf).plan(64)
+    manifest = Robust(30, 16, attacker_cap=math.inf).manifest_for(64)
     assert manifest.theta == 5
     assert manifest.stay_share == pytest.approx(0.987, abs=0.0005)
-    assert Robust(30, 4, attacker_cap=math.inf).plan(16).stay_share == pytest.approx(
+    assert Robust(30, 4, attacker_cap=math.inf).manifest_for(16).stay_share == pytest.approx(
         0.99, abs=0.005
     )
 
@@ -99,7 +99,7 @@ def test_with_many_groups_nothing_moves() -> None:
     """From k = n/2 on theta is 30, and an observer of order is right in all slots."""
     for group_count in (32, 48, 63):
         assert printed_theta(64, group_count) == 30
-        manifest = Robust(30, group_count, attacker_cap=math.inf).plan(64)
+        manifest = Robust(30, group_count, attacker_cap=math.inf).manifest_for(64)
         assert manifest.attacker_success == pytest.approx(1, abs=1e-11)
 
 
@@ -128,8 +128,8 @@ def test_with_arrivals_independent_of_groups_the_branch_is_never_taken(
 def test_the_corrected_branch_looks_at_the_observer_after_refinement() -> None:
     """Of all k at n = 64 and alpha = 30, Mallows is kept where it hides, and only there."""
     for group_count, cap in itertools.product((1, 2, 3, 16, 64), (1.5, 2.0, 4.0)):
-        manifest = Robust(30, group_count, attacker_cap=cap).plan(64)
+        manifest = Robust(30, group_count, attacker_cap=cap).manifest_for(64)
         assert manifest.exposed_slot_success < cap / 64
         assert manifest.alpha <= 30 * (1 + 1e-12)
-    assert Robust(30, 1).plan(64).method == "mallows"
-    assert Robust(30, 2).plan(64).method == "uniform"
+    assert Robust(30, 1).manifest_for(64).method == "mallows"
+    assert Robust(30, 2).manifest_for(64).method == "uniform"

@@ -2,18 +2,18 @@
 
 import pytest
 
-from rase import BudgetAware, MallowsShuffle, Partition, Pipeline, Precision, Uniform, ValueRange
-from rase.engine.stream import run_table
+from rase import BudgetAware, MallowsShuffle, Partition, Precision, Range, RunPlan, Uniform
 from rase.lab.fleet import SyntheticFleet
+from rase.tables.run import run
 
 
 @pytest.mark.departure(row=11)
 def test_epsilon_adds_up_over_the_reports_of_a_device() -> None:
     """A run tells what a device spent in all: epsilon times its reports (the paper's: 270,000)."""
-    pipeline = Pipeline(BudgetAware(0.5, ValueRange(0, 1000), Precision(0.5, 0.9)))
-    run = run_table(SyntheticFleet(devices=3, days=2, seed=1), pipeline, every="1h")
-    assert len(list(run)) == 48
-    assert run.summary.most_epsilon == 0.5 * 48
+    plan = RunPlan(randomizer=BudgetAware(0.5, Range(0, 1000), Precision(0.5, 0.9)), every="1h")
+    done = run(SyntheticFleet(devices=3, days=2, seed=1), plan)
+    assert len(list(done)) == 48
+    assert done.summary.most_epsilon == 0.5 * 48
     assert 25 * 86400 / 8 == 270_000
 
 

@@ -13,7 +13,6 @@ from tests.cases import each_case
 from rase.kernels.integers import chosen_with
 from rase.kernels.permute import inversion_count, uniform_orders
 from rase.kernels.words import SeededRandom
-from rase.shuffle.cayley import CayleyMallows
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.shufflers import cyclic_order
 
@@ -129,23 +128,6 @@ def test_uniform_draws_all_orders_alike(n: int) -> None:
     is_hit = chosen_with(np.full(len(orders), 0.3), source)
     orders[is_hit, :2] = np.sort(orders[is_hit, :2], axis=1)
     assert evidence_against(law, orders) < FALSE_ALARM
-
-
-@pytest.mark.uncovered
-@pytest.mark.parametrize("theta", [0.0, 1.0, 3.0])
-def test_cayley_mallows_draws_its_law(theta: float) -> None:
-    """The weighted Fisher-Yates shuffle follows the law; a theta 30 % too large is seen.
-
-    False alarms: 1e-6 for each theta.
-    """
-    law = law_of(CayleyMallows(5, theta).log_probability, 5)
-    source = SeededRandom(2026)
-    right, faulty = (
-        np.stack([CayleyMallows(5, wrong).sample(rng=source) for _ in range(8000)])
-        for wrong in (theta, 1.3 * theta or 0.3)
-    )
-    assert evidence_against(law, right) > FALSE_ALARM
-    assert evidence_against(law, faulty) < FALSE_ALARM
 
 
 def test_the_cyclic_loop_draws_all_cycles_alike() -> None:

@@ -66,13 +66,13 @@ def test_losses_are_told_as_they_are() -> None:
     partition = Partition.contiguous(12, 2)
     sound = paper_mode(
         alpha=10, group_count=3, line9=Line9.LEFT_FIRST_BY_PLACE, partition=partition
-    ).plan(12)
+    ).manifest_for(12)
     assert (sound.theta, sound.sensitivity) == (10 / 6, 6)
     assert sound.alpha == pytest.approx(10)
     assert sound.real_loss == pytest.approx(10 * 15 / 6)
     other = paper_mode(
         alpha=10, group_count=3, line9=Line9.RIGHT_FIRST_BY_USER, partition=partition
-    ).plan(12)
+    ).manifest_for(12)
     assert other.alpha == other.real_loss == pytest.approx(10 / 6 * 66)
 
 

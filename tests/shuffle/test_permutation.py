@@ -9,7 +9,6 @@ from tests.cases import each_case
 from rase.shuffle.permutation import (
     as_permutation,
     compose,
-    cycle_count,
     data_rank,
     identity,
     inverse,
@@ -87,10 +86,3 @@ def test_two_permutations_must_have_one_length() -> None:
     """Distances between orders of different items are refused."""
     with pytest.raises(ValueError, match="must have the same length, got 2 and 3"):
         kendall_tau([0, 1], [0, 1, 2])
-
-
-def test_cycles_are_counted_with_fixed_points() -> None:
-    """A permutation of one cycle counts 1, the identity counts all."""
-    assert cycle_count([1, 2, 3, 0]) == 1
-    assert cycle_count([0, 1, 2]) == 3
-    assert cycle_count([]) == 0

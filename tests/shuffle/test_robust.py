@@ -34,7 +34,7 @@ def test_mallows_is_drawn_where_it_hides_senders() -> None:
 
 def test_uniform_is_drawn_where_mallows_would_expose_senders() -> None:
     """Sixteen groups of 64 would let 98.7 % keep their place, so the order is uniform."""
-    manifest = Robust(alpha=30, group_count=16).plan(64)
+    manifest = Robust(alpha=30, group_count=16).manifest_for(64)
     assert (manifest.method, manifest.alpha, manifest.real_loss) == ("uniform", 0, 0)
     assert "Theta 5 = alpha 30 / sensitivity 6 of 16 groups" in manifest.reason
     assert "the last sender in 99.3 % of rounds, not below the cap" in manifest.reason
@@ -44,23 +44,23 @@ def test_the_cap_decides() -> None:
     """A cap just above the most exposed slot's success takes Mallows, one just below uniform."""
     success = 64 * order_attack(64, 5.0).exposed_success
     for cap, method in ((success * 1.001, "mallows"), (success * 0.999, "uniform")):
-        assert Robust(alpha=30, group_count=16, attacker_cap=cap).plan(64).method == method
+        assert Robust(alpha=30, group_count=16, attacker_cap=cap).manifest_for(64).method == method
 
 
 def test_where_the_mean_keeps_the_cap_the_ends_must_keep_it_too() -> None:
     """Two groups of 64 at alpha 30: the mean is below twice chance, the first sender not."""
     attack = order_attack(64, 30 / 496)
     assert attack.mean_success < 2 / 64 < 3.8 / 64 < attack.exposed_success
-    assert Robust(alpha=30, group_count=2).plan(64).method == "uniform"
+    assert Robust(alpha=30, group_count=2).manifest_for(64).method == "uniform"
 
 
 def test_a_cap_of_certainty_is_no_cap() -> None:
     """Among two reports twice chance is certainty, so they are shuffled uniformly."""
     robust = Robust(alpha=1, group_count=1)
-    assert robust.plan(2).method == "uniform"
-    assert robust.plan(2).reason == "A cap of 2/2 is certainty and would protect nobody."
-    assert robust.plan(3).method == "mallows"
-    uncapped = Robust(alpha=1, group_count=1, attacker_cap=math.inf).plan(2)
+    assert robust.manifest_for(2).method == "uniform"
+    assert robust.manifest_for(2).reason == "A cap of 2/2 is certainty and would protect nobody."
+    assert robust.manifest_for(3).method == "mallows"
+    uncapped = Robust(alpha=1, group_count=1, attacker_cap=math.inf).manifest_for(2)
     assert uncapped.method == "mallows"
     assert uncapped.reason.startswith("Theta 1 = alpha 1 / sensitivity 1 of 1 groups lets")
     assert "73.1 % of rounds, and there is no cap." in uncapped.reason
@@ -68,10 +68,10 @@ def test_a_cap_of_certainty_is_no_cap() -> None:
 
 def test_groups_of_one_are_shuffled_uniformly() -> None:
     """Where theta would be infinite nothing may stay as it is."""
-    manifest = Robust(alpha=30, group_count=9).plan(5)
+    manifest = Robust(alpha=30, group_count=9).manifest_for(5)
     assert manifest.method == "uniform"
     assert "With 5 groups of one" in manifest.reason
-    assert Robust(alpha=30, group_count=9).plan(1).reason == "There was nothing to shuffle."
+    assert Robust(alpha=30, group_count=9).manifest_for(1).reason == "There was nothing to shuffle."
 
 
 @each_case("n", [0, 1])
@@ -95,12 +95,12 @@ def test_rounds_without_anybody_to_hide_among_pass(
         0.0,
     )
     with pytest.raises(ValueError, match=f"arrival must name a contributor for each of {n}"):
-        robust.plan(n, arrival=[0, 1])
+        robust.manifest_for(n, arrival=[0, 1])
 
 
 def test_unnamed_groups_count_as_one_group_of_all() -> None:
     """Without a partition the real loss is the worst case, and the reason says so."""
-    manifest = Robust(alpha=3, group_count=2, attacker_cap=math.inf).plan(6)
+    manifest = Robust(alpha=3, group_count=2, attacker_cap=math.inf).manifest_for(6)
     assert manifest.real_loss == pytest.approx(15.0)
     assert "Nobody named the real groups" in manifest.reason
 
@@ -109,7 +109,7 @@ def test_unnamed_groups_count_as_one_group_of_all() -> None:
 def test_planning_for_no_arrival_in_particular_is_planning_for_one(n: int, groups: int) -> None:
     """Blocks measured by their size alone have the sensitivity of blocks looked at in order."""
     robust = Robust(alpha=0.5, group_count=groups)
-    assert robust.plan(n) == robust.plan(n, arrival=range(n))
+    assert robust.manifest_for(n) == robust.manifest_for(n, arrival=range(n))
 
 
 def test_real_groups_can_be_kept() -> None:
@@ -119,7 +119,7 @@ def test_real_groups_can_be_kept() -> None:
     robust = Robust(
         alpha=3, group_count=2, partition=partition, refinement="none", attacker_cap=math.inf
     )
-    manifest = robust.plan(5, arrival=arrival)
+    manifest = robust.manifest_for(5, arrival=arrival)
     exact = sensitivity(partition, inverse(arrival))
     assert manifest.sensitivity == exact == 7
     assert manifest.alpha == manifest.real_loss == pytest.approx(3)
@@ -128,12 +128,12 @@ def test_real_groups_can_be_kept() -> None:
 def test_refinements_other_than_blocks_can_be_asked_for() -> None:
     """Greedy and connected groups set theta by their own sensitivity."""
     greedy = Robust(alpha=3, group_count=2, refinement="agglomerative", attacker_cap=math.inf)
-    assert greedy.plan(6).sensitivity == 6
+    assert greedy.manifest_for(6).sensitivity == 6
     path = iter([(i, i + 1) for i in range(5)])
     connected = Robust(
         alpha=3, group_count=2, refinement="connected", edges=path, attacker_cap=math.inf
     )
-    assert [connected.plan(6).sensitivity for _ in range(2)] == [3, 3]
+    assert [connected.manifest_for(6).sensitivity for _ in range(2)] == [3, 3]
 
 
 @each_case("refinement", ["contiguous", "agglomerative", "connected", "none"])
@@ -156,7 +156,8 @@ def test_neighbouring_arrivals_are_planned_alike(refinement: str) -> None:
             places = np.flatnonzero(np.isin(arrival, group))
             neighbour = arrival.copy()
             neighbour[places] = arrival[places][uniform_order(places.size, source)]
-            assert robust.plan(n, arrival=neighbour).theta == robust.plan(n, arrival=arrival).theta
+            other, own = (robust.manifest_for(n, arrival=one) for one in (neighbour, arrival))
+            assert other.theta == own.theta
 
 
 def test_partitions_of_others_are_refused() -> None:

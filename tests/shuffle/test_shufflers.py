@@ -44,6 +44,7 @@ def test_a_release_holds_every_report_once(shuffler: Single, n: int) -> None:
     release = shuffler.shuffle(values, rng=SeededRandom(2026))
     assert sorted(release.values.tolist()) == values.tolist()
     assert values.tolist() == np.linspace(0, 1, n).tolist()
+    assert release.manifest == shuffler.manifest_for(n)
     assert release.manifest.n == n
     assert release.manifest.chance == (1 / n if n else 0)
     assert 0 <= release.manifest.stay_share <= 1

@@ -40,7 +40,7 @@ CAMPAIGN = Campaign(
     upload_s=600,
     grace_s=1800,
     k_min=3,
-    estimators=("auto", "unbiased_mean", "sample_mean", "median"),
+    estimators=("tracked", "unbiased_mean", "sample_mean", "median"),
     not_before=FIRST,
     not_after=10**6,
 )

@@ -23,7 +23,7 @@ CLOSE_POINTS = 20
 
 def counted(world: World) -> dict[int, int]:
     """Return how many reports the estimate of each round holds; withheld rounds are not in it."""
-    rows = world.rows(world.fusion, "SELECT DISTINCT round, n FROM estimates")
+    rows = world.rows(world.fusion, "SELECT DISTINCT round, n FROM answers")
     return {round - FIRST: n for round, n in rows}
 
 

@@ -42,7 +42,7 @@ NAMED = {
     "put": {"INSERT rounds", "INSERT opened", "INSERT batches", "commit"},
     "finalise": {
         "UPDATE rounds",
-        "INSERT estimates",
+        "INSERT answers",
         "INSERT tracked",
         "DELETE opened",
         "commit",
@@ -141,7 +141,7 @@ def test_a_changed_estimate_is_noticed(make_world: "MakeWorld") -> None:
     """The comparison sees an estimate that is off by a billionth."""
     world = make_world().run([("round",)])
     with world.fusion.database.transaction() as transaction:
-        transaction.execute("UPDATE estimates SET mean = mean * 1.000000001")
+        transaction.execute("UPDATE answers SET value = value * 1.000000001")
     with pytest.raises(AssertionError, match="round 1000 differs"):
         same_without_faults(world, [("round",)])
 

@@ -164,7 +164,7 @@ class World:
         found: dict[int, tuple[Any, ...]] = {round: (state,) for round, state in states}
         for round, *estimate in self.rows(
             self.fusion,
-            "SELECT round, method, mean, standard_error, degrees_of_freedom, n FROM estimates "
+            "SELECT round, method, value, standard_error, degrees_of_freedom, n FROM answers "
             "ORDER BY round, method",
         ):
             found[round] += (tuple(estimate),)

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, ValueRange
+from rase import BudgetAware, Duchi, Hybrid, Laplace, Piecewise, Precision, Range
 from rase.accounting.amplification import Method, amplify
 from rase.accounting.blanket import Covered
 from rase.accounting.clones import ClonePair
@@ -32,7 +32,7 @@ def settings() -> list[tuple[Covered, int, float]]:
     drawn: list[tuple[Covered, int, float]] = []
     for place in range(SETTINGS):
         epsilon = float(np.exp(draw.uniform(math.log(0.1), math.log(3))))
-        bounds = ValueRange(0, 1, steps=int(draw.integers(1, 5)))
+        bounds = Range(0, 1, steps=int(draw.integers(1, 5)))
         mechanisms: list[Covered] = [
             BudgetAware(epsilon, bounds, Precision(beta=0.5, rho=0.9)),
             Laplace(epsilon, bounds),
@@ -87,7 +87,7 @@ def test_the_enumeration_agrees_with_two_reports_counted_by_hand() -> None:
 
 def channel(mechanism: Covered) -> Floats:
     """Return the probability of each report (column) for each grid point (row)."""
-    steps = mechanism.value_range.steps
+    steps = mechanism.domain.steps
     margin = steps + 2
     edges = np.concatenate(
         ([-np.inf], (np.arange(1 - margin, steps + margin + 1) - 0.5) / steps, [np.inf])

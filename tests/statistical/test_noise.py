@@ -17,18 +17,18 @@ from rase import (
     Optimal,
     Piecewise,
     Precision,
-    Randomizer,
+    Range,
+    RangeRandomizer,
     SeededRandom,
     SquareWave,
-    ValueRange,
 )
 
-Maker = Callable[[float], Randomizer]
-PUBLIC = ValueRange(0, 100)
+Maker = Callable[[float], RangeRandomizer]
+PUBLIC = Range(0, 100)
 COUNT = 60_000
 
 
-def clamped(epsilon: float) -> Randomizer:
+def clamped(epsilon: float) -> RangeRandomizer:
     """Make a BR that always clamps."""
     return BudgetAware(epsilon, PUBLIC, Precision(beta=0, rho=0.9))
 
@@ -46,7 +46,7 @@ each = each_case("name", MAKERS)
 
 
 def pvalue(
-    randomizer: Randomizer, reading: float, seen: NDArray[np.int64], edges: NDArray[np.float64]
+    randomizer: RangeRandomizer, reading: float, seen: NDArray[np.int64], edges: NDArray[np.float64]
 ) -> float:
     """Return the chi-square p-value of binned reports under a randomizer's law."""
     expected = randomizer.report_probabilities([reading], edges)[0] * seen.sum()
@@ -121,7 +121,7 @@ def test_readings_between_grid_points_stay_unbiased() -> None:
 
     False alarms: below 1e-8. Rounding down would be off by 30 standard errors.
     """
-    coarse = ValueRange(0, 1, 2)
+    coarse = Range(0, 1, 2)
     br = BudgetAware(8.0, coarse, Precision(beta=0, rho=0.9))
     decoded = br.decode(br.randomize(np.full(COUNT, 0.2), rng=SeededRandom(2026)))
     error = math.sqrt(float(br.variance(0.2)) / COUNT)

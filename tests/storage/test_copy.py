@@ -1,6 +1,7 @@
 """A server's state moves from a file to PostgreSQL: whole, compared, and never to be used twice."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,10 @@ def source(quick_folder: Path) -> Iterator[SqliteDatabase]:
     database = open_sqlite(quick_folder / "fusion.db", migrations="fusion")
     with database.transaction() as transaction:
         transaction.execute_many(
-            "INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO answers (campaign, round, method, target, unit, value, standard_error, "
+            "high, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                ("a", 2**40 + number, "mean", "ä", 0.1 * number, None, 1e300, number)
+                ("a", 2**40 + number, "mean", "reports", "ä", 0.1 * number, None, 1e300, number)
                 for number in range(300)
             ],
         )
@@ -51,7 +53,7 @@ def rows_of(database: Database, table: str) -> list[tuple[object, ...]]:
 def test_every_table_arrives(source: SqliteDatabase, target: Database) -> None:
     """Rows are the same in both, and told with their number."""
     copied = {table.name: table.rows for table in copy_database(source, target, role="fusion")}
-    assert copied["estimates"] == 300
+    assert copied["answers"] == 300
     assert copied["keysets"] == 1
     assert set(copied) == set(tables_of("fusion"))
     for table in copied:
@@ -78,7 +80,7 @@ def test_a_file_in_use_is_not_copied(
     with pytest.raises(StorageBusy, match=r"in use\. Stop the server"):
         copy_database(source, target, role="fusion")
     server.close()
-    assert rows_of(target, "estimates") == []
+    assert rows_of(target, "answers") == []
     assert copy_database(source, target, role="fusion")
 
 
@@ -100,18 +102,16 @@ def test_a_death_at_any_point_is_repaired_by_repeating(
     while True:
         with source.transaction() as transaction:
             transaction.execute("UPDATE schema_version SET role = 'fusion'")
-        target = open_database(postgres.new_database(), migrations="fusion")
-        try:
-            copy_database(source, FaultyDatabase(target, point), role="fusion")
-        except SimulatedDeath:
-            deaths += 1
-        else:
-            target.close()
-            break
-        assert len(rows_of(target, "estimates")) in (0, 300)
-        assert copy_database(source, target, role="fusion")
-        assert len(rows_of(target, "estimates")) == 300
-        target.close()
+        with closing(open_database(postgres.new_database(), migrations="fusion")) as target:
+            try:
+                copy_database(source, FaultyDatabase(target, point), role="fusion")
+            except SimulatedDeath:
+                deaths += 1
+            else:
+                break
+            assert len(rows_of(target, "answers")) in (0, 300)
+            assert copy_database(source, target, role="fusion")
+            assert len(rows_of(target, "answers")) == 300
         point += 1
     assert deaths == 6
 
@@ -126,8 +126,8 @@ def test_what_arrives_changed_is_not_kept(
             "$$ BEGIN NEW.n = NEW.n + 1; RETURN NEW; END $$"
         )
         transaction.execute(
-            "CREATE TRIGGER spoil BEFORE INSERT ON estimates FOR EACH ROW EXECUTE FUNCTION spoil()"
+            "CREATE TRIGGER spoil BEFORE INSERT ON answers FOR EACH ROW EXECUTE FUNCTION spoil()"
         )
     with pytest.raises(StorageError, match="not what was sent"):
         copy_database(source, target, role="fusion")
-    assert rows_of(target, "estimates") == []
+    assert rows_of(target, "answers") == []

@@ -61,7 +61,7 @@ def test_both_servers_may_share_a_database_of_postgres(postgres: "PostgresServer
     ]
     engine.close()
     assert "report" in tables[0]
-    assert "estimates" in tables[1]
+    assert "answers" in tables[1]
     assert not tables[0] & tables[1]
 
 

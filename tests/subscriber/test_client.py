@@ -9,19 +9,23 @@ from typing import Any
 import httpx
 import pytest
 
+from rase.answer import Answer
 from rase.errors import ConfigurationError
-from rase.subscriber.answers import FusionRefused, FusionUnreachable, Mean
+from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.client import AsyncSubscriber, Subscriber
 
 ROW = {
-    "v": 1,
+    "v": 2,
     "campaign": "c",
     "time": "2026-06-21T01:00:00Z",
     "round": 7,
     "status": "ok",
-    "mean": 5.0,
+    "value": 5.0,
+    "standard_error": None,
+    "low": None,
+    "high": None,
     "n": 9,
-    "epsilon": 1.0,
+    "local_epsilon": 1.0,
     "method": "unbiased_mean",
 }
 Handle = Callable[[httpx.Request], httpx.Response]
@@ -189,7 +193,7 @@ def test_async_streams_are_resumed() -> None:
     centre = Centre()
     patient = Patient()
 
-    async def take() -> list[Mean]:
+    async def take() -> list[Answer]:
         found = []
         async with AsyncSubscriber(
             "http://localhost", "t", transport=httpx.MockTransport(centre), pause=patient.later

@@ -73,6 +73,29 @@ def test_silence_is_unreachable(mosquitto: Mosquitto) -> None:
         mine.get("/v1/keyset")
 
 
+def test_a_session_is_up_when_reports_can_reach_it() -> None:
+    """Not before the broker has subscribed it: what is sent to nobody, the broker drops."""
+    reasons = list[str | None]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        broker = Broker(url=f"mqtt://127.0.0.1:{listener.getsockname()[1]}")
+        session = BrokerSession(
+            broker, "server", subscriptions=["rase/a", "rase/b"], on_change=reasons.append
+        )
+        session.start()
+        listener.settimeout(PATIENCE_S)
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1024)
+            connection.sendall(bytes.fromhex("20 03 00 00 00"))
+            asked = connection.recv(1024)
+            assert all(topic in asked for topic in (b"rase/a", b"rase/b"))
+            assert (session.is_up, reasons) == (False, [])
+            connection.sendall(bytes.fromhex("90 05") + asked[2:4] + bytes.fromhex("00 01 01"))
+            assert session.wait_up(PATIENCE_S)
+            until(lambda: reasons == [None])
+            session.stop()
+
+
 def test_a_refused_subscription_is_told() -> None:
     """A server to which nothing will ever arrive says so, though it is connected."""
     reasons = list[str | None]()

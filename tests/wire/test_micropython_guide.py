@@ -18,7 +18,8 @@ from rase.device.enrolment import settings_text
 from rase.device.folder import DeviceFolder
 from rase.device.state import DeviceState, StateFile
 from rase.kernels.entropy import SeededEntropy
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.messages import Content
@@ -160,13 +161,13 @@ def test_the_chip_draws_the_places_of_the_agent(
     readings_m = [-90_000, -40_000, -1, 0, 412_337, 1_480_000, 2_999_999, 3_000_000, 5_000_000]
     source = SeededEntropy(2026)
     # Half of the words lie near the edge between the places, where a wrong bit would show.
-    agent = DeviceRandomizer("duchi", 1.0, duchi.value_range, duchi.precision)
+    agent = randomizer_named("duchi", 1.0, domain=duchi.domain, precision=duchi.precision)
     asked = [(m, source.word()) for m in readings_m for _ in range(20)]
     for m in readings_m:
         edge = edge_of(agent, m / 1000)
         asked += [(m, edge + away) for away in (-(1 << 24), 1 << 24)]
     drawn = on_chip(config, "0 1", f"print(json.dumps([place_of(m, w) for m, w in {asked!r}]))", [])
-    assert drawn == [agent.place(m / 1000, Fixed(word)) for m, word in asked]
+    assert drawn == [agent.draw_one(m / 1000, Fixed(word)) for m, word in asked]
     assert {0, duchi.steps} == set(drawn)
 
 
@@ -260,12 +261,12 @@ class Fixed:
         return self._word
 
 
-def edge_of(agent: DeviceRandomizer, reading: float) -> int:
+def edge_of(agent: RangeRandomizer, reading: float) -> int:
     """Return the first word for which the agent draws the lower place."""
     low, high = 0, 1 << 64
     while low < high:
         middle = (low + high) // 2
-        if agent.place(reading, Fixed(middle)):
+        if agent.draw_one(reading, Fixed(middle)):
             low = middle + 1
         else:
             high = middle

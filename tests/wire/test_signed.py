@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
 
-from rase.campaign import ESTIMATORS, KEMS, MECHANISMS, Campaign, ShufflePlan
+from rase.campaign import KEMS, Campaign, ShufflePlan
+from rase.counts.registry import ESTIMATORS
 from rase.errors import BadSignature, Malformed, UnknownVersion, WireError, WrongSize
+from rase.laws.registry import MECHANISMS
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import BatchManifest

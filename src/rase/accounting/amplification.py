@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeGuard
 
-from rase.accounting.blanket import BLANKET_MAX_EPSILON, Blanket, Covered, channel_of
+from rase.accounting.blanket import BLANKET_MAX_EPSILON, Blanket, Covered, channel_of, is_covered
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
 from rase.accounting.clones import ClonePair, closed_form
 from rase.accounting.counting import CountingObserver, best_questions, response_question
 from rase.accounting.curve import crossing
 from rase.accounting.likelihood import observed_epsilon
 from rase.errors import PrivacyRefused
+from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import CentralDP, rounded_down, rounded_up
-from rase.randomize.protocol import Randomizer
 from rase.shuffle.release import Manifest
 
 __all__ = [
@@ -114,7 +114,7 @@ class Amplification:
 
 
 def amplify(
-    source: Randomizer | float,
+    source: RangeRandomizer | float,
     n: int,
     *,
     delta: float,
@@ -214,7 +214,7 @@ def check_uniform(shuffle: Manifest | Literal["uniform", "mallows", "cyclic"], n
         raise ValueError(f"n must be the number of reports shuffled, {shuffle.n}, got {n}.")
 
 
-def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | float, int]]:
+def budget_classes(source: RangeRandomizer | float, n: int) -> list[tuple[Covered | float, int]]:
     """Return the mechanism of each different budget and how many contributors share it.
 
     A mechanism whose blanket is not known here counts with its epsilon alone.
@@ -225,14 +225,14 @@ def budget_classes(source: Randomizer | float, n: int) -> list[tuple[Covered | f
     """
     epsilon = getattr(source, "epsilon", source)
     if not isinstance(epsilon, tuple):
-        return [(source if isinstance(source, Covered) else checked_epsilon(epsilon), n)]
+        return [(source if is_covered(source) else checked_epsilon(epsilon), n)]
     if len(epsilon) != n:
         raise ValueError(
             f"n must be the number of contributors with a budget, {len(epsilon)}, got {n}."
         )
     return [
         (replace(source, epsilon=budget), size)
-        if isinstance(source, Covered)
+        if is_covered(source)
         else (checked_epsilon(budget), size)
         for budget, size in sorted(Counter(epsilon).items())
     ]
@@ -358,4 +358,4 @@ def _upper_bounds(
 
 
 def _has_blanket(mechanism: Covered | float) -> TypeGuard[Covered]:
-    return isinstance(mechanism, Covered) and epsilon_of(mechanism) <= BLANKET_MAX_EPSILON
+    return is_covered(mechanism) and epsilon_of(mechanism) <= BLANKET_MAX_EPSILON

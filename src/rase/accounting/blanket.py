@@ -13,16 +13,25 @@ probability 1 - gamma.
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import Mechanism
 from rase.accounting.lattice import Lattice, split
-from rase.randomize.bounded import Duchi
-from rase.randomize.optimal import Optimal
+from rase.laws.optimal import Optimal
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.windows import Duchi
 
-__all__ = ["BLANKET_MAX_EPSILON", "Blanket", "Channel", "Covered", "channel_of", "mean_excess"]
+__all__ = [
+    "BLANKET_MAX_EPSILON",
+    "Blanket",
+    "Channel",
+    "Covered",
+    "channel_of",
+    "is_covered",
+    "mean_excess",
+]
 
 # Above, the rarest reports are known to fewer than six digits from their distribution function.
 BLANKET_MAX_EPSILON = 16.0
@@ -35,8 +44,13 @@ _SKETCH = 512
 # Sums of probabilities that differ by less, as a share, differ by rounding.
 _ALIKE = 1e-9
 
-# Those whose worst pair of readings is proven: all that are planned with.
-Covered = Mechanism
+# A randomizer whose worst pair of readings is proven: see `is_covered`.
+Covered: TypeAlias = RangeRandomizer
+
+
+def is_covered(source: RangeRandomizer | float) -> TypeGuard[Covered]:
+    """Tell whether the worst pair of readings of a mechanism is proven."""
+    return isinstance(source, RangeRandomizer) and source.has_proven_pair
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,8 +169,8 @@ def channel_of(randomizer: Covered) -> Channel:
         rows = randomizer.channel
         if rows is not None:
             return _worst_rows(rows)
-        randomizer = Duchi(randomizer.epsilon, randomizer.value_range)
-    bounds = randomizer.value_range
+        randomizer = Duchi(randomizer.epsilon, randomizer.domain)
+    bounds = randomizer.domain
     margin = bounds.steps // 2 + 2
     inner = np.arange(1 - margin, bounds.steps + margin + 1) - 0.5
     edges = np.concatenate(([-np.inf], bounds.low + bounds.step * inner, [np.inf]))

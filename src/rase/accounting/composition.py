@@ -30,8 +30,8 @@ from rase.accounting.checks import checked_delta, checked_n, checked_rounds
 from rase.accounting.clones import ClonePair
 from rase.accounting.curve import crossing
 from rase.accounting.lattice import Lattice, split
+from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import LocalDP, PermutationPrivacy
-from rase.randomize.protocol import Randomizer
 from rase.shuffle.release import Manifest
 
 __all__ = [
@@ -99,7 +99,7 @@ def compose_permutation(guarantee: PermutationPrivacy, rounds: int) -> Permutati
 
 
 def compose_shuffled(
-    source: Randomizer | float,
+    source: RangeRandomizer | float,
     n: int,
     *,
     rounds: int,
@@ -168,9 +168,9 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
         delta: As for `compose_shuffled`.
 
     Example:
-        >>> from rase.randomize.bounded import Duchi
-        >>> from rase.stream import ValueRange
-        >>> day = compose_live(Duchi(0.5, ValueRange(0, 1)), 1000, rounds=24, delta=1e-6)
+        >>> from rase.laws.windows import Duchi
+        >>> from rase.domain import Range
+        >>> day = compose_live(Duchi(0.5, Range(0, 1)), 1000, rounds=24, delta=1e-6)
         >>> round(day.epsilon, 3)
         0.386
     """

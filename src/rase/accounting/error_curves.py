@@ -12,14 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import CHOICES, PLANNED, mechanism_named
-from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, ErrorModel
+from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, COMPARED, ErrorModel
 from rase.accounting.plan_schedule import mean_inverse
-from rase.estimate.named import ESTIMATORS
+from rase.domain import Precision, Range
+from rase.laws.parts import HYBRID_FROM
+from rase.laws.registry import FOR_MEANS, MEAN_CHOICES, best_mechanism, randomizer_named
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
-from rase.randomize.bounded import HYBRID_FROM
-from rase.randomize.choice import best_mechanism
-from rase.stream import Precision, ValueRange
 
 __all__ = ["Curves", "ErrorCurve", "error_curves"]
 
@@ -28,7 +26,7 @@ _PER_DECADE = 12
 _LOW, _HIGH = 0.05, 10.0
 # The median's law is looked at in every so many points.
 _MEDIAN_EVERY = 3
-_UNIT = ValueRange(0, 1)
+_UNIT = Range(0, 1)
 # Budget-aware noise is clamped or it is Laplace; with the former no epsilon is enough, with the
 # latter every one.
 _ALWAYS_CLAMPED, _NEVER_CLAMPED = Precision(0.0, 1.0), Precision(1.0, 0.0)
@@ -81,7 +79,7 @@ class Curves:
 
 
 def error_curves(
-    value_range: ValueRange,
+    value_range: Range,
     epsilon: float,
     *,
     devices: int,
@@ -105,22 +103,22 @@ def error_curves(
         ValueError: If there is no such mechanism.
 
     Example:
-        >>> power, asked = ValueRange(0, 3000), Precision(0.5, 0.9)
+        >>> power, asked = Range(0, 3000), Precision(0.5, 0.9)
         >>> found = error_curves(power, 1.0, devices=1000, precision=asked)
         >>> near = int(np.abs(found.epsilon - 1.0).argmin())
         >>> round(float(found.of("hybrid", "unbiased_mean").total[near]), 1)
         98.2
     """
-    if mechanism not in CHOICES:
-        raise ValueError(f"mechanism must be one of {', '.join(CHOICES)}, got {mechanism!r}.")
+    if mechanism not in MEAN_CHOICES:
+        raise ValueError(f"mechanism must be one of {', '.join(MEAN_CHOICES)}, got {mechanism!r}.")
     crowd = _Crowd.of(devices, turns)
     bound = precision.epsilon_bound(value_range)
     points = _points(epsilon, bound)
     curves = []
-    for name in (*PLANNED, "auto"):
+    for name in (*FOR_MEANS, "auto"):
         laws = [_law(name, one, bound) for one in points]
         units = np.array([_unit(law, one) for law, one in zip(laws, points, strict=True)])
-        curves += [_mean(units, one, name, crowd) for one in ESTIMATORS if one != "median"]
+        curves += [_mean(units, one, name, crowd) for one in COMPARED if one != "median"]
         if name == mechanism:
             curves.append(_median(laws, points, name, crowd))
     scale, rounds = value_range.width, math.sqrt(window) / crowd.factor
@@ -173,7 +171,7 @@ def _law(name: str, epsilon: float, bound: float) -> str:
 def _model(law: str, epsilon: float) -> ErrorModel:
     name = "budget-aware" if law == "clamped" else law
     precision = _ALWAYS_CLAMPED if law == "clamped" else _NEVER_CLAMPED
-    return ErrorModel(mechanism_named(name, epsilon, value_range=_UNIT, precision=precision))
+    return ErrorModel(randomizer_named(name, epsilon, domain=_UNIT, precision=precision))
 
 
 @lru_cache(maxsize=2048)

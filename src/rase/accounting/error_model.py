@@ -14,18 +14,19 @@ from numpy.typing import ArrayLike
 
 from rase.accounting.binomial import Floats
 from rase.accounting.blanket import Covered, channel_of
-from rase.accounting.candidates import Mechanism
 from rase.accounting.median_error import SignLaw, line_over, worst_of_two_ends
-from rase.estimate.named import ESTIMATORS
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.grid import as_readings
-from rase.randomize.optimal import Optimal
-from rase.stream import ValueRange
+from rase.counts.registry import ROUND_MEANS
+from rase.domain import Range
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.optimal import Optimal
+from rase.laws.randomizer import RangeRandomizer, as_readings
 
-__all__ = ["BOOTSTRAP_RESAMPLES", "PREDICTED", "Error", "ErrorModel", "FleetReadings"]
+__all__ = ["BOOTSTRAP_RESAMPLES", "COMPARED", "PREDICTED", "Error", "ErrorModel", "FleetReadings"]
 
 # The estimators of one round, whose errors follow from the mechanism and the readings.
-PREDICTED = (*ESTIMATORS, "winsorized_mean")
+PREDICTED = ROUND_MEANS
+# Of the means that a plan compares, the winsorized one is the unbiased one but for liars.
+COMPARED = tuple(name for name in ROUND_MEANS if name != "winsorized_mean")
 _DECODED = ("unbiased_mean", "winsorized_mean")
 # What `bootstrap_mean` draws unless told otherwise.
 BOOTSTRAP_RESAMPLES = 1000
@@ -73,20 +74,20 @@ class FleetReadings:
         clip_bias: What moving them to its ends adds to the mean.
     """
 
-    value_range: ValueRange
+    value_range: Range
     weights: Floats
     count: int = 0
     clipped_share: float = 0.0
     clip_bias: float = 0.0
 
     @classmethod
-    def uniform(cls, value_range: ValueRange) -> "FleetReadings":
+    def uniform(cls, value_range: Range) -> "FleetReadings":
         """Return readings spread evenly over the range."""
         points = value_range.steps + 1
         return cls(value_range, np.full(points, 1 / points))
 
     @classmethod
-    def of(cls, readings: ArrayLike, value_range: ValueRange) -> "FleetReadings":
+    def of(cls, readings: ArrayLike, value_range: Range) -> "FleetReadings":
         """Return the spread of a sample of readings.
 
         Raises:
@@ -147,7 +148,7 @@ class ErrorModel:
         mechanism: What every device draws its report from.
     """
 
-    mechanism: Mechanism
+    mechanism: RangeRandomizer
 
     def expected(
         self, estimator: str, n: int, *, readings: FleetReadings, sampling: float = 0.0
@@ -201,7 +202,7 @@ class ErrorModel:
             ValueError: If the estimator is unknown.
         """
         _check_estimator(estimator)
-        public = self.mechanism.value_range
+        public = self.mechanism.domain
         if estimator == "median":
             points = self._line()
             ends = self._below(np.array([public.low, public.high]), points)
@@ -242,7 +243,7 @@ class ErrorModel:
 
     def report_moments(self, reading: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the report of each reading, as it is, not decoded."""
-        public = self.mechanism.value_range
+        public = self.mechanism.domain
         if self._is_laplace and not self._is_clamping:
             return reading, self.decoded_variance(reading)
         offset = reading - public.middle
@@ -276,7 +277,7 @@ class ErrorModel:
 
     @property
     def _rate(self) -> float:
-        return self._epsilon / self.mechanism.value_range.steps
+        return self._epsilon / self.mechanism.domain.steps
 
     @property
     def _epsilon(self) -> float:
@@ -285,7 +286,7 @@ class ErrorModel:
     @property
     def _tail(self) -> float:
         """The mean of what lies beyond an end, a / (1 - a) steps: nearly the scale λ."""
-        return self.mechanism.value_range.step / math.expm1(self._rate)
+        return self.mechanism.domain.step / math.expm1(self._rate)
 
     @property
     def _decay_correction(self) -> float:
@@ -294,7 +295,7 @@ class ErrorModel:
 
     def _atoms(self, reading: Floats) -> tuple[Floats, Floats]:
         """Return the probability of a clamped report at either end."""
-        public = self.mechanism.value_range
+        public = self.mechanism.domain
         whole = 1 + math.exp(-self._rate)
         scale = public.width / self._epsilon
         return (
@@ -303,7 +304,7 @@ class ErrorModel:
         )
 
     def _line(self) -> Floats:
-        public = self.mechanism.value_range
+        public = self.mechanism.domain
         if not self._is_laplace:
             reach = public.width / 2
             if isinstance(self.mechanism, Optimal):
@@ -313,7 +314,7 @@ class ErrorModel:
 
     def _below(self, readings: Floats, points: Floats) -> Floats:
         """Return Pr[report <= point] for each reading (row) and point."""
-        public = self.mechanism.value_range
+        public = self.mechanism.domain
         if not self._is_laplace:
             edges = np.concatenate(([-np.inf], points, [np.inf]))
             chances = self.mechanism.report_probabilities(readings, edges)
@@ -345,7 +346,7 @@ def _bounded_moments(mechanism: Covered) -> tuple[float, float, float]:
     constant + curve * offset^2, where offset is the reading less the middle: a bit's chance is
     linear in the reading, and a window moves with it. Two readings tell the three numbers.
     """
-    public = mechanism.value_range
+    public = mechanism.domain
     channel = channel_of(mechanism)
     margin = (channel.high.size - 1 - public.steps) // 2
     place = public.step * (np.arange(channel.high.size) - margin - public.steps / 2)

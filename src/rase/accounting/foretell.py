@@ -1,4 +1,4 @@
-"""What `auto` will achieve on a fleet like the one at hand, told before anything runs.
+"""What `tracked` will achieve on a fleet like the one at hand, told before anything runs.
 
 How well the mean can be followed depends on how it moves, which no formula knows; so the estimator
 is tried on readings one holds, with seeded noise that protects nobody and is thrown away.
@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import Mechanism
-from rase.estimate.estimate import student_quantile
-from rase.estimate.runs import RunMeans, Runs, run_means, runs_of
+from rase.counts.estimate import student_quantile
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
-from rase.stream import ValueRange
+from rase.laws.randomizer import RangeRandomizer
+from rase.series.runs import RunMeans, Runs, run_means, runs_of
 
 __all__ = [
     "Floats",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Mechanisms = Callable[[float, ValueRange], Mechanism]
+Mechanisms = Callable[[float, Range], RangeRandomizer]
 
 # Remedies are tried by doubling; what would take more than this is no remedy. They are tried on
 # ten days of hours, with fewer trials.
@@ -51,10 +51,10 @@ class Forecast:
 
     Args:
         rounds: How many rounds were tried.
-        tracked: The root mean square error of `auto`.
+        tracked: The root mean square error of `tracked`.
         alone: That of each round's unbiased mean by itself.
         history: That of the constant learnt from earlier rounds.
-        coverage: The share of 95 % intervals of `auto` that held the truth.
+        coverage: The share of 95 % intervals of `tracked` that held the truth.
         skill_low: The lower end of the 95 % interval of the skill, by the scatter of the trials;
             0 for a single trial, which tells nothing of it.
         error_low: The same of `tracked`; 0 likewise.
@@ -72,7 +72,7 @@ class Forecast:
 
     @property
     def skill(self) -> float:
-        """How many times smaller the error of `auto` is than that of the constant."""
+        """How many times smaller the error of `tracked` is than that of the constant."""
         return self.history / self.tracked if self.tracked else math.inf
 
     @property
@@ -103,7 +103,7 @@ def foretell(
     readings: Floats,
     times_s: Floats,
     *,
-    mechanism: Mechanism,
+    mechanism: RangeRandomizer,
     seeds: Sequence[int] = range(1, 65),
     copies: int = 1,
     on_trial: Callable[[float], None] = lambda share: None,
@@ -129,7 +129,7 @@ def foretell(
     some = ~np.isnan(readings).all(axis=1)
     if np.count_nonzero(some) < 2:
         raise ValueError("readings must hold two rounds or more.")
-    public = mechanism.value_range
+    public = mechanism.domain
     rows = [row[~np.isnan(row)].clip(public.low, public.high) for row in readings[some]]
     truth = np.array([row.mean() for row in rows])
     every = np.concatenate([np.tile(row, copies) for row in rows])
@@ -172,7 +172,7 @@ def remedies(
     *,
     mechanism_of: Mechanisms,
     epsilon: float,
-    value_range: ValueRange,
+    value_range: Range,
 ) -> tuple[Remedy, ...]:
     """Return what would beat the constant, one change at a time; none where nothing tried does.
 
@@ -181,13 +181,13 @@ def remedies(
     """
     readings, times_s = readings[:_TRIED_ROUNDS], times_s[:_TRIED_ROUNDS]
 
-    def tried(mechanism: Mechanism, times: int) -> Forecast:
+    def tried(mechanism: RangeRandomizer, times: int) -> Forecast:
         return foretell(readings, times_s, mechanism=mechanism, seeds=_TRIALS, copies=times)
 
     low, high = np.nanquantile(readings, [0.0005, 0.9995]).tolist()
     narrow = None
     if high - low < 0.9 * value_range.width and high > low:
-        narrow = ValueRange(low, high, value_range.steps)
+        narrow = Range(low, high, value_range.steps)
     return tried_remedies(
         tried,
         mechanism_of=mechanism_of,
@@ -199,13 +199,13 @@ def remedies(
 
 
 def tried_remedies(
-    tried: Callable[[Mechanism, int], Forecast],
+    tried: Callable[[RangeRandomizer, int], Forecast],
     *,
     mechanism_of: Mechanisms,
     epsilon: float,
-    value_range: ValueRange,
+    value_range: Range,
     devices: int,
-    narrow: ValueRange | None,
+    narrow: Range | None,
 ) -> tuple[Remedy, ...]:
     """Return what would beat the constant, one change at a time.
 
@@ -241,7 +241,7 @@ def tried_remedies(
 def _means(
     every: Floats,
     sizes: NDArray[np.int64],
-    mechanism: Mechanism,
+    mechanism: RangeRandomizer,
     *,
     seeds: Sequence[int],
     portion: range,

@@ -8,14 +8,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rase.accounting.candidates import mechanism_named
 from rase.accounting.checks import MOST_REPORTS
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.plan_schedule import turn_error
+from rase.domain import PAPER_PRECISION, Precision, Range
+from rase.laws.parts import HYBRID_FROM
+from rase.laws.registry import randomizer_named
 from rase.privacy import MAX_EPSILON, MIN_EPSILON, rounded_down
-from rase.randomize.bounded import HYBRID_FROM
 from rase.shuffle.attacker import exposed_success
-from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = [
     "MOST_ROUNDS",
@@ -67,7 +67,7 @@ class Setting:
         readings: How readings are spread; None for the worst case.
     """
 
-    value_range: ValueRange
+    value_range: Range
     epsilon: float
     devices: int
     window: int = 1
@@ -99,7 +99,7 @@ def devices_needed(setting: Setting, error: float) -> Answer:
         ValueError: If the error is not positive.
 
     Example:
-        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> setting = Setting(value_range=Range(0, 3000), epsilon=1.0, devices=50)
         >>> print(devices_needed(setting, 100))
         899 devices suffice for an error of 100.
     """
@@ -125,7 +125,7 @@ def rounds_needed(setting: Setting, error: float) -> Answer:
         ValueError: If the error is not positive.
 
     Example:
-        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> setting = Setting(value_range=Range(0, 3000), epsilon=1.0, devices=50)
         >>> print(rounds_needed(setting, 100))
         A window of 18 rounds suffices for an error of 100.
     """
@@ -150,7 +150,7 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
         ValueError: If the error is not positive.
 
     Example:
-        >>> setting = Setting(value_range=ValueRange(0, 3000), epsilon=1.0, devices=50)
+        >>> setting = Setting(value_range=Range(0, 3000), epsilon=1.0, devices=50)
         >>> print(epsilon_needed(setting, 100))
         Reports of epsilon 3.4 suffice for an error of 100.
     """
@@ -255,10 +255,10 @@ def checked_error(error: float) -> float:
 
 def _of_round(setting: Setting) -> Error:
     """Return the error of one round."""
-    mechanism = mechanism_named(
+    mechanism = randomizer_named(
         setting.mechanism,
         setting.epsilon,
-        value_range=setting.value_range,
+        domain=setting.value_range,
         precision=setting.precision,
     )
     return turn_error(

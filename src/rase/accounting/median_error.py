@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rase.accounting.binomial import Floats
-from rase.stream import ValueRange
+from rase.domain import Range
 
 __all__ = ["SignLaw", "line_over", "worst_of_two_ends"]
 
@@ -64,7 +64,7 @@ class SignLaw:
         return mean, math.sqrt(float(_WEIGHTS @ np.square(medians - mean)))
 
 
-def line_over(public: ValueRange, *, reach: float) -> Floats:
+def line_over(public: Range, *, reach: float) -> Floats:
     """Return points that resolve the reports: dense in the range, and half a step about its ends.
 
     Args:

@@ -1,4 +1,4 @@
-"""What `auto` will achieve on a fleet of which only the manner of moving is stated, not the data.
+"""What `tracked` will achieve on a fleet whose manner of moving is stated, but not its data.
 
 The mean of the fleet is made up as it was described, and the noise of rounds drawn from its law:
 no reading is needed, and none is looked at.
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rase.accounting.candidates import Mechanism
 from rase.accounting.foretell import (
     Floats,
     Forecast,
@@ -19,8 +18,9 @@ from rase.accounting.foretell import (
     forecast_of,
     tried_remedies,
 )
-from rase.estimate.runs import RunMeans, runs_of
-from rase.stream import ValueRange
+from rase.domain import Range
+from rase.laws.randomizer import RangeRandomizer
+from rase.series.runs import RunMeans, runs_of
 
 __all__ = ["Motion", "foretell_motion", "motion_remedies"]
 
@@ -45,7 +45,7 @@ class Motion:
         ValueError: If a number is not finite, a deviation is negative, or both are 0.
 
     Example:
-        >>> Motion(400.0, 40.0, 80.0).within(ValueRange(0, 3000))
+        >>> Motion(400.0, 40.0, 80.0).within(Range(0, 3000))
         True
     """
 
@@ -64,7 +64,7 @@ class Motion:
         if not self.fleet_sd + self.day_sd:
             raise ValueError("fleet_sd or day_sd must be above 0: a mean that rests is a constant.")
 
-    def within(self, value_range: ValueRange) -> bool:
+    def within(self, value_range: Range) -> bool:
         """Say whether the mean itself lies in a range."""
         return value_range.low <= self.mean <= value_range.high
 
@@ -90,7 +90,7 @@ def foretell_motion(
     *,
     every_s: float,
     devices: int,
-    mechanism: Mechanism,
+    mechanism: RangeRandomizer,
     seeds: Sequence[int] = range(1, 17),
     rounds: int = _ROUNDS,
 ) -> Forecast:
@@ -107,7 +107,7 @@ def foretell_motion(
         seeds: One made-up fleet and one drawing of the noise each.
         rounds: How many rounds to try.
     """
-    public = mechanism.value_range
+    public = mechanism.domain
     times_s = np.arange(rounds, dtype=np.float64) * every_s
     truth = motion.paths(times_s, seeds=seeds).clip(public.low, public.high)
     # The worst variance of the range is what most rounds have, and it is the same for all trials.
@@ -130,7 +130,7 @@ def motion_remedies(
     devices: int,
     mechanism_of: Mechanisms,
     epsilon: float,
-    value_range: ValueRange,
+    value_range: Range,
 ) -> tuple[Remedy, ...]:
     """Return what would beat the constant: more devices, more epsilon, a narrower range.
 
@@ -142,9 +142,9 @@ def motion_remedies(
     low, high = max(motion.mean - half, value_range.low), min(motion.mean + half, value_range.high)
     narrow = None
     if high - low < 0.9 * value_range.width:
-        narrow = ValueRange(low, high, value_range.steps)
+        narrow = Range(low, high, value_range.steps)
 
-    def tried(mechanism: Mechanism, times: int) -> Forecast:
+    def tried(mechanism: RangeRandomizer, times: int) -> Forecast:
         return foretell_motion(
             motion,
             every_s=every_s,

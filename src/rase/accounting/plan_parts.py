@@ -6,8 +6,8 @@ from rase.accounting.amplification import Amplification
 from rase.accounting.error_model import Error
 from rase.accounting.inverse import Answer
 from rase.accounting.plan_schedule import ReportSchedule
+from rase.domain import Precision, Range
 from rase.privacy import LocalDP, rounded_up
-from rase.stream import Precision, ValueRange
 
 __all__ = [
     "CurvePoint",
@@ -42,7 +42,7 @@ class Request:
             exposed slot.
     """
 
-    value_range: ValueRange
+    value_range: Range
     epsilon: float
     devices: int
     precision: Precision
@@ -82,7 +82,7 @@ class CurvePoint:
     Args:
         epsilon: The candidate.
         mechanism: The mechanism used at it: that of the plan, at every candidate.
-        law: What it draws from there, `rase.randomize.pure.DeviceRandomizer.law_name`: where that
+        law: What it draws from there, the name of its law: where that
             changes, errors jump, and no line joins the two sides.
         estimator: Its name.
         error: The error.

@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import Literal
 
 from rase.accounting.amplification import Amplification, amplify
-from rase.accounting.candidates import Mechanism
 from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
 from rase.accounting.plan_parts import Period, Request
+from rase.domain import Precision, Range
 from rase.errors import PrivacyRefused
-from rase.randomize.budget_aware import BudgetAware, Laplace
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.randomizer import RangeRandomizer
 from rase.shuffle.release import Manifest
-from rase.stream import Precision, ValueRange
 
 __all__ = ["Detail", "periods_of"]
 
@@ -28,7 +28,7 @@ _MONTH_S = 30 * _DAY_S
 
 
 def periods_of(
-    request: Request, drawn: Mechanism, manifest: Manifest, *, detail: Detail
+    request: Request, drawn: RangeRandomizer, manifest: Manifest, *, detail: Detail
 ) -> tuple[tuple[Period, ...], str | None]:
     """Return what a report, a window, a day and a month cost, and why no central guarantee holds.
 
@@ -80,28 +80,28 @@ def _reports(request: Request) -> dict[str, int]:
 
 
 def _central_of(
-    source: Mechanism | float, rounds: int, *, is_live: bool
+    source: RangeRandomizer | float, rounds: int, *, is_live: bool
 ) -> Callable[[int, float], Amplification]:
     return lambda n, delta: _central(source, n, rounds=rounds, delta=delta, is_live=is_live)
 
 
-def _on_unit_range(drawn: Mechanism) -> Mechanism:
+def _on_unit_range(drawn: RangeRandomizer) -> RangeRandomizer:
     """Return a mechanism with the same law of grid places, so that another range asks nothing new.
 
     What an observer learns depends on that law alone, not on what the places are called.
     """
-    unit = ValueRange(0, 1, drawn.value_range.steps)
+    unit = Range(0, 1, drawn.domain.steps)
     if isinstance(drawn, BudgetAware):
         # No epsilon meets a precision of certainty, so this one is always clamped.
         if drawn.is_clamping is True:
-            return replace(drawn, value_range=unit, precision=Precision(beta=0.0, rho=1.0))
+            return replace(drawn, domain=unit, precision=Precision(beta=0.0, rho=1.0))
         return Laplace(drawn.epsilon, unit)
-    return replace(drawn, value_range=unit)
+    return replace(drawn, domain=unit)
 
 
 @lru_cache(maxsize=512)
 def _central(
-    source: Mechanism | float, n: int, *, rounds: int, delta: float, is_live: bool
+    source: RangeRandomizer | float, n: int, *, rounds: int, delta: float, is_live: bool
 ) -> Amplification:
     if isinstance(source, float):
         return amplify(source, n, delta=delta, method="clone")

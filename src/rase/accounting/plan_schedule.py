@@ -14,10 +14,10 @@ import numpy as np
 from rase.accounting.amplification import LOCAL_THEOREM, Amplification, epsilon_of, lower_bound
 from rase.accounting.binomial import probabilities, window
 from rase.accounting.blanket import Covered
-from rase.accounting.candidates import Mechanism
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
 from rase.accounting.ledger_limits import nano_from_limit, nano_from_spending, nano_to_epsilon
 from rase.accounting.schedule import Split
+from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = [
@@ -159,7 +159,7 @@ def report_schedule(
 
 def errors_by_schedule(
     asked: ReportSchedule,
-    mechanism_at: Callable[[float], Mechanism],
+    mechanism_at: Callable[[float], RangeRandomizer],
     *,
     devices: int,
     readings: FleetReadings | None,

@@ -20,8 +20,8 @@ from rase.accounting.plan_parts import (
     Sample,
     Wish,
 )
-from rase.estimate.notebook import axes_for, frame_of, table_html
-from rase.randomize.certificate import Certificate
+from rase.laws.certificate import Certificate
+from rase.series.notebook import axes_for, frame_of, table_html
 from rase.shuffle.release import Manifest
 
 __all__ = ["SCHEMA", "Plan"]

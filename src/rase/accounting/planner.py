@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from rase.accounting.advice import recommend
 from rase.accounting.binomial import Floats
-from rase.accounting.candidates import PLANNED, Mechanism, mechanism_named
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
-from rase.accounting.error_model import PREDICTED, ErrorModel, FleetReadings
+from rase.accounting.error_model import COMPARED, PREDICTED, ErrorModel, FleetReadings
 from rase.accounting.inverse import (
     Setting,
     attacker_limits,
@@ -27,13 +26,12 @@ from rase.accounting.plan_parts import CurvePoint, ErrorRow, PrecisionMet, Reque
 from rase.accounting.plan_periods import Detail, periods_of
 from rase.accounting.plan_schedule import errors_by_schedule, report_schedule, turn_error
 from rase.accounting.plan_values import Plan
-from rase.estimate.named import ESTIMATORS
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.choice import best_mechanism
-from rase.randomize.pure import DeviceRandomizer
+from rase.domain import Precision, Range
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import FOR_MEANS, best_mechanism, randomizer_named
 from rase.shuffle.release import Manifest, uniform_manifest
 from rase.shuffle.robust import Robust
-from rase.stream import Precision, ValueRange
 
 __all__ = ["Detail", "plan"]
 
@@ -42,7 +40,7 @@ _LOOKED_AT = 128
 
 
 def plan(
-    value_range: ValueRange,
+    value_range: Range,
     epsilon: float | None = None,
     *,
     devices: int,
@@ -79,7 +77,7 @@ def plan(
         window_budget: What a device may spend in any window. To split and to rotate, give it or
             epsilon.
         delta: The delta of central guarantees.
-        mechanism: ``auto`` for the best at this epsilon, or a name in `PLANNED`.
+        mechanism: ``auto`` for the best at this epsilon, or a name in `FOR_MEANS`.
         readings: A sample of readings; the result tells errors on them, and so something of them.
         error: A root mean square error wished for, of the window's mean.
         attacker_cap: How many times better than chance an observer of order may be in the most
@@ -97,7 +95,7 @@ def plan(
         ValueError: If one is out of bounds.
 
     Example:
-        >>> power = plan(ValueRange(0, 3000), 1.0, devices=1000, interval_s=3600, window=24)
+        >>> power = plan(Range(0, 3000), 1.0, devices=1000, interval_s=3600, window=24)
         >>> power.mechanism, round(power.error("unbiased_mean").window.total, 1)
         ('optimal', 19.3)
         >>> print(power.periods[0])
@@ -136,8 +134,8 @@ def _planned(
     request: Request, readings: ArrayLike | None, curve: Sequence[float], *, detail: Detail
 ) -> Plan:
     public, n = request.value_range, _in_a_round(request)
-    drawn = mechanism_named(
-        request.mechanism, request.epsilon, value_range=public, precision=request.precision
+    drawn = randomizer_named(
+        request.mechanism, request.epsilon, domain=public, precision=request.precision
     )
     sample = None if readings is None else FleetReadings.of(readings, public)
     uniform = _uniform(public)
@@ -154,8 +152,8 @@ def _planned(
     wish = _wish(setting, request.error, rows)
     by_schedule = errors_by_schedule(
         request.schedule,
-        lambda epsilon: mechanism_named(
-            request.mechanism, epsilon, value_range=public, precision=request.precision
+        lambda epsilon: randomizer_named(
+            request.mechanism, epsilon, domain=public, precision=request.precision
         ),
         devices=request.devices,
         readings=sample,
@@ -225,10 +223,10 @@ def _standard_errors(request: Request) -> dict[str, float]:
     return {
         name: turn_error(
             ErrorModel(
-                mechanism_named(
+                randomizer_named(
                     name,
                     request.epsilon,
-                    value_range=request.value_range,
+                    domain=request.value_range,
                     precision=request.precision,
                 )
             ),
@@ -237,7 +235,7 @@ def _standard_errors(request: Request) -> dict[str, float]:
             turns=request.schedule.turns,
             readings=None,
         ).noise
-        for name in PLANNED
+        for name in FOR_MEANS
     }
 
 
@@ -247,11 +245,9 @@ def _curve(
     name, public = _mechanism(request), request.value_range
     for candidate in candidates:
         epsilon = checked_epsilon(candidate)
-        law = DeviceRandomizer(name, epsilon, public, request.precision).law_name
-        model = ErrorModel(
-            mechanism_named(name, epsilon, value_range=public, precision=request.precision)
-        )
-        for estimator in ESTIMATORS:
+        drawn = randomizer_named(name, epsilon, domain=public, precision=request.precision)
+        law, model = drawn.law(epsilon).name, ErrorModel(drawn)
+        for estimator in COMPARED:
             turns = request.schedule.turns
             error = turn_error(model, estimator, request.devices, turns=turns, readings=sample)
             averaged = turns * request.schedule.reports_per_window
@@ -281,7 +277,7 @@ def _wish(setting: Setting, error: float | None, rows: list[ErrorRow]) -> Wish |
     )
 
 
-def _precision(request: Request, drawn: Mechanism, readings: FleetReadings) -> PrecisionMet:
+def _precision(request: Request, drawn: RangeRandomizer, readings: FleetReadings) -> PrecisionMet:
     public, asked = request.value_range, request.precision
     is_clamping = isinstance(drawn, BudgetAware) and drawn.is_clamping is True
     looked_at, weights = readings.atoms(_LOOKED_AT)
@@ -305,10 +301,10 @@ def _precision(request: Request, drawn: Mechanism, readings: FleetReadings) -> P
     )
 
 
-def _are_met(drawn: Mechanism, readings: Floats, asked: Precision) -> Floats:
+def _are_met(drawn: RangeRandomizer, readings: Floats, asked: Precision) -> Floats:
     """Return 1.0 for readings whose report meets the precision, 0.0 for the others."""
     # Half a step more on either side: reports are points of the grid, intervals are not.
-    reach = asked.beta * np.abs(readings) + drawn.value_range.step / 2
+    reach = asked.beta * np.abs(readings) + drawn.domain.step / 2
     lower, upper = readings - reach, readings + reach
     edges = np.unique(np.concatenate(([-np.inf], lower, upper, [np.inf])))
     below = np.cumsum(drawn.report_probabilities(readings, edges), axis=1)
@@ -323,7 +319,7 @@ def _are_met(drawn: Mechanism, readings: Floats, asked: Precision) -> Floats:
 
 @lru_cache(maxsize=64)
 def _robust(n: int, alpha: float, group_count: int, attacker_cap: float) -> Manifest:
-    return Robust(alpha, group_count, attacker_cap=attacker_cap).plan(n)
+    return Robust(alpha, group_count, attacker_cap=attacker_cap).manifest_for(n)
 
 
 def _shuffled(request: Request) -> Manifest:
@@ -339,7 +335,7 @@ def _in_a_round(request: Request) -> int:
 
 
 @lru_cache(maxsize=16)
-def _uniform(value_range: ValueRange) -> FleetReadings:
+def _uniform(value_range: Range) -> FleetReadings:
     return FleetReadings.uniform(value_range)
 
 
@@ -347,9 +343,9 @@ def _named(readings: FleetReadings) -> str:
     return "yours" if readings.count else "uniform"
 
 
-def _checked_range(value_range: object) -> ValueRange:
-    if not isinstance(value_range, ValueRange):
-        raise TypeError(f"value_range must be a ValueRange, got {value_range!r}.")
+def _checked_range(value_range: object) -> Range:
+    if not isinstance(value_range, Range):
+        raise TypeError(f"value_range must be a Range, got {value_range!r}.")
     return value_range
 
 

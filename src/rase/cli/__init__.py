@@ -59,7 +59,7 @@ _EXTRA_OF = {
     "opentelemetry": "otlp",
     "paho": "mqtt",
     "psycopg": "postgres",
-    "pyarrow": "batch",
+    "pyarrow": "tables",
     "pydantic": "service",
     "scipy": "lab",
     "sklearn": "lab",

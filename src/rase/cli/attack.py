@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from rase.campaign import CHOICES, Campaign
+from rase.campaign import Campaign
 from rase.cli.arguments import usage
 from rase.cli.output import TextSink, check_not_read, check_out, file_sink
 from rase.cli.progress import Progress
-from rase.randomize.budget_aware import Laplace
-from rase.stream import Precision, ValueRange
+from rase.domain import Precision, Range
+from rase.laws.geometric import Laplace
+from rase.laws.registry import CHOICES, randomizer_named
 from rase.toml import parse_toml
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Configuration:
         groups: The number of groups.
     """
 
-    value_range: ValueRange
+    value_range: Range
     epsilon: float
     mechanism: str = "auto"
     precision: Precision = Precision(beta=0.5, rho=0.9)  # noqa: RUF009 - frozen
@@ -73,10 +74,7 @@ class Configuration:
 
     def scheme(self) -> "Scheme":
         """Return the configuration as a scheme of the lab."""
-        from rase.lab.experiments.measure import randomizer_named
         from rase.lab.schemes import scheme_named
-        from rase.randomize.budget_aware import BudgetAware
-        from rase.randomize.protocol import Randomizer
 
         ordered = scheme_named(
             _LAW_OF[self.shuffle],
@@ -85,10 +83,8 @@ class Configuration:
             alpha=self.alpha,
             group_count=self.groups,
         )
-        randomizer: Randomizer = (
-            BudgetAware(self.epsilon, self.value_range, self.precision)
-            if self.mechanism == "budget-aware"
-            else randomizer_named(self.mechanism, self.epsilon, self.value_range)
+        randomizer = randomizer_named(
+            self.mechanism, self.epsilon, domain=self.value_range, precision=self.precision
         )
         return dataclasses.replace(ordered, name="configuration", randomizer=randomizer)
 
@@ -144,10 +140,10 @@ class _Reader:
             self._table
         ):
             self.mistakes.append(f"shuffle {shuffle} needs alpha and groups.")
-        value_range = self._made(lambda: ValueRange(low, high, steps))
+        value_range = self._made(lambda: Range(low, high, steps))
         precision = self._made(lambda: Precision(beta=beta, rho=rho))
         # A budget is judged whatever the range is, so that all mistakes are told at once.
-        self._made(lambda: Laplace(epsilon, ValueRange(0, 1)))
+        self._made(lambda: Laplace(epsilon, Range(0, 1)))
         if self.mistakes or value_range is None or precision is None:
             return None
         made = Configuration(
@@ -299,7 +295,7 @@ def _rows(
     from rase.lab.attacks.runner import attack_scheme
     from rase.lab.schemes import scheme_named
 
-    raw = scheme_named("raw", ValueRange(0, 1))
+    raw = scheme_named("raw", Range(0, 1))
     with Progress() as progress:
         for number, (name, attack) in enumerate(chosen.items()):
             progress.show(f"attack {name}", number / len(chosen))

@@ -14,7 +14,7 @@ from rase.mistakes import CampaignInvalid
 from rase.toml import parse_toml
 
 if TYPE_CHECKING:
-    from rase.estimate.ranges import RangeAdvice
+    from rase.counts.ranges import RangeAdvice
     from rase.fusion.campaigns import Publisher
     from rase.fusion.mechanism import Effect
     from rase.wire.signed import SignedCampaign
@@ -102,7 +102,7 @@ def update(
         n = questions.recent_n(now) if reports is None else reports
         effects = {"now": effect_of(now, n), "then": effect_of(then, n)}
         clipping = None
-        if then.value_range != now.value_range:
+        if then.domain != now.domain:
             clipping = range_status(questions.database, then, n=n).advice
         _show_effect(
             now, then, effects, clipping=clipping, as_json=as_json, is_published=not dry_run
@@ -139,9 +139,9 @@ def range_(
     owner's limits.
     """
     settings = fusion_settings(config)
+    from rase.domain import Range
     from rase.fusion.probes import FEWEST_PROBES, range_status
     from rase.fusion.settings import open_publisher
-    from rase.stream import ValueRange
 
     clock = SystemClock()
     with open_publisher(settings, clock) as (publisher, questions):
@@ -150,9 +150,7 @@ def range_(
         limits = None
         if low is not None or high is not None:
             try:
-                limits = ValueRange(
-                    now.low if low is None else low, now.high if high is None else high
-                )
+                limits = Range(now.low if low is None else low, now.high if high is None else high)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
         status = range_status(questions.database, now, n=n, limits=limits)
@@ -293,7 +291,7 @@ def _show_effect(
 
 def _show_range(now: Campaign, then: Campaign, clipping: "RangeAdvice | None") -> None:
     """Show how the range changes, and what clipping to it does, as far as that is known."""
-    if then.value_range == now.value_range:
+    if then.domain == now.domain:
         click.echo(f"range {now.low:g} to {now.high:g} {now.unit}, as before")
         return
     click.echo(

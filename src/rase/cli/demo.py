@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rase.accounting.error_model import ErrorModel
+from rase.atomic_files import replacing
 from rase.cli.arguments import usage
 from rase.cli.demo_words import (
     LIVE_HEAD,
@@ -22,19 +23,19 @@ from rase.cli.demo_words import (
     opening_words,
     summary_words,
 )
-from rase.cli.output import TextSink, replacing
+from rase.cli.output import TextSink
 from rase.cli.progress import Progress
-from rase.engine.score import ErrorTally, WindowResult, Windows
-from rase.engine.stream import run_table
-from rase.engine.tally import RunSummary
-from rase.estimate.estimate import Estimate
-from rase.estimate.named import ESTIMATORS
+from rase.counts.estimate import Estimate
+from rase.counts.registry import ESTIMATORS
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
 from rase.lab.fleet import SyntheticFleet
-from rase.pipeline import Pipeline, RoundResult
-from rase.randomize.choice import auto, best_mechanism
+from rase.laws.registry import auto, best_mechanism
+from rase.series.rounds import RoundResult
+from rase.series.score import ErrorTally, WindowResult, Windows
 from rase.shuffle.shufflers import Manifest
-from rase.stream import ValueRange
+from rase.tables.plan import RunPlan
+from rase.tables.summary import RunSummary
 
 if TYPE_CHECKING:
     from rase.cli.demo_live import LiveDemo, LiveRound, LiveSummary
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 # Public and round: what the hourly mean power of a household appliance may be.
-_POWER_W = ValueRange(0, 1000)
+_POWER_W = Range(0, 1000)
 _HOURS = 24
 # More devices would only take longer to watch; the comparison has them all.
 _LIVE_DEVICES = 64
@@ -91,13 +92,18 @@ def command(
     with usage():
         fleet = SyntheticFleet(devices=devices, days=days)
         randomizer = auto(epsilon, _POWER_W)
-        pipeline = Pipeline(randomizer, estimator=("auto", *ESTIMATORS))
+        plan = RunPlan(
+            randomizer=randomizer,
+            estimator=[name for name in ESTIMATORS if name != "winsorized_mean"],
+            every="1h",
+            truth=True,
+        )
         if not out.parent.is_dir() or out.is_dir():
             raise click.BadParameter(f"--out must be a file in a folder that exists, got {out}.")
     with ExitStack() as running:
         demo = _live_demo(running, fleet, epsilon, rounds=rounds, seed=seed, as_json=as_json)
         live = None if demo is None else _lived(demo, as_json=as_json)
-        study = _studied(fleet, pipeline, seed)
+        study = _studied(fleet, plan, seed)
         picture = _drawn(study, out, title=_title(fleet, epsilon))
         if as_json:
             click.echo(json.dumps({**_document(study, fleet, picture), "live": live}, indent=2))
@@ -244,7 +250,7 @@ def _sum_up(demo: "LiveDemo") -> "LiveSummary":
 class _Study:
     """What the demonstration found."""
 
-    pipeline: Pipeline
+    plan: RunPlan
     summary: RunSummary
     days: list[WindowResult]
     whole: WindowResult
@@ -257,13 +263,15 @@ class _Study:
         return self.whole.truth or 0.0
 
 
-def _studied(fleet: SyntheticFleet, pipeline: Pipeline, seed: int | None) -> _Study:
+def _studied(fleet: SyntheticFleet, plan: RunPlan, seed: int | None) -> _Study:
+    from rase.tables.run import run as run_fleet
+
     rng = None if seed is None else SeededRandom(seed)
-    run = run_table(fleet, pipeline, every="1h", rng=rng, truth=True)
+    run = run_fleet(fleet, plan, rng=rng)
     daily_windows = Windows(_HOURS, is_gapless=True)
     all_windows = Windows(_HOURS * fleet.days, is_gapless=True)
-    hourly = {name: ErrorTally() for name in pipeline.estimators}
-    daily = {name: ErrorTally() for name in pipeline.estimators}
+    hourly = {name: ErrorTally() for name in plan.estimators}
+    daily = {name: ErrorTally() for name in plan.estimators}
     days: list[WindowResult] = []
     whole: list[WindowResult] = []
     with Progress() as progress:
@@ -275,7 +283,7 @@ def _studied(fleet: SyntheticFleet, pipeline: Pipeline, seed: int | None) -> _St
                 days.append(day)
             whole += filter(None, [all_windows.add(result)])
             progress.show("running the fleet", number / (_HOURS * fleet.days))
-    return _Study(pipeline, run.summary, days, whole[0], hourly, daily, result.manifest)
+    return _Study(plan, run.summary, days, whole[0], hourly, daily, result.manifest)
 
 
 def _tally(tallies: dict[str, ErrorTally], result: RoundResult | WindowResult) -> None:
@@ -328,17 +336,17 @@ def _document(study: _Study, fleet: SyntheticFleet, picture: Path | None) -> dic
         }
 
     return {
-        "schema": "rase.demo/1",
+        "schema": "rase.demo/2",
         "devices": fleet.devices,
         "days": fleet.days,
-        "epsilon": study.pipeline.randomizer.guarantee.epsilon,
+        "epsilon": study.plan.randomizer.guarantee.epsilon,
         "range": [_POWER_W.low, _POWER_W.high],
         "truth": study.truth,
         "estimators": {
             name: said(estimate, study.hourly[name], study.daily[name])
             for name, estimate in study.whole.estimates.items()
         },
-        "guarantee": str(study.pipeline.randomizer.guarantee),
+        "guarantee": str(study.plan.randomizer.guarantee),
         "shuffle": str(study.manifest.guarantee),
         "epsilon_per_device": study.summary.most_epsilon,
         "picture": None if picture is None else str(picture),
@@ -364,7 +372,7 @@ def _about_paper(epsilon: float, devices: int) -> str:
 def _words(
     study: _Study, fleet: SyntheticFleet, *, picture: Path | None, is_seeded: bool
 ) -> Iterator[str]:
-    epsilon = study.pipeline.randomizer.guarantee.epsilon
+    epsilon = study.plan.randomizer.guarantee.epsilon
     noise = study.hourly["unbiased_mean"].predicted
     yield ""
     yield (
@@ -372,7 +380,7 @@ def _words(
         "per day, the error over all days, the mean error, and the standard errors the estimates "
         "came with (hour / day / all)."
     )
-    yield f"privacy   {study.pipeline.randomizer.guarantee}"
+    yield f"privacy   {study.plan.randomizer.guarantee}"
     yield (
         f"budget    each device spent epsilon {epsilon:g} a report, {_HOURS * epsilon:g} a day, "
         f"{study.summary.most_epsilon:g} in all: whoever can link a device's reports learns more "

@@ -18,14 +18,15 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.cli.demo_fleet import DemoFleet, Disturbance, enrolled_fleet
 from rase.cli.demo_servers import Servers, running_servers
 from rase.clock import FakeClock, round_start_s
+from rase.domain import Range
 from rase.lab.fleet import SyntheticFleet
-from rase.randomize.choice import best_mechanism
-from rase.stream import ValueRange
-from rase.subscriber.answers import FusionUnreachable, Mean
+from rase.laws.registry import best_mechanism
+from rase.subscriber.answers import FusionUnreachable
 from rase.wire.keys import Role
 
 __all__ = ["HOURS", "LiveDemo", "LiveRound", "LiveSummary"]
@@ -57,7 +58,7 @@ class LiveRound:
         mishap: What went wrong on purpose; empty if nothing.
     """
 
-    answer: Mean
+    answer: Answer
     truth: float
     mean_so_far: float | None
     error_so_far: float | None
@@ -126,7 +127,7 @@ class LiveDemo:
         fleet: SyntheticFleet,
         *,
         epsilon: float,
-        value_range: ValueRange,
+        value_range: Range,
         rounds: int,
         seed: int | None = None,
         folder: Path | None = None,
@@ -226,7 +227,7 @@ class LiveDemo:
         def count(name: str) -> int:
             return counts.get(f"rase_shuffler_{name}_total", 0)
 
-        told = [(one.answer, one.truth) for one in self._seen if one.answer.mean is not None]
+        told = [(one.answer, one.truth) for one in self._seen if one.answer.value is not None]
         last = self._seen[-1].answer if self._seen else None
         return LiveSummary(
             devices=len(self._fleet.devices),
@@ -238,12 +239,12 @@ class LiveDemo:
             withheld_reports=count("reports_dropped"),
             released=len(told),
             withheld=len(self._seen) - len(told),
-            rmse=_root_mean_square([(one.mean or 0.0) - truth for one, truth in told]),
+            rmse=_root_mean_square([(one.value or 0.0) - truth for one, truth in told]),
             predicted=_root_mean_square([one.standard_error or 0.0 for one, _ in told]),
             covered=sum(_covers(one, truth) for one, truth in told),
             report_bytes=max(self._fleet.report_sizes, default=0),
             epsilon_spent=self._fleet.epsilon_spent(),
-            guarantee="" if last is None else last.guarantee,
+            guarantee="" if last is None else last.promise,
             shuffle=told[-1][0].shuffle if told else "",
             envelopes_left=self._left(Role.SHUFFLER, "report"),
             values_left=self._left(Role.FUSION, "opened"),
@@ -268,7 +269,7 @@ class LiveDemo:
             line.disturbance = disturbance if number < many else None
         return words
 
-    def _closed(self, round: int) -> Mean:
+    def _closed(self, round: int) -> Answer:
         """Let the shuffler close a round, and ask for it as soon as it is final."""
         self._servers.has_final.clear()
         while self._servers.closer.step():
@@ -277,9 +278,9 @@ class LiveDemo:
             raise FusionUnreachable(f"round {round} did not become final within {_PATIENCE_S} s.")
         return self._servers.subscriber.average(at=1000 * round_start_s(round, _ROUND_S))
 
-    def _told(self, answer: Mean, truth: float, mishap: str) -> LiveRound:
-        told = [(one.answer.mean, one.truth) for one in self._seen]
-        pairs = [pair for pair in [*told, (answer.mean, truth)] if pair[0] is not None]
+    def _told(self, answer: Answer, truth: float, mishap: str) -> LiveRound:
+        told = [(one.answer.value, one.truth) for one in self._seen]
+        pairs = [pair for pair in [*told, (answer.value, truth)] if pair[0] is not None]
         mean = error = None
         if pairs:
             mean = sum(value or 0.0 for value, _ in pairs) / len(pairs)
@@ -306,7 +307,7 @@ def _root_mean_square(errors: list[float]) -> float:
     return math.sqrt(sum(error * error for error in errors) / len(errors))
 
 
-def _covers(answer: Mean, truth: float) -> bool:
-    if answer.ci_low is None or answer.ci_high is None:
+def _covers(answer: Answer, truth: float) -> bool:
+    if answer.low is None or answer.high is None:
         return False
-    return answer.ci_low <= truth <= answer.ci_high
+    return answer.low <= truth <= answer.high

@@ -54,9 +54,9 @@ def live_line(one: "LiveRound") -> str:
     answer = one.answer
     return _FORM.format(
         answer.time[:16].replace("T", " "),
-        answer.status if answer.mean is None else f"{answer.mean:.1f}",
+        answer.status if answer.value is None else f"{answer.value:.1f}",
         _number(answer.standard_error),
-        _interval(answer.ci_low, answer.ci_high),
+        _interval(answer.low, answer.high),
         f"{one.truth:.1f}",
         answer.n,
         _number(one.mean_so_far),
@@ -105,10 +105,10 @@ def live_document(rounds: "list[LiveRound]", summary: "LiveSummary") -> dict[str
             {
                 **{
                     name: getattr(one.answer, name)
-                    for name in ("time", "round", "status", "mean", "standard_error")
+                    for name in ("time", "round", "status", "value", "standard_error")
                 },
-                "ci_low": one.answer.ci_low,
-                "ci_high": one.answer.ci_high,
+                "low": one.answer.low,
+                "high": one.answer.high,
                 "n": one.answer.n,
                 "truth": one.truth,
                 "mean_so_far": one.mean_so_far,

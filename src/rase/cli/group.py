@@ -7,8 +7,8 @@ from importlib import import_module
 
 import click
 
-from rase import __version__
 from rase.cli import COMMANDS, tell
+from rase.version import __version__
 
 __all__ = ["run"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.campaign import CHOICES
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
 from rase.errors import ConfigurationError
+from rase.laws.registry import CHOICES
 
 if TYPE_CHECKING:
     from rase.accounting.ledger_limits import OwnerLimits

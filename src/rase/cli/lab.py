@@ -14,7 +14,7 @@ from rase.cli.lab_data import data_command, fleet_command
 from rase.cli.lab_prepare import prepare_command
 from rase.cli.output import TextSink
 from rase.cli.progress import Progress
-from rase.cli.run_engine import EngineOptions
+from rase.cli.run_options import EngineOptions
 
 if TYPE_CHECKING:
     from rase.lab.experiments.conduct import CellEngine

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from rase.atomic_files import replacing
 from rase.cli.arguments import usage
-from rase.cli.output import TextSink, check_out, replacing
+from rase.cli.output import TextSink, check_out
 from rase.cli.progress import Progress
 from rase.clock import parse_duration_s
 from rase.errors import DataError

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from rase.cli.output import check_out, replacing
+from rase.atomic_files import replacing
+from rase.cli.output import check_out
 from rase.cli.progress import Progress
 from rase.errors import DataError
 

@@ -4,17 +4,27 @@ A file appears whole or not at all: it is written beside its place and renamed w
 """
 
 import csv
+import hashlib
 import io
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, get_args
 
 import click
+
+from rase.answer import Answer
+from rase.atomic_files import replacing, replacing_folder
+from rase.version import __version__
+
+if TYPE_CHECKING:
+    from rase.cli.report import RunReport
+    from rase.tables.files import Files
+    from rase.tables.summary import RunSummary
 
 __all__ = [
     "JsonSink",
@@ -25,7 +35,8 @@ __all__ = [
     "check_not_read",
     "check_out",
     "file_sink",
-    "replacing",
+    "manifest_path",
+    "write_manifest",
 ]
 
 Row = Mapping[str, Any]
@@ -100,13 +111,8 @@ def file_sink(
         partition_by: "day", "month" or "year" for a folder with a Parquet file for each of these.
     """
     if partition_by is not None:
-        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            beside.mkdir()
-            yield _FolderSink(beside, head, partition_by)
-            beside.replace(path)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        with replacing_folder(path) as part:
+            yield _FolderSink(part, head, partition_by)
         return
     with replacing(path) as file:
         if path.suffix == ".parquet":
@@ -151,6 +157,8 @@ class TextSink:
         self._stream.write("  ".join(padded).rstrip() + "\n")
 
     def _shown(self, value: Any) -> str:
+        if value is None:
+            return "unknown"
         return f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
 
 
@@ -218,8 +226,22 @@ class _ParquetSink:
         table = pa.Table.from_pylist([dict(row) for row in self._rows])
         self._rows = []
         if self._writer is None:
-            self._writer = pyarrow.parquet.ParquetWriter(self._file, table.schema)
-        self._writer.write_table(table)
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, _schema_of(table))
+        # Errors may be unknown in these rows and known in those before.
+        self._writer.write_table(table.cast(self._writer.schema))
+
+
+def _schema_of(table: Any) -> Any:
+    """Return the types of a table's columns; one that is empty so far has that of an answer."""
+    import pyarrow as pa
+
+    numbers = {one.name for one in fields(Answer) if float in get_args(one.type)}
+    return pa.schema(
+        one.with_type(pa.float64() if one.name in numbers else pa.string())
+        if pa.types.is_null(one.type)
+        else one
+        for one in table.schema
+    )
 
 
 class _FolderSink:
@@ -234,7 +256,7 @@ class _FolderSink:
         self._rows: dict[str, list[Row]] = {}
 
     def add(self, row: Row) -> None:
-        part = str(row["start"])[: self._LENGTHS[self._name]]
+        part = str(row["time"])[: self._LENGTHS[self._name]]
         self._rows.setdefault(part, []).append(row)
 
     def finish(self, tail: Mapping[str, Any]) -> None:
@@ -246,27 +268,6 @@ class _FolderSink:
                 for row in rows:
                     sink.add(row)
                 sink.finish(tail)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside its place, and put it there only if all went well."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with _opened(beside, path) as file:
-            yield file
-        beside.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
-
-
-def _opened(beside: Path, path: Path) -> IO[bytes]:
-    try:
-        return beside.open("xb")
-    except OSError as error:
-        # Whoever reads this asked for the one, and has never heard of the other.
-        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def as_json(value: Any) -> str:
@@ -283,3 +284,55 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
+
+
+def write_manifest(
+    out: Path, files: "Files", *, report: "RunReport", summary: "RunSummary", engine: str
+) -> Path:
+    """Write the manifest of results that are in their place: what was done to which files.
+
+    Args:
+        out: The file or folder of results.
+        files: The table.
+        report: What was done, with which guarantees.
+        summary: What was read, clipped, null and duplicate.
+        engine: Where it was done.
+
+    Returns:
+        Where the manifest is.
+    """
+    path = manifest_path(out)
+    head = report.head
+    content = {
+        "schema": "rase.run.manifest/2",
+        "version": __version__,
+        "noise": "secure" if head["parameters"]["seed"] is None else "seeded, for study only",
+        "engine": engine,
+        "parameters": head["parameters"],
+        "input": {
+            "place": files.place,
+            "kind": files.kind,
+            "columns": list(files.columns.names),
+            "fingerprint": files.fingerprint,
+            "files": files.listing,
+        },
+        **report.plan.described(),
+        **report.tail(summary),
+        "results": [
+            {"file": str(file.relative_to(out.parent)), "sha256": _sha256(file)}
+            for file in (sorted(out.rglob("*.parquet")) if out.is_dir() else [out])
+        ],
+    }
+    with replacing(path) as file:
+        file.write(f"{json.dumps(json.loads(as_json(content)), indent=1)}\n".encode())
+    return path
+
+
+def manifest_path(out: Path) -> Path:
+    """Return where the manifest of some results is."""
+    return out / "manifest.json" if out.is_dir() else out.with_name(f"{out.name}.manifest.json")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,24 +10,23 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import CHOICES
 from rase.accounting.motion import Motion
 from rase.accounting.plan_schedule import SCHEDULES, report_schedule
 from rase.accounting.plan_values import Plan
 from rase.accounting.planner import plan
+from rase.atomic_files import replacing
 from rase.cli.arguments import usage
-from rase.cli.output import replacing
 from rase.cli.plan_forecast import forecast_lines, outlook_of, outlook_of_motion, table_of
 from rase.cli.plan_range import RangeChange, RecommendedRange, change_lines, read_recommended
-from rase.cli.plan_report import AUTO_NOT_PREDICTED, plan_lines
+from rase.cli.plan_report import NOT_PREDICTED, plan_lines
 from rase.clock import parse_duration_s
-from rase.collect import Collector
+from rase.counts.registry import TRACKED
+from rase.domain import Precision, Range
 from rase.errors import DataError
-from rase.randomize.bounded import HYBRID_FROM
-from rase.randomize.choice import best_mechanism
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
-from rase.randomize.ladder import LOWEST_RUNG, rungs
-from rase.stream import Precision, ValueRange
+from rase.laws.ladder import LOWEST_RUNG, rungs
+from rase.laws.parts import HYBRID_FROM
+from rase.laws.registry import MEAN_CHOICES, best_mechanism
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = ["command"]
 
@@ -78,7 +77,7 @@ _CANDIDATES = 49
 )
 @click.option(
     "--mechanism",
-    type=click.Choice(CHOICES),
+    type=click.Choice(MEAN_CHOICES),
     default="auto",
     show_default=True,
     help="How a device makes its report noisy; auto takes the best at this epsilon.",
@@ -182,7 +181,7 @@ def command(
     if as_json:
         document = made.to_dict()
         document["forecast"] = None if outlook is None else outlook.to_dict()
-        document["not_predicted"] = {"auto": AUTO_NOT_PREDICTED} if outlook is None else {}
+        document["not_predicted"] = {TRACKED: NOT_PREDICTED} if outlook is None else {}
         if change is not None:
             document["range_change"] = change.to_dict()
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
@@ -194,9 +193,9 @@ def command(
         click.echo(note, err=True)
 
 
-def _public(bounds: tuple[float, float] | None, advised: RecommendedRange | None) -> ValueRange:
+def _public(bounds: tuple[float, float] | None, advised: RecommendedRange | None) -> Range:
     if bounds is not None and advised is None:
-        return ValueRange(*bounds)
+        return Range(*bounds)
     if advised is None or bounds is not None:
         how = "neither" if bounds is None else "both"
         raise click.UsageError(f"rase plan takes --range or --range-from, got {how}.")
@@ -214,25 +213,20 @@ class _Sample:
 
 
 def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None) -> _Sample:
-    from rase.engine.files import Columns, find_files
-    from rase.engine.in_order import in_order
+    from rase.tables.files import Columns
+    from rase.tables.source import open_source
 
-    table = in_order(find_files(str(data), columns=Columns(*columns)))
-    collector = Collector(None if interval_s is None else 1000 * interval_s)
-    parts = [
-        collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid)
-        for rows in table.batches()
-    ]
-    parts.append(collector.finish())
-    readings = np.concatenate([part.reading for part in parts])
-    if collector.devices < 2:
+    table = open_source(data, columns=Columns(*columns))
+    interval_ms = None if interval_s is None else 1000 * interval_s
+    some = table.contributions(interval_ms)
+    devices = len(table.device_codes)
+    if devices < 2:
         raise DataError(f"{data} must hold readings of two devices or more, got one.")
-    interval_ms = 1 if interval_s is None else 1000 * interval_s
-    return _Sample(readings, collector.devices, table.notes, table_of(parts, interval_ms))
+    return _Sample(some.reading, devices, table.notes, table_of(some, interval_ms or 1))
 
 
 def _motion(
-    public: ValueRange,
+    public: Range,
     data: Path | None,
     interval_s: int | None,
     *,
@@ -295,7 +289,7 @@ def _check_plot(plot: Path) -> None:
         raise click.UsageError(f"--plot must be a file in a folder that exists, got {plot}.")
 
 
-def _candidates(public: ValueRange, asked: dict[str, Any], rounds: int) -> list[float]:
+def _candidates(public: Range, asked: dict[str, Any], rounds: int) -> list[float]:
     """Return epsilons for a smooth curve: the one asked for, and both sides of a change of law."""
     epsilon = asked["epsilon"]
     if epsilon is None:

@@ -1,4 +1,4 @@
-"""What ``rase plan --data`` foretells: the error of `auto` beside that of a constant."""
+"""What ``rase plan --data`` foretells: the error of `tracked` beside that of a constant."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import Mechanism, mechanism_named
 from rase.accounting.foretell import Forecast, Mechanisms, Remedy, foretell, remedies
 from rase.accounting.motion import Motion, foretell_motion, motion_remedies
 from rase.accounting.plan_values import Plan
 from rase.cli.progress import Progress
-from rase.collect import Contributions
-from rase.stream import ValueRange
+from rase.domain import Range
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
+from rase.tables.readings import Contributions
 
 __all__ = ["Outlook", "forecast_lines", "outlook_of", "outlook_of_motion", "table_of"]
 
@@ -54,11 +55,9 @@ class Outlook:
         }
 
 
-def table_of(parts: list[Contributions], interval_ms: int) -> tuple[Floats, Floats]:
+def table_of(some: Contributions, interval_ms: int) -> tuple[Floats, Floats]:
     """Return the readings of the first rounds as rounds x devices, and when each round began."""
-    rounds = np.concatenate([part.round for part in parts])
-    devices = np.concatenate([part.contributor for part in parts])
-    readings = np.concatenate([part.reading for part in parts])
+    rounds, devices, readings = some.round, some.device, some.reading
     numbers = np.unique(rounds)
     columns = int(devices.max()) + 1
     most = max(min(_MOST_ROUNDS, _MOST_READINGS // columns), 2)
@@ -66,11 +65,11 @@ def table_of(parts: list[Contributions], interval_ms: int) -> tuple[Floats, Floa
     chosen = rounds <= numbers[-1]
     table = np.full((len(numbers), columns), np.nan)
     table[np.searchsorted(numbers, rounds[chosen]), devices[chosen]] = readings[chosen]
-    return table, numbers * (interval_ms / 1000)
+    return table, np.asarray(numbers * (interval_ms / 1000), dtype=np.float64)
 
 
 def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
-    """Foretell what `auto` achieves; None where a single round or part of a fleet tells nothing.
+    """Foretell what `tracked` achieves; None where a single round or part of a fleet tells nothing.
 
     A fleet that is larger than the data's is made of as many copies of it as fit.
     """
@@ -104,7 +103,7 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
 
 
 def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | None:
-    """Foretell what `auto` achieves on a fleet whose motion was stated; None likewise."""
+    """Foretell what `tracked` achieves on a fleet whose motion was stated; None likewise."""
     request = plan.request
     if request.schedule.name != "every":
         return None
@@ -133,9 +132,9 @@ def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | 
 def _maker(plan: Plan) -> Mechanisms:
     request = plan.request
 
-    def made(epsilon: float, value_range: ValueRange) -> Mechanism:
-        return mechanism_named(
-            request.mechanism, epsilon, value_range=value_range, precision=request.precision
+    def made(epsilon: float, value_range: Range) -> RangeRandomizer:
+        return randomizer_named(
+            request.mechanism, epsilon, domain=value_range, precision=request.precision
         )
 
     return made
@@ -155,7 +154,7 @@ def _numbers(outlook: Outlook) -> Iterator[str]:
     told = outlook.forecast
     yield (
         f"forecast  on {told.rounds} rounds of {outlook.basis} with trial noise, {outlook.devices} "
-        f"devices: auto RMSE {told.tracked:.4g} per round ({told.error_low:.3g} to "
+        f"devices: tracked RMSE {told.tracked:.4g} per round ({told.error_low:.3g} to "
         f"{told.error_high:.3g}), a round by itself {told.alone:.4g}, the constant learnt from "
         f"earlier rounds {told.history:.4g}."
     )

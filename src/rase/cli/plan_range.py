@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rase.accounting.plan_values import Plan
-from rase.stream import ValueRange
+from rase.domain import Range
 
 __all__ = ["RangeChange", "RecommendedRange", "change_lines", "read_recommended"]
 
@@ -30,8 +30,8 @@ class RecommendedRange:
         probes: From how many probing rounds it was learnt.
     """
 
-    present: ValueRange
-    recommended: ValueRange
+    present: Range
+    recommended: Range
     clip_bias: float
     clip_bias_error: float
     probes: int
@@ -95,8 +95,8 @@ def read_recommended(file: Path) -> RecommendedRange:
         )
     try:
         return RecommendedRange(
-            ValueRange(float(document["low"]), float(document["high"])),
-            ValueRange(float(advice["low"]), float(advice["high"])),
+            Range(float(document["low"]), float(document["high"])),
+            Range(float(advice["low"]), float(advice["high"])),
             _finite(advice["clip_bias"]["value"]),
             _finite(advice["clip_bias"]["standard_error"]),
             int(document["probes"]),

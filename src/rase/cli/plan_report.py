@@ -6,11 +6,12 @@ from rase.accounting.plan_parts import ErrorRow, Wish
 from rase.accounting.plan_values import Plan
 from rase.cli.plan_forecast import Outlook
 from rase.cli.report import decimals_for
+from rase.counts.registry import TRACKED
 
-__all__ = ["AUTO_NOT_PREDICTED", "plan_lines"]
+__all__ = ["NOT_PREDICTED", "plan_lines"]
 
 # Said where nothing is known of how the fleet's mean moves, or devices do not always report.
-AUTO_NOT_PREDICTED = (
+NOT_PREDICTED = (
     "a first round as unbiased_mean; what the rounds before add is predicted for a report in every "
     "round only, from --data of several rounds, or --fleet-sd and --day-sd."
 )
@@ -27,7 +28,7 @@ def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
 
     Args:
         plan: The plan.
-        outlook: What is predicted of ``auto``, where something is known of how the mean moves.
+        outlook: What is predicted of ``tracked``, where something is known of how the mean moves.
     """
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
@@ -111,7 +112,7 @@ def _error_table(plan: Plan, outlook: Outlook | None) -> Iterator[str]:
     head = ["estimator", "readings", "bias", "noise", "error"]
     if window > 1:
         head.append(f"of {window} rounds")
-    rows = [*([] if outlook is None else [_auto_cells(plan, outlook)])]
+    rows = [*([] if outlook is None else [_tracked_cells(plan, outlook)])]
     rows += [_cells(row, plan) for row in plan.errors]
     widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
     for row in [head, *rows]:
@@ -121,14 +122,14 @@ def _error_table(plan: Plan, outlook: Outlook | None) -> Iterator[str]:
         )
         yield "  ".join(shown)
     if outlook is None:
-        yield f"{'auto':<{widths[0]}}  {AUTO_NOT_PREDICTED}"
+        yield f"{TRACKED:<{widths[0]}}  {NOT_PREDICTED}"
 
 
-def _auto_cells(plan: Plan, outlook: Outlook) -> list[str]:
-    """Return the row of the estimator ``auto``, whose error was tried out and not computed."""
+def _tracked_cells(plan: Plan, outlook: Outlook) -> list[str]:
+    """Return the row of the estimator ``tracked``, whose error was tried out and not computed."""
     decimals = decimals_for(plan.request.value_range)
     whose = _READINGS["yours"] if outlook.basis == _READINGS["yours"] else "motion as stated"
-    cells = ["auto", whose, "-", "-", f"{outlook.forecast.tracked:.{decimals}f}"]
+    cells = [TRACKED, whose, "-", "-", f"{outlook.forecast.tracked:.{decimals}f}"]
     return [*cells, "-"] if plan.request.window > 1 else cells
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from rase.subscriber.answers import Mean
+    from rase.answer import Answer
 
 __all__ = ["command", "subscriber_options", "token_of"]
 
@@ -104,13 +103,14 @@ def _client(*, url: str, token_file: Path | None, campaign: str | None) -> Any:
     return Subscriber(url, token_of(token_file), campaign=campaign)
 
 
-def _show(mean: "Mean", *, as_json: bool) -> None:
+def _show(mean: "Answer", *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"schema": "rase/mean/1", **asdict(mean)}))
+        click.echo(json.dumps({"schema": "rase/answer/2", **mean.as_fields()}))
         mean.require()
         return
     mean.require()
-    click.echo(f"{mean.time}  {mean}")
-    click.echo(f"{mean.guarantee} {mean.shuffle}.", err=True)
+    when = mean.time if mean.of_rounds == 1 else f"{mean.time} to {mean.until}"
+    click.echo(f"{when}  {mean}")
+    click.echo(f"{mean.promise} {mean.shuffle}.", err=True)
     if mean.verdict:
         click.echo(f"verdict: {mean.verdict}.", err=True)

@@ -4,22 +4,27 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rase.cli.arguments import RunOptions
 from rase.cli.output import Row
-from rase.engine.score import ErrorTally, WindowResult
-from rase.engine.tally import RunSummary
-from rase.estimate.estimate import Estimate
-from rase.estimate.skill import SkillTally
-from rase.estimate.verdict import VerdictTally, verdict_in_words
-from rase.pipeline import Pipeline, RoundResult
+from rase.cli.run_options import RunOptions
+from rase.counts.estimate import Estimate
+from rase.domain import Range
 from rase.privacy import percent
-from rase.randomize.choice import best_mechanism
+from rase.series.answers import answer_of
+from rase.series.rounds import RoundResult
+from rase.series.score import ErrorTally, WindowResult
+from rase.series.skill import SkillTally
+from rase.series.verdict import VerdictTally, verdict_in_words
 from rase.shuffle.shufflers import Manifest
-from rase.stream import ValueRange
+from rase.tables.feedback import RangeFeedback
+from rase.tables.plan import RunPlan
+from rase.tables.summary import RunSummary
+
+if TYPE_CHECKING:
+    from rase.tables.run import TableRun
 
 __all__ = ["RunReport", "decimals_for", "utc"]
 
@@ -29,12 +34,15 @@ class RunReport:
 
     Args:
         options: What was asked.
-        pipeline: What was done.
+        plan: What is done.
+        devices: How many devices have each budget, where they differ in it.
     """
 
-    def __init__(self, options: RunOptions, pipeline: Pipeline) -> None:
-        self._options = options
-        self._pipeline = pipeline
+    def __init__(
+        self, options: RunOptions, plan: RunPlan, devices: Counter[float] | None = None
+    ) -> None:
+        self.options, self.plan = options, plan
+        self._devices = devices
         self._window = options.window_rounds
         self._errors: dict[tuple[int, str], ErrorTally] = {}
         self._skills: dict[str, SkillTally] = {}
@@ -46,28 +54,26 @@ class RunReport:
     @property
     def widths(self) -> dict[str, int]:
         """The columns people see, and how wide they are."""
-        longest = max(map(len, self._pipeline.estimators))
-        columns = {"trial": 5} if self._options.trials > 1 else {}
-        columns |= {"start": 20}
-        columns |= {"window": 6, "rounds": 6} if self._window else {}
-        # A window of auto may average unbiased means instead, which may lie outside the range.
-        name = "method" if self._window else "estimator"
-        longest = max(longest, len("unbiased_mean")) if self._window else longest
-        columns |= {name: max(longest, 9), "estimate": 10, "standard_error": 14}
-        columns |= {"low": 10, "high": 10, "n": 6, "shuffle": 7}
-        return columns | ({"truth": 10, "error": 10} if self._options.truth else {})
+        columns = {"trial": 5} if self.options.trials > 1 else {}
+        columns |= {"time": 20}
+        columns |= {"rounds": 6, "of_rounds": 9} if self._window else {}
+        # A window of tracked rounds may average unbiased means instead.
+        names = [*self.plan.estimators, *(["unbiased_mean"] if self._window else [])]
+        columns |= {"method": max(9, *map(len, names)), "value": 10, "standard_error": 14}
+        columns |= {"low": 10, "high": 10, "n": 6}
+        return columns | ({"truth": 10, "error": 10} if self.options.truth else {})
 
     @property
     def head(self) -> dict[str, Any]:
         """The members of a JSON document that come before the results."""
-        asked = asdict(self._options)
+        asked = asdict(self.options)
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self._window
-        if self._options.mechanism == "budget-aware":
-            asked |= asdict(self._options.precision)
+        if self.options.mechanism == "budget-aware":
+            asked |= asdict(self.options.precision)
         asked["drawn_mechanism"] = self._drawn
-        return {"schema": "rase.run/1", "parameters": asked}
+        return {"schema": "rase.run/2", "parameters": asked}
 
     def rows(
         self, result: RoundResult, window: WindowResult | None, *, trial: int
@@ -83,29 +89,15 @@ class RunReport:
         self._manifests.setdefault(manifest.method, manifest)
         self._score(result)
         for name, estimate in result.estimates.items():
-            yield self._row(
-                estimate,
-                name,
-                1,
-                trial=trial,
-                start_ms=result.start_ms,
-                of=(manifest, result.truth),
-            )
+            yield self._row(estimate, name, trial=trial, over=result, last=result)
         if window is not None and self._window:
             for name, estimate in window.estimates.items():
-                yield self._row(
-                    estimate,
-                    name,
-                    self._window,
-                    trial=trial,
-                    start_ms=window.start_ms,
-                    of=(manifest, window.truth),
-                )
+                yield self._row(estimate, name, trial=trial, over=window, last=result)
 
     def _score(self, result: RoundResult) -> None:
         if result.truth is None or result.alone is None:
             return
-        public = self._pipeline.randomizer.value_range
+        public = self.plan.randomizer.domain
         for name, estimate in result.estimates.items():
             tally = self._skills.setdefault(name, SkillTally(public))
             tally.add(estimate, alone=result.alone, truth=result.truth)
@@ -114,27 +106,26 @@ class RunReport:
         self,
         estimate: Estimate,
         name: str,
-        rounds: int,
         *,
         trial: int,
-        start_ms: int | None,
-        of: tuple[Manifest, float | None],
+        over: RoundResult | WindowResult,
+        last: RoundResult,
     ) -> Row:
-        manifest, truth = of
-        low, high = estimate.interval(self._options.level)
-        row: dict[str, Any] = {
+        manifest, truth = last.manifest, over.truth
+        rounds, interval_ms = estimate.of_rounds, self.plan.interval_ms
+        start = over.start_ms or 0
+        answer = answer_of(
+            estimate,
+            level=self.options.level,
+            time=utc(start),
+            until="" if interval_ms is None else utc(start + rounds * interval_ms),
+            round=last.round or 0,
+            # Each round holds one report of a device at most.
+            local_epsilon=rounds * float(np.max(self.plan.randomizer.epsilon)),
+        )
+        row = answer.as_fields() | {
             "trial": trial,
-            "start": utc(start_ms or 0),
-            "window": rounds,
-            "rounds": estimate.rounds,
-            "of_rounds": estimate.of_rounds,
             "estimator": name,
-            "method": estimate.method,
-            "estimate": estimate.value,
-            "standard_error": estimate.standard_error,
-            "low": low,
-            "high": high,
-            "n": estimate.n,
             "shuffle": manifest.method,
             "alpha": float(manifest.alpha),
             "real_loss": float(manifest.real_loss),
@@ -154,7 +145,7 @@ class RunReport:
             for method, rounds in self._shuffles.items()
         ]
         tail = {
-            "guarantee": str(self._pipeline.randomizer.guarantee),
+            "guarantee": str(self.plan.randomizer.guarantee),
             "publish_once": _publish_once(summary),
             "shuffles": shuffles,
             "summary": asdict(summary),
@@ -164,7 +155,7 @@ class RunReport:
             tail["errors"] = [
                 {
                     "estimator": name,
-                    "window": rounds,
+                    "of_rounds": rounds,
                     "count": tally.count,
                     "rmse": tally.rmse,
                     "bias": tally.bias,
@@ -179,9 +170,9 @@ class RunReport:
     @property
     def _drawn(self) -> str:
         """The name of the mechanism that ``auto`` stands for, or the one asked for."""
-        if self._options.mechanism != "auto":
-            return self._options.mechanism
-        return best_mechanism(self._pipeline.randomizer.epsilon)
+        if self.options.mechanism != "auto":
+            return self.options.mechanism
+        return self.plan.randomizer.name
 
     def _verdict(self) -> str | None:
         """Return whether the rounds differ by more than noise; None without unbiased means."""
@@ -191,7 +182,7 @@ class RunReport:
             self._compared.verdict(),
             known=self._compared.count,
             # Errors of feedback hold what clipping adds, and its range is chosen already.
-            has_advice=not self._options.feedback,
+            has_advice=not self.options.feedback,
         )
 
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
@@ -209,29 +200,28 @@ class RunReport:
 
     def _classes(self) -> Iterator[str]:
         """Yield what devices with budgets of their own should know."""
-        epsilon = self._pipeline.randomizer.epsilon
-        if not isinstance(epsilon, tuple):
+        if self._devices is None:
             return
         listed = ", ".join(
             f"epsilon {budget:g}: {_count(count, 'device')}"
-            for budget, count in sorted(Counter(epsilon).items())
+            for budget, count in sorted(self._devices.items())
         )
         yield (
             f"classes   {listed}. A report shows its class, so it hides among those of its class; "
-            "auto combines the classes by inverse variance."
+            "tracked combines the classes by inverse variance."
         )
 
-    def words(self, summary: RunSummary) -> Iterator[str]:
-        """Yield the lines that are told at the end of a run."""
-        public = self._pipeline.randomizer.value_range
+    def words(self, run: "TableRun") -> Iterator[str]:
+        """Yield the lines that close a run."""
+        public, summary = self.plan.randomizer.domain, run.summary
         yield (
             f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
             f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
         )
-        is_chosen = self._options.mechanism == "auto"
+        is_chosen = self.options.mechanism == "auto"
         why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
         yield f"noise     {self._drawn}{why}."
-        yield f"privacy   {self._pipeline.randomizer.guarantee}"
+        yield f"privacy   {self.plan.randomizer.guarantee}"
         yield from self._classes()
         yield (
             f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
@@ -246,18 +236,19 @@ class RunReport:
             share = percent(summary.clipped / summary.reports)
             outside = f"{public.low:g} to {public.high:g}"
             so = "the estimates are of clipped readings. A wider --range clips less and adds noise."
-            if self._options.feedback:
+            if self.options.feedback:
                 outside = "the range of their round"
-                so = "the errors of auto and unbiased_mean hold what that adds."
+                so = "the errors of tracked and unbiased_mean hold what that adds."
             yield (
                 f"clipped   {_count(summary.clipped, 'reading')} ({share}) outside "
                 f"{outside}, moved to its nearest end before noise; {so}"
             )
         decimals = decimals_for(public)
         if summary.duplicates:
+            whose, were = ("its", "was") if summary.duplicates == 1 else ("their", "were")
             yield (
-                f"repeated  {_count(summary.duplicates, 'row')} held a time of their device again "
-                "and were left out; the first row of a time counts."
+                f"repeated  {_count(summary.duplicates, 'row')} held a time of {whose} device "
+                f"again and {were} left out; the first row of a time counts."
             )
         if summary.bad_files:
             yield f"skipped   {_count(summary.bad_files, 'damaged part')} of the table."
@@ -279,12 +270,23 @@ class RunReport:
                     f"(RMSE {told['history_rmse']:.{decimals}f}), {told['skill_against_last']:.2f} "
                     f"against the round before: {verdict} a constant."
                 )
+        if run.feedback is not None:
+            yield _range_in_words(run.feedback)
         judged = self._verdict()
         if judged is not None:
             yield f"verdict   {judged}."
 
 
-def decimals_for(public: ValueRange) -> int:
+def _range_in_words(feedback: RangeFeedback) -> str:
+    reach = feedback.domain
+    found = f"range     {reach.low:g} to {reach.high:g} at the end"
+    if feedback.outlook is None:
+        return f"{found}; too few rounds to choose another."
+    bias = feedback.outlook.clip_bias
+    return f"{found}: clipping adds {bias.value:.3g} ± {bias.standard_error:.2g} to the mean."
+
+
+def decimals_for(public: Range) -> int:
     """Return how many decimals tell readings of a range to about one part in ten thousand."""
     return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
 

@@ -3,22 +3,31 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.campaign import CHOICES
-from rase.cli.arguments import RunOptions, parse_size, usage
-from rase.cli.output import JsonSink, Sink, TextSink, check_not_read, check_out, file_sink
+from rase.cli.arguments import parse_size, usage
+from rase.cli.output import (
+    JsonSink,
+    Sink,
+    TextSink,
+    check_not_read,
+    check_out,
+    file_sink,
+    write_manifest,
+)
 from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
-from rase.cli.run_engine import EngineOptions, Run
-from rase.cli.run_manifest import write_manifest
-from rase.cli.run_stream import budgeted_run, feedback_run
-from rase.engine.score import Windows
-from rase.engine.tally import RunSummary
+from rase.cli.run_options import EngineOptions, RunOptions
+from rase.counts.registry import ESTIMATORS
 from rase.kernels.words import Random, SeededRandom
-from rase.pipeline import Pipeline
+from rase.laws.registry import CHOICES
+from rase.series.score import Windows
+from rase.tables.plan import RunPlan
+
+if TYPE_CHECKING:
+    from rase.tables.run import TableRun
 
 __all__ = ["command"]
 
@@ -62,10 +71,9 @@ __all__ = ["command"]
 @click.option(
     "--estimator",
     multiple=True,
-    default=("auto",),
+    default=ESTIMATORS[:1],
     show_default=True,
-    help="auto, unbiased_mean, winsorized_mean, sample_mean, median or bootstrap_mean; "
-    "may be repeated.",
+    help=f"{', '.join(ESTIMATORS)}; may be repeated.",
 )
 @click.option(
     "--feedback",
@@ -130,8 +138,7 @@ def command(
 
     FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
     glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).
-    Text is sorted by device and time, or by time, and so is Parquet for --feedback and --epsilons;
-    else it may be in any order. Times without a zone are UTC; whole numbers are seconds since 1970
+    Rows may be in any order. Times without a zone are UTC; numbers are seconds since 1970
     (milliseconds if larger than 1e11). Empty values do not report; several readings of a device in
     one round are averaged before any noise, and of rows that repeat a time the first counts.
     Readings outside the range are clipped and counted.
@@ -140,38 +147,34 @@ def command(
 
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
-    from rase.engine.files import Columns, find_files
-    from rase.engine.in_order import in_order
+    from rase.tables.files import Columns, find_files
+    from rase.tables.source import open_source
 
     with usage():
         options = RunOptions(**asked)
-        pipeline = options.pipeline()
-        report = RunReport(options, pipeline)
+        plan = options.plan()
         engine_options = EngineOptions(
             engine=engine,
             master=master,
             workers=workers,
             memory_bytes=None if memory is None else parse_size(memory),
         )
-        if engine == "spark" and (options.feedback or options.epsilons is not None):
-            raise click.UsageError("--feedback and --epsilons need --engine local.")
         if out is not None:
             check_out(out, is_folder=partition_by is not None)
         elif partition_by is not None:
             raise click.UsageError("--partition-by needs --out: the folder to write.")
     columns = Columns(time_column, device_column, value_column)
-    source = find_files(table, columns=columns, skips_bad=skip_bad)
-    read = (file.path for file in source.files)
-    check_not_read(out, [options.epsilons, options.graph, *read])
-    # Trials are for study: each begins anew, and none is gone on with.
-    work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
-    job = options.job(source, work=work)
-    if options.epsilons is not None:
+    files = find_files(table, columns=columns, skips_bad=skip_bad)
+    check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
+    source = open_source(files)
+    devices = None
+    if options.budgets is not None:
+        devices = options.budgets.counted(engine_options.device_names(source))
         with usage():
-            budgets = options.personal_budgets(in_order(source))
-            pipeline = options.pipeline(budgets)
-            report = RunReport(options, pipeline)
-    run = _Runs(options, engine_options, report, pipeline)
+            plan = options.plan(devices)
+    report = RunReport(options, plan, devices)
+    # Trials are for study: each begins again, and none is gone on with.
+    work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:
@@ -181,15 +184,18 @@ def command(
         if as_json:
             sinks.append(JsonSink(sys.stdout, report.head))
         elif out is None:
-            decimals = decimals_for(pipeline.randomizer.value_range)
+            decimals = decimals_for(plan.randomizer.domain)
             sinks.append(TextSink(sys.stdout, report.widths, decimals=decimals))
-        summary = run.into(sinks, job)
+        runs = _run_trials(source, plan, report, sinks, engine=engine_options, work=work)
         for sink in sinks:
-            sink.finish(report.tail(summary))
+            sink.finish(report.tail(runs[-1].summary))
     if out is not None:
-        manifest = write_manifest(out, job, report=report, summary=summary, engine=engine_options)
-    run.finish()
-    for line in (*run.notes, *report.words(summary)):
+        manifest = write_manifest(
+            out, files, report=report, summary=runs[-1].summary, engine=engine_options.engine
+        )
+    for run in runs:
+        run.finish()
+    for line in (*runs[-1].notes, *report.words(runs[-1])):
         click.echo(line, err=True)
     if options.seed is not None:
         click.echo("seeded noise: for study only, protects nobody.", err=True)
@@ -197,57 +203,41 @@ def command(
         click.echo(f"written   {out}, and what was done in {manifest.name}", err=True)
 
 
-class _Runs:
-    """The runs of a job, one for each trial."""
+def _run_trials(
+    source: Any,
+    plan: RunPlan,
+    report: RunReport,
+    sinks: list[Sink],
+    *,
+    engine: EngineOptions,
+    work: Path | None,
+) -> "list[TableRun]":
+    """Run all trials and give their rows to the sinks."""
+    runs = []
+    with Progress() as progress:
+        for trial in range(1, report.options.trials + 1):
 
-    def __init__(
-        self, options: RunOptions, engine: EngineOptions, report: RunReport, pipeline: Pipeline
-    ) -> None:
-        self.notes: list[str] = []
-        self._pipeline = pipeline
-        self._options = options
-        self._engine = engine
-        self._report = report
-        self._finish: list[Any] = []
+            def show(what: str, share: float) -> None:
+                progress.show(f"{what} {Path(source.place).name}", share)
 
-    def into(self, sinks: list[Sink], job: Any) -> RunSummary:
-        """Run all trials and give their rows to the sinks; return the last summary."""
-        with Progress() as progress:
-            for trial in range(1, self._options.trials + 1):
-
-                def show(what: str, share: float) -> None:
-                    progress.show(f"{what} {job.source.name}", share)
-
-                rng = _source(self._options, trial)
-                run: Run
-                if self._options.feedback:
-                    run = feedback_run(job, self._options, rng=rng, on_progress=show)
-                elif self._options.epsilons is not None:
-                    run = budgeted_run(job, self._pipeline, rng=rng, on_progress=show)
-                else:
-                    run = self._engine.run(job, rng=rng, on_progress=show)
-                windows = None
-                if job.window:
-                    windows = Windows(
-                        job.window, is_gapless=job.every is not None, strict=self._options.strict
-                    )
-                for number, result in enumerate(run, start=1):
-                    window = None if windows is None else windows.add(result)
-                    for row in self._report.rows(result, window, trial=trial):
-                        for sink in sinks:
-                            sink.add(row)
-                    progress.show(f"round {number} released")
-                self._finish.append(run.finish)
-                self.notes = run.notes
-        return run.summary
-
-    def finish(self) -> None:
-        """Take away what an interrupted run would need: the results are in their place."""
-        for finish in self._finish:
-            finish()
+            rng = _source_of(report.options, trial)
+            run = engine.run(source, plan, rng=rng, work=work, on_progress=show)
+            windows = None
+            if plan.window:
+                windows = Windows(
+                    plan.window, is_gapless=plan.every is not None, strict=report.options.strict
+                )
+            for number, result in enumerate(run, start=1):
+                window = None if windows is None else windows.add(result)
+                for row in report.rows(result, window, trial=trial):
+                    for sink in sinks:
+                        sink.add(row)
+                progress.show(f"round {number} released")
+            runs.append(run)
+    return runs
 
 
-def _source(options: RunOptions, trial: int) -> Random | None:
+def _source_of(options: RunOptions, trial: int) -> Random | None:
     if options.seed is None:
         return None
     source = SeededRandom(options.seed)

@@ -190,7 +190,7 @@ def countersign(proposal: Path, config: Path, out: Path | None) -> None:
     PROPOSAL holds the CBOR array [document, fusion centre's signature]. Prints the shuffler's
     signature in base64url.
     """
-    from rase.cli.output import replacing
+    from rase.atomic_files import replacing
     from rase.shuffler.documents import Countersigner
     from rase.shuffler.proposals import is_keyset
     from rase.shuffler.settings import own_signing_key

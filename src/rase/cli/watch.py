@@ -14,7 +14,7 @@ import click
 from rase.cli.query import subscriber_options, token_of
 
 if TYPE_CHECKING:
-    from rase.subscriber.answers import Mean
+    from rase.answer import Answer
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ def _tell_failure(why: str) -> None:
     click.echo(f"{why} Trying again; Ctrl-C ends it.", err=True)
 
 
-def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None) -> None:
+def watch(means: "Iterator[Answer]", stream: TextIO, *, rounds: int | None = None) -> None:
     """Show means as they come.
 
     Args:
@@ -72,7 +72,7 @@ def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None)
         rounds: How many to show; None for all.
     """
     is_drawn = stream.isatty()
-    kept: deque[Mean] = deque(maxlen=_HEIGHT)
+    kept: deque[Answer] = deque(maxlen=_HEIGHT)
     drawn: list[str] = []
     for number, mean in enumerate(means, start=1):
         kept.append(mean)
@@ -90,7 +90,7 @@ def watch(means: "Iterator[Mean]", stream: TextIO, *, rounds: int | None = None)
             return
 
 
-def picture(means: "list[Mean]", columns: int = 80) -> list[str]:
+def picture(means: "list[Answer]", columns: int = 80) -> list[str]:
     """Return the lines of a picture: a bar for each interval, a point for each mean.
 
     Args:
@@ -113,20 +113,20 @@ def picture(means: "list[Mean]", columns: int = 80) -> list[str]:
         for time, drawn, text in zip(times, bars, texts, strict=True)
     ]
     last = means[-1]
-    return lines + textwrap.wrap(f"{last.campaign}: {last.guarantee}", max(room, 1))
+    return lines + textwrap.wrap(f"{last.campaign}: {last.promise}", max(room, 1))
 
 
-def _bars(means: "list[Mean]", width: int) -> list[str]:
-    low = min((one.ci_low for one in means if one.ci_low is not None), default=0.0)
-    high = max((one.ci_high for one in means if one.ci_high is not None), default=1.0)
+def _bars(means: "list[Answer]", width: int) -> list[str]:
+    low = min((one.low for one in means if one.low is not None), default=0.0)
+    high = max((one.high for one in means if one.high is not None), default=1.0)
     reach = (high - low) or 1.0
     bars = []
     for one in means:
         bar = [" "] * width
-        if one.mean is not None and one.ci_low is not None and one.ci_high is not None:
+        if one.value is not None and one.low is not None and one.high is not None:
             begin, middle, end = (
                 min(max(round((width - 1) * (value - low) / reach), 0), width - 1)
-                for value in (one.ci_low, one.mean, one.ci_high)
+                for value in (one.low, one.value, one.high)
             )
             bar[begin : end + 1] = "-" * (end + 1 - begin)
             bar[middle] = "o"
@@ -134,6 +134,6 @@ def _bars(means: "list[Mean]", width: int) -> list[str]:
     return bars
 
 
-def _time(one: "Mean") -> str:
+def _time(one: "Answer") -> str:
     """Return when a round began, without the year: ``06-21 01:00:00Z``."""
     return one.time[5:].replace("T", " ")

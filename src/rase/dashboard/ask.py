@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.clock import parse_duration_s
 from rase.dashboard.fleet import Fleet, fleet_of
@@ -15,7 +16,7 @@ from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, rende
 from rase.dashboard.snippets import Question, snippets
 from rase.dashboard.tables import chart_rows, saved
 from rase.look.words import sentence
-from rase.subscriber.answers import FusionRefused, Mean
+from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator, Raw
 
 __all__ = ["PAGE"]
@@ -108,7 +109,7 @@ async def _series(
     fleet: Fleet,
     question: Question,
     *,
-    end: Mean | None = None,
+    end: Answer | None = None,
 ) -> dict[str, str]:
     """Return the question about the rounds that lead to the moment asked for."""
     if end is None:

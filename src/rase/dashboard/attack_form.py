@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from rase.clock import parse_duration_s
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = ["ATTACKS", "MOST_BYTES", "NUMBERS", "SCHEMES", "Number", "Wanted", "wanted_of"]
 

@@ -46,11 +46,11 @@ def main(folder: Path) -> int:
 def _attack(folder: Path, job: dict[str, Any]) -> None:
     # The paper's own shuffle warns that it promises nothing; here that is the point.
     warnings.simplefilter("ignore")
-    from rase import __version__
     from rase.errors import DataError
     from rase.lab.attack_report import attack_csv, attack_report
     from rase.lab.attack_study import AttackPlan, attack_study
     from rase.lab.datasets import open_panel
+    from rase.version import __version__
 
     # JSON has lists where the plan has tuples.
     chosen = {name: tuple(job["plan"][name]) for name in ("attacks", "schemes")}

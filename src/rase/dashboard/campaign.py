@@ -98,7 +98,7 @@ async def _shown(
         status=400 if mistake else 200,
         fleet=fleet,
         promises=promised(fleet),
-        bound=campaign.precision.epsilon_bound(campaign.value_range),
+        bound=campaign.precision.epsilon_bound(campaign.domain),
         may_change=may_change,
         mistake=mistake,
         values=values,

@@ -66,9 +66,9 @@ def explored(asked: Asked, now_s: float) -> Explored:
     from rase.accounting.error_curves import error_curves
     from rase.accounting.planner import plan
     from rase.dashboard import explorer_texts as texts
-    from rase.stream import Precision, ValueRange
+    from rase.domain import Precision, Range
 
-    public = ValueRange(asked.low, asked.high)
+    public = Range(asked.low, asked.high)
     made = plan(public, asked.epsilon, **asked.for_plan(), detail="live")
     schedule = made.request.schedule
     curves = error_curves(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rase.accounting.candidates import PLANNED
+from rase.laws.registry import FOR_MEANS
 
 __all__ = ["FIELDS", "MOST_DEVICES", "USUAL", "Choice", "Field"]
 
@@ -106,7 +106,7 @@ FIELDS: Final[Mapping[str, tuple[Field | Choice, ...]]] = {
             label="Mechanism",
             hint="How a device makes its report noisy.",
             usual="auto",
-            options=(("auto", "auto: the best at this epsilon"), *((m, m) for m in PLANNED)),
+            options=(("auto", "auto: the best at this epsilon"), *((m, m) for m in FOR_MEANS)),
         ),
         Field(
             name="delta",

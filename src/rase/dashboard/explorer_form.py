@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rase.accounting.candidates import CHOICES
 from rase.accounting.plan_schedule import SCHEDULES
 from rase.clock import parse_duration_s
 from rase.dashboard.explorer_fields import MOST_DEVICES, USUAL
-from rase.randomize.grid import MAX_EPSILON, MIN_EPSILON
-from rase.stream import ValueRange
+from rase.domain import Range
+from rase.laws.registry import MEAN_CHOICES
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 
 __all__ = ["Asked", "Refused", "asked_of", "shown_number"]
 
@@ -129,7 +129,7 @@ def asked_of(given: Mapping[str, str]) -> Asked:
             mistakes[name] = str(error)
     if "low" in values and "high" in values:
         try:
-            ValueRange(values["low"], values["high"])
+            Range(values["low"], values["high"])
         except ValueError as error:
             mistakes["high"] = str(error)
     if mistakes:
@@ -211,7 +211,7 @@ _READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "low": _number(-_FURTHEST, _FURTHEST),
     "high": _number(-_FURTHEST, _FURTHEST),
     "epsilon": _number(MIN_EPSILON, MAX_EPSILON),
-    "mechanism": _choice(*CHOICES),
+    "mechanism": _choice(*MEAN_CHOICES),
     "delta": _number(1e-30, 0.5),
     "devices": _whole(2, MOST_DEVICES),
     "every": _duration,

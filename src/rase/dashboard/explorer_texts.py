@@ -97,10 +97,10 @@ def as_python(asked: Asked) -> str:
     arguments = {name: value for name, value in asked.for_plan().items() if value is not None}
     lines = "".join(f"    {name}={value!r},\n" for name, value in arguments.items())
     return (
-        "from rase import ValueRange\n"
+        "from rase import Range\n"
         "from rase.accounting.planner import plan\n\n"
         "made = plan(\n"
-        f"    ValueRange({shown_number(asked.low)}, {shown_number(asked.high)}),\n"
+        f"    Range({shown_number(asked.low)}, {shown_number(asked.high)}),\n"
         f"    {asked.epsilon!r},\n"
         f"{lines})\n"
         'print(made.error("unbiased_mean").window.total)\n'

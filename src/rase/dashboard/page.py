@@ -12,13 +12,13 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from rase import __version__
 from rase.clock import Clock
 from rase.dashboard.assets import style
 from rase.dashboard.hub import Hub
 from rase.dashboard.sessions import Session, Sessions
 from rase.look.words import FILTERS
 from rase.subscriber.operator import AsyncOperator
+from rase.version import __version__
 
 __all__ = [
     "ADMIN",

@@ -17,8 +17,8 @@ __all__ = ["PAGE"]
 _SHOWN: Final = 50
 _SAVED: Final = 1000
 _COLUMNS: Final = (
-    *("time", "round", "version", "state", "n", "mean", "standard_error", "ci_low", "ci_high"),
-    *("unit", "method", "epsilon", "guarantee", "shuffle"),
+    *("time", "until", "round", "version", "state", "n", "value", "standard_error", "low", "high"),
+    *("unit", "method", "target", "local_epsilon", "promise", "shuffle"),
 )
 
 

@@ -86,10 +86,11 @@ def _grafana(question: Question) -> str:
     route = "/v1/windows" if question.w else "/v1/estimates"
     query = question.query()
     asked = urlencode({name: value for name, value in query.items() if name != "at"})
+    time = "until" if question.w else "time"
     return (
         "Type: JSON   Parser: Backend   Method: GET\n"
         f"URL: {question.base}{route}?{asked}&from=${{__from}}&to=${{__to}}\n"
-        "Columns: time (Time), mean (Number), ci_low (Number), ci_high (Number), n (Number)\n"
+        f"Columns: {time} (Time), value (Number), low (Number), high (Number), n (Number)\n"
         "Data source, custom header: Authorization = Bearer YOUR_TOKEN"
     )
 
@@ -105,7 +106,7 @@ def _home_assistant(question: Question) -> str:
         f'    name: "RASE {question.campaign}"\n'
         f'    resource: "{question.base}{route}?{asked}"\n'
         "    headers:\n      Authorization: !secret rase_bearer  # Bearer YOUR_TOKEN\n"
-        f'    value_template: "{{{{ value_json{first}.mean }}}}"\n'
+        f'    value_template: "{{{{ value_json{first}.value }}}}"\n'
         f"    availability: \"{{{{ value_json{first}.status == 'ok' }}}}\""
         f"{unit}\n    state_class: measurement\n    scan_interval: {max(question.round_s, 5)}"
     )

@@ -26,8 +26,9 @@ def chart_rows(points: Sequence[Mapping[str, Any]], round_s: int) -> list[tuple[
         round_s: The length of a round; minutes are enough where it has no seconds.
 
     Returns:
-        Of each its status, how many rounds were withheld, its time, and that time as text; then
-        mean, both ends of its interval and the number of reports, each followed by its text.
+        Of each its status, how many rounds were withheld, its time, which of a window is its end,
+        and that time as text; then mean, both ends of its interval and the number of reports, each
+        followed by its text.
     """
     form = f"%Y-%m-%d {'%H:%M' if round_s % 60 == 0 else '%H:%M:%S'}"
     places = decimals(points)
@@ -90,15 +91,16 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[Any, ...]:
-    mean, low, high = one["mean"], one["ci_low"], one["ci_high"]
+    mean, low, high = one["value"], one["low"], one["high"]
     is_told = one["status"] == "ok"
     fewest, most = one.get("n_low", one.get("n")), one.get("n_high", one.get("n"))
     count = number(fewest) if fewest == most else f"{number(fewest)} to {number(most)}"
+    time = one["until"] if one.get("of_rounds", 1) > 1 else one["time"]
     return (
         one["status"],
         one.get("withheld", int(one["status"] == "too_few")),
-        one["time"],
-        moment(one["time"], form),
+        time,
+        moment(time, form),
         *(
             text
             for value in (mean, low, high)

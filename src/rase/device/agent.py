@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
-from rase.clock import Clock
+from rase.clock import Clock, backoff_s
 from rase.device.collection import Collection
 from rase.device.habits import Habits
 from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
-from rase.device.outbox import Outbox, Verdict, backoff_s, random_share
+from rase.device.outbox import Outbox, Verdict, random_share
 from rase.device.reporter import Envelope, LedgerFace, Reporter
 from rase.device.sources.face import Source, SourceFailed
 from rase.device.state import StateUnusable
@@ -217,7 +217,9 @@ class Agent:
         cache_s = _DEFAULT_CACHE_S if signed is None else float(signed.keyset.cache_s)
         if is_failed:
             self._failed_fetches += 1
-            wait_s = backoff_s(self._failed_fetches, self._entropy, most_s=cache_s)
+            wait_s = backoff_s(
+                self._failed_fetches, share=random_share(self._entropy), most_s=cache_s
+            )
         else:
             self._failed_fetches = 0
             wait_s = cache_s * (0.5 + random_share(self._entropy) / 2)

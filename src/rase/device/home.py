@@ -9,7 +9,6 @@ import json
 from contextlib import suppress
 from typing import Any, Final
 
-from rase import __version__
 from rase.accounting.ledger import LedgerUnusable
 from rase.clock import Clock, time_in_words
 from rase.device.folder import DeviceFolder
@@ -18,6 +17,7 @@ from rase.device.reporter import LedgerFace
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity
 from rase.transport.session import Arrived, BrokerSession
+from rase.version import __version__
 
 __all__ = ["HomeEntities", "owner_discovery"]
 

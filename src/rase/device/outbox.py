@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from rase.campaign import Campaign
-from rase.clock import Clock
+from rase.clock import FIRST_PAUSE_S, LONGEST_PAUSE_S, Clock, backoff_s
 from rase.device.journal import Journal
 from rase.device.reporter import Envelope
 from rase.errors import Malformed
@@ -17,11 +17,9 @@ from rase.kernels.entropy import Entropy, checked_entropy, integer_below
 from rase.transport.face import Answer, Transport, Unreachable
 from rase.wire.messages import REPORT_TYPE
 
-__all__ = ["REPORTS_PATH", "Outbox", "Verdict", "backoff_s", "random_share"]
+__all__ = ["REPORTS_PATH", "Outbox", "Verdict", "random_share"]
 
 REPORTS_PATH: Final = "/v1/reports"
-_FIRST_PAUSE_S = 2.0
-_LONGEST_PAUSE_S = 300.0
 _RESOLUTION = 1 << 20
 
 
@@ -156,16 +154,12 @@ class Outbox:
 
     def _pause(self, item: _Item, *, at_least_s: float = 0.0) -> float:
         # Short enough for several tries while the round is open, however long an outage was.
-        most_s = min(_LONGEST_PAUSE_S, max(item.campaign.grace_s / 4, _FIRST_PAUSE_S))
-        pause_s = max(backoff_s(item.attempts, self._entropy, most_s=most_s), at_least_s)
+        most_s = min(LONGEST_PAUSE_S, max(item.campaign.grace_s / 4, FIRST_PAUSE_S))
+        pause_s = max(
+            backoff_s(item.attempts, share=random_share(self._entropy), most_s=most_s), at_least_s
+        )
         item.due_s = self._clock.monotonic_s() + pause_s
         return pause_s
-
-
-def backoff_s(attempts: int, entropy: Entropy, *, most_s: float = _LONGEST_PAUSE_S) -> float:
-    """Return how long to pause after some attempts: doubling, and half of it by chance."""
-    longest = min(_FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 30), most_s)
-    return longest * (0.5 + random_share(entropy) / 2)
 
 
 def random_share(entropy: Entropy) -> float:

@@ -24,13 +24,14 @@ from rase.device.memory import Memory
 from rase.device.state import Cover, StateUnusable
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
+from rase.laws.registry import randomizer_named
 from rase.wire.keys import KeyConfig
 from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
 
 if TYPE_CHECKING:
     from rase.device.mirror import Witness
-    from rase.randomize.pure import DeviceRandomizer
+    from rase.laws.randomizer import Randomizer
 
 __all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]
 
@@ -206,7 +207,7 @@ class Reporter:
         randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)
 
         def draw() -> bytes:
-            place = randomizer.place(mean, self._entropy)
+            place = randomizer.draw_one(mean, self._entropy)
             return _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
 
         try:
@@ -256,7 +257,7 @@ class Reporter:
         place = _DRAWN.unpack(stored.report)[2]
         self._witness.reported(
             stored.round,
-            campaign.low + place * campaign.value_range.step,
+            campaign.low + place * campaign.domain.step,
             epsilon=stored.epsilon,
             envelope=stored.envelope,
         )
@@ -308,15 +309,13 @@ class _LawChanged(Exception):
     """A new version of the campaign reads reports by another law than this one was drawn from."""
 
 
-def randomizer_of(campaign: Campaign, epsilon_class: int) -> "DeviceRandomizer":
+def randomizer_of(campaign: Campaign, epsilon_class: int) -> "Randomizer":
     """Return what turns readings into reports of a campaign, for one of its budgets."""
-    from rase.randomize.pure import DeviceRandomizer
-
-    return DeviceRandomizer(
+    return randomizer_named(
         campaign.mechanism,
         campaign.epsilon[epsilon_class],
-        campaign.value_range,
-        campaign.precision,
+        domain=campaign.domain,
+        precision=campaign.precision,
     )
 
 
@@ -333,13 +332,13 @@ def _envelope_of(
 
 def _same_law(old: Campaign, epsilon_class: int, new: Campaign) -> int:
     """Return the budget class of another version whose reports follow the same law."""
-    law = randomizer_of(old, epsilon_class)
-    for place in range(len(new.epsilon)):
-        other = randomizer_of(new, place)
-        if (other.law_name, other.epsilon, other.value_range) == (
-            law.law_name,
-            law.epsilon,
-            law.value_range,
-        ):
-            return place
+
+    def law_of(campaign: Campaign, number: int) -> tuple[object, ...]:
+        randomizer, epsilon = randomizer_of(campaign, number), campaign.epsilon[number]
+        return randomizer.law(epsilon).name, epsilon, randomizer.domain
+
+    wanted = law_of(old, epsilon_class)
+    for number in range(len(new.epsilon)):
+        if law_of(new, number) == wanted:
+            return number
     raise _LawChanged

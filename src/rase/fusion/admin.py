@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from rase.campaign import Campaign
+from rase.domain import Range
 from rase.fusion.access import (
     BEARER,
     PROBLEMS,
@@ -29,7 +30,6 @@ from rase.fusion.subscribers import (
     revoke_subscriber,
 )
 from rase.mistakes import CampaignInvalid
-from rase.stream import ValueRange
 from rase.wire.signed import SignedCampaign
 
 __all__ = ["router"]
@@ -85,9 +85,7 @@ def campaign_range(
         limits = None
         if low is not None or high is not None:
             try:
-                limits = ValueRange(
-                    now.low if low is None else low, now.high if high is None else high
-                )
+                limits = Range(now.low if low is None else low, now.high if high is None else high)
             except ValueError as error:
                 raise Refused(BAD_QUESTION, str(error)) from None
         reports = centre.questions.recent_n(now) if n is None else n

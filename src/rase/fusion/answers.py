@@ -1,76 +1,301 @@
-"""The forms in which subscribers are answered: JSON, CSV, Influx lines."""
+"""From rows of rounds and estimates to answers, each with its error and its promise."""
 
-import csv
-import io
-import json
 import math
-from collections.abc import Iterable
-from dataclasses import fields
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, Final
 
-from rase.service.answer import Answer
+from rase.answer import Answer
+from rase.campaign import Campaign
+from rase.clock import round_start_s, time_in_words
+from rase.counts.estimate import Estimate
+from rase.counts.fleet import OF_FLEET, OF_REPORTERS
+from rase.counts.registry import ESTIMATORS, OF_READINGS, TRACKED
+from rase.fusion.campaigns import campaign_of_version
+from rase.fusion.refusals import BAD_QUESTION, Refused
+from rase.privacy import LocalDP
+from rase.series.answers import answer_of
+from rase.series.verdict import Verdict, verdict_in_words, verdicts
+from rase.storage.face import Row, Transaction
 
 __all__ = [
-    "CSV",
-    "FORMATS",
-    "INFLUX",
-    "JSON",
-    "Answer",
-    "as_csv",
-    "as_influx",
-    "as_json",
-    "known",
+    "AnswerReader",
+    "RoundAnswer",
+    "answer_gap",
+    "answer_window",
+    "check_method",
+    "describe_round",
+    "one_method",
+    "speaks_of_readings",
+    "window_epsilon",
 ]
 
-JSON: Final = "application/json"
-CSV: Final = "text/csv"
-INFLUX: Final = "text/plain"
-# What may be asked for as ?format=, and the media type it is answered as.
-FORMATS: Final = {"json": JSON, "csv": CSV, "influx": INFLUX}
+_COLUMNS = "value, standard_error, n, method, target, degrees_of_freedom"
+# How many rounds a verdict looks back at: a week of hours.
+_LOOKED_AT: Final = 168
+_TARGETS = {"reporters": OF_REPORTERS, "fleet": OF_FLEET, "reports": "mean of the reports"}
 
 
-def as_json(answer: Answer | Iterable[Answer]) -> bytes:
-    """Return one object, or an array of objects at the root."""
-    if isinstance(answer, Answer):
-        document: Any = answer.as_fields()
-    else:
-        document = [one.as_fields() for one in answer]
-    return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+@dataclass(frozen=True, slots=True)
+class RoundAnswer:
+    """An answer about one round, and what it was made of.
+
+    Args:
+        answer: The answer.
+        estimate: The estimate behind it; None if the round was withheld.
+        alone: The mean of the round by itself.
+        judged: How the rounds up to this one compare; None where there is nothing to compare.
+    """
+
+    answer: Answer
+    estimate: Estimate | None
+    alone: Estimate | None
+    judged: "_Judged | None"
 
 
-def as_csv(answers: Iterable[Answer]) -> bytes:
-    """Return a table with a head; what is None is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(item.name for item in fields(Answer))
-    writer.writerows(one.as_fields().values() for one in answers)
-    return text.getvalue().encode()
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What rounds up to one say of their differences, and how many of them were looked at."""
+
+    verdict: Verdict | None
+    rounds: int
+
+    def words(self, unit: str, estimate: Estimate) -> str:
+        """Return the verdict on an estimate."""
+        return verdict_in_words(self.verdict, known=self.rounds, unit=unit, of=[estimate])
 
 
-def as_influx(answers: Iterable[Answer]) -> bytes:
-    """Return one line of the Influx line protocol for each answer, times in nanoseconds."""
-    lines = []
-    for one in answers:
-        tags = f"rase,campaign={one.campaign},method={one.method},w={one.w}"
-        numbers = (
-            ("mean", one.mean),
-            ("standard_error", one.standard_error),
-            ("ci_low", one.ci_low),
-            ("ci_high", one.ci_high),
-            ("epsilon", one.epsilon),
+class AnswerReader:
+    """Turn rows of rounds into answers; each version of the campaign is looked up once.
+
+    Args:
+        transaction: A view of the database.
+        campaign_id: The campaign.
+    """
+
+    def __init__(self, transaction: Transaction, campaign_id: str) -> None:
+        self._transaction = transaction
+        self._id = campaign_id
+        self._versions: dict[int, Campaign] = {}
+
+    def answer_rounds(self, rows: list[Row], method: str | None) -> list[RoundAnswer]:
+        """Return an answer for each round and each estimator asked for, in their order.
+
+        Args:
+            rows: Round, version, state and shuffle of final rounds, ascending.
+            method: The estimator; None for the first one of each round, "all" for every one.
+        """
+        if not rows:
+            return []
+        found = self._transaction.execute(
+            f"SELECT round, {_COLUMNS} FROM answers WHERE campaign = ? "  # noqa: S608
+            "AND round >= ? AND round <= ?",
+            (self._id, rows[0][0], rows[-1][0]),
         )
-        values = [f"{name}={value!r}" for name, value in numbers if value is not None]
-        values += [f"n={one.n}i", f"rounds={one.rounds}i", f"of_rounds={one.of_rounds}i"]
-        values += [f'status="{one.status}"']
-        lines.append(f"{tags} {','.join(values)} {_nanoseconds(one.time)}\n")
-    return "".join(lines).encode()
+        estimates = {(row[0], row[4]): row[1:] for row in found}
+        judged = self._judge(rows)
+        answers = []
+        for row in rows:
+            campaign = self._version(row[1])
+            methods = [method] if method in _kept_methods(campaign) else []
+            if method is None:
+                methods = [campaign.estimators[0]]
+            elif method == "all":
+                methods = list(campaign.estimators)
+            # A round whose version did not have the estimator says nothing about it.
+            answers += [
+                self._answer(row, campaign, name, estimates, judged.get(row[0])) for name in methods
+            ]
+        return answers
+
+    def _answer(
+        self,
+        row: Row,
+        campaign: Campaign,
+        method: str,
+        estimates: dict[tuple[int, str], Row],
+        judged: _Judged | None,
+    ) -> RoundAnswer:
+        round, _, _, shuffle = row
+        estimate = _estimate(estimates.get((round, method)), campaign)
+        alone = estimate
+        if method == TRACKED:
+            alone = _estimate(estimates.get((round, "unbiased_mean")), campaign)
+        verdict = judged.words(campaign.unit, estimate) if judged and estimate else None
+        fields = describe_round(campaign, round) | {
+            "method": method,
+            "shuffle": shuffle,
+            "verdict": verdict,
+        }
+        if estimate is None:
+            fields |= {"status": "too_few", "rounds": 0, "target": _target(campaign, method)}
+        return RoundAnswer(answer_of(estimate, **fields), estimate, alone, judged)
+
+    def _judge(self, rows: list[Row]) -> dict[int, _Judged]:
+        """Compare each of some rounds with those before it; rounds without a mean are left out."""
+        what = (
+            "SELECT round, value, standard_error, n FROM answers WHERE campaign = ? AND "
+            "method = 'unbiased_mean' AND standard_error > 0 AND "
+        )
+        first, last = rows[0][0], rows[-1][0]
+        before = self._transaction.execute(
+            f"{what} round < ? ORDER BY round DESC LIMIT ?", (self._id, first, _LOOKED_AT - 1)
+        )
+        asked = self._transaction.execute(
+            f"{what} round >= ? AND round <= ? ORDER BY round", (self._id, first, last)
+        )
+        known = [*reversed(before), *asked]
+        means = [
+            Estimate(value, error, n=n, method="unbiased_mean", target=OF_REPORTERS)
+            for _, value, error, n in known
+        ]
+        round_s = self._version(rows[0][1]).round_s
+        times_s = [float(round_start_s(row[0], round_s)) for row in known]
+        found = verdicts(times_s, means, last=_LOOKED_AT)
+        return {
+            row[0]: _Judged(one, min(place + 1, _LOOKED_AT))
+            for place, (row, one) in enumerate(zip(known, found, strict=True))
+        }
+
+    def _version(self, number: int) -> Campaign:
+        if number not in self._versions:
+            self._versions[number] = campaign_of_version(self._transaction, self._id, number)
+        return self._versions[number]
 
 
-def known(number: float) -> float | None:
-    """Return a number that JSON can say; an infinite error is none."""
-    return number if math.isfinite(number) else None
+def describe_round(campaign: Campaign, round: int, *, of_rounds: int = 1) -> dict[str, Any]:
+    """Return what an answer about rounds says besides its numbers, by the names of `Answer`.
+
+    Args:
+        campaign: The campaign, as it holds in the last round.
+        round: The last round.
+        of_rounds: How many rounds it is over.
+    """
+    first = round - of_rounds + 1
+    return {
+        "campaign": campaign.id,
+        "quantity": campaign.quantity,
+        "unit": campaign.unit,
+        "time": time_in_words(round_start_s(first, campaign.round_s)),
+        "until": time_in_words(round_start_s(round + 1, campaign.round_s)),
+        "round": round,
+        "of_rounds": of_rounds,
+        "local_epsilon": campaign.epsilon[-1],
+        "promise": str(LocalDP(campaign.epsilon[-1])),
+    }
 
 
-def _nanoseconds(time: str) -> int:
-    return int(datetime.fromisoformat(time).timestamp()) * 10**9
+def answer_gap(campaign: Campaign, round: int, method: str | None) -> Answer:
+    """Return the answer about a round of which no estimate is here."""
+    name = one_method(campaign, method) or campaign.estimators[0]
+    return Answer(
+        **describe_round(campaign, round),
+        status="gap",
+        rounds=0,
+        target=_target(campaign, name),
+        method=name,
+        shuffle="no estimate of this round is here",
+    )
+
+
+def answer_window(
+    campaign: Campaign,
+    last: int,
+    mean: Estimate | None,
+    rounds: list[RoundAnswer | None],
+    method: str | None,
+) -> Answer:
+    """Return the answer about a window, from those about its rounds.
+
+    Args:
+        campaign: The campaign.
+        last: The last round of the window.
+        mean: The mean of the window; None if there is none.
+        rounds: What is known of each of its rounds.
+        method: The estimator asked for.
+    """
+    there = [one.answer for one in rounds if one is not None]
+    judged = [one.judged for one in rounds if one is not None and one.judged is not None]
+    if len(rounds) == 1:
+        return there[0] if there else answer_gap(campaign, last, method)
+    epsilons = [one.local_epsilon for one in there if one.local_epsilon is not None]
+    spent = window_epsilon(campaign, len(rounds), epsilons)
+    fields = describe_round(campaign, last, of_rounds=len(rounds)) | {
+        "method": one_method(campaign, method) or campaign.estimators[0],
+        "rounds": sum(one.status == "ok" for one in there),
+        "local_epsilon": spent,
+        "promise": (
+            f"{spent:g}-LDP for all reports of a device in {len(rounds)} rounds: "
+            f"{LocalDP(spent).odds}."
+        ),
+        "shuffle": "; ".join(dict.fromkeys(one.shuffle for one in there)),
+    }
+    if mean is not None:
+        fields |= {"method": mean.method}
+        fields["verdict"] = judged[-1].words(campaign.unit, mean) if judged else None
+    else:
+        is_withheld = any(one.status == "too_few" for one in there)
+        fields["status"] = "too_few" if is_withheld or len(there) == len(rounds) else "gap"
+        fields["target"] = _target(campaign, fields["method"])
+    return answer_of(mean, **fields)
+
+
+def window_epsilon(campaign: Campaign, of_rounds: int, epsilons: list[float]) -> float:
+    """Return the most a device spends in some rounds: its reports add up, its ledger sets a limit.
+
+    Each release holds one report of a device at most; what was carried into the first of the
+    rounds belongs to rounds before.
+    """
+    per_report = max(epsilons, default=campaign.epsilon[-1])
+    windows = math.ceil((of_rounds + campaign.carry_rounds) / campaign.window)
+    return min(of_rounds * per_report, windows * campaign.window_budget)
+
+
+def check_method(campaign: Campaign, method: str | None) -> None:
+    """Refuse an estimator that there is not.
+
+    Raises:
+        Refused: Naming those that there are.
+    """
+    if method not in (None, "all", *ESTIMATORS):
+        raise Refused(
+            BAD_QUESTION, f"method must be one of {', '.join(campaign.estimators)}, or all."
+        )
+
+
+def one_method(campaign: Campaign, method: str | None) -> str | None:
+    """Return the one estimator of answers that cannot hold all."""
+    return campaign.estimators[0] if method == "all" else method
+
+
+def speaks_of_readings(method: str) -> bool:
+    """Tell whether an estimator is of the readings, which lie within the range, not of reports."""
+    # Where contributors differ in their budgets, the mean is called after how it was combined.
+    return method in OF_READINGS or method == "combined_mean"
+
+
+def _target(campaign: Campaign, method: str) -> str:
+    """Return whose readings an estimate would speak of, where there is none."""
+    return campaign.target if speaks_of_readings(method) else "reports"
+
+
+def _kept_methods(campaign: Campaign) -> tuple[str, ...]:
+    """Return the estimators whose numbers are kept: with `tracked` always the unbiased mean too."""
+    return (*campaign.estimators, *(["unbiased_mean"] if TRACKED in campaign.estimators else []))
+
+
+def _estimate(row: Row | None, campaign: Campaign) -> Estimate | None:
+    """Return a kept estimate, with the bounds that the range of its round sets."""
+    if row is None:
+        return None
+    value, error, n, method, target, degrees = row
+    is_bounded = speaks_of_readings(method)
+    return Estimate(
+        value,
+        math.inf if error is None else error,
+        n=n,
+        method=method,
+        target=_TARGETS[target],
+        degrees_of_freedom=math.inf if degrees is None else degrees,
+        lowest=campaign.low if is_bounded else -math.inf,
+        highest=campaign.high if is_bounded else math.inf,
+    )

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from rase import __version__
 from rase.errors import Malformed
 from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
@@ -29,6 +28,7 @@ from rase.service.http import (
     problem_response,
     read_body,
 )
+from rase.version import __version__
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
 __all__ = ["fusion_app", "openapi_document"]

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
-from rase.estimate.estimate import student_quantile
-from rase.estimate.window import is_enough, missing_error, with_missing
-from rase.fusion.answers import known
+from rase.counts.estimate import student_quantile
+from rase.counts.registry import TRACKED
+from rase.fusion.answers import speaks_of_readings
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.query import Questions
 from rase.fusion.refusals import BAD_QUESTION, Refused
-from rase.fusion.telling import OF_READINGS
+from rase.series.answers import finite
+from rase.series.window import is_enough, missing_error, with_missing
 from rase.storage.face import Database, Row
 
 __all__ = ["MAX_POINTS", "MAX_TRACED", "Point", "kept_in_range", "page_of_rounds", "trace"]
@@ -37,12 +38,12 @@ class Point:
         status: "ok" if three quarters or more were estimated; else "too_few" if one was withheld,
             and "gap" if none is there.
         withheld: How many were withheld.
-        mean: The mean of their estimates, for all of them; None unless the status is "ok".
-        mean_low: The smallest of them.
-        mean_high: The largest of them.
+        value: The mean of their estimates, for all of them; None unless the status is "ok".
+        value_low: The smallest of them.
+        value_high: The largest of them.
         standard_error: Its error, what withheld rounds may have done included; None if unknown.
-        ci_low: The lower end of the 95 % interval of that mean; None if unknown.
-        ci_high: The upper end.
+        low: The lower end of the 95 % interval of that mean; None if unknown.
+        high: The upper end.
         n: The reports of all of them; 0 where there is no estimate.
         n_low: The fewest reports of a round.
         n_high: The most.
@@ -53,12 +54,12 @@ class Point:
     rounds: int
     status: str
     withheld: int = 0
-    mean: float | None = None
-    mean_low: float | None = None
-    mean_high: float | None = None
+    value: float | None = None
+    value_low: float | None = None
+    value_high: float | None = None
     standard_error: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
+    low: float | None = None
+    high: float | None = None
     n: int = 0
     n_low: int = 0
     n_high: int = 0
@@ -70,10 +71,10 @@ def trace(
     """Return how many rounds a point stands for, and the points, oldest first.
 
     A point is the mean of its rounds with the interval of that mean, by the rule of windows
-    (`rase.estimate.window`): errors of different rounds average out, those of tracked rounds
-    (``auto``) are taken as if they went together, what withheld rounds may have done is added, and
-    with fewer than three quarters of its rounds there is no mean. The smallest and largest
-    estimate are kept, too.
+    (`rase.series.window`): errors of different rounds average out, those of tracked rounds
+    are taken as if they went together, what withheld rounds may have done is added, and with fewer
+    than three quarters of its rounds there is no mean. The smallest and largest estimate are kept,
+    too.
 
     Args:
         database: The fusion centre's; it is only read.
@@ -97,10 +98,10 @@ def trace(
         if low is None:
             return 1, []
         rows = transaction.execute(
-            "SELECT r.round, e.mean, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
-            "LEFT JOIN estimates e ON e.campaign = r.campaign AND e.round = r.round "
+            "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
+            "LEFT JOIN answers e ON e.campaign = r.campaign AND e.round = r.round "
             "AND e.method = ? WHERE r.campaign = ? AND r.round >= ? AND r.round <= ? "
-            "AND (r.state = 'withheld' OR e.mean IS NOT NULL) ORDER BY r.round LIMIT ?",
+            "AND (r.state = 'withheld' OR e.value IS NOT NULL) ORDER BY r.round LIMIT ?",
             (method, campaign.id, low, high, MAX_TRACED + 1),
         )
     if len(rows) > MAX_TRACED:
@@ -110,7 +111,7 @@ def trace(
     width = math.ceil((high - low + 1) / points)
     # Points stay where they are while rounds come in.
     begin = low - low % width
-    return width, _points(campaign, rows, begin, width, last=high, is_tracked=method == "auto")
+    return width, _points(campaign, rows, begin, width, last=high, is_tracked=method == TRACKED)
 
 
 def page_of_rounds(
@@ -153,7 +154,7 @@ def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[st
         return {**told, **more}
     # A final round whose version did not have the estimator says nothing about it.
     status = "open" if state == "open" else "gap"
-    return {"time": time, "round": round, "status": status, "mean": None, "n": 0, **more}
+    return {"time": time, "round": round, "status": status, "value": None, "n": 0, **more}
 
 
 def _points(
@@ -205,12 +206,12 @@ def _points(
                 rounds=width,
                 status="ok",
                 withheld=withheld,
-                mean=middle,
-                mean_low=float(mean[good].min()),
-                mean_high=float(mean[good].max()),
-                standard_error=known(wrong),
-                ci_low=known(middle - reaches),
-                ci_high=known(middle + reaches),
+                value=middle,
+                value_low=float(mean[good].min()),
+                value_high=float(mean[good].max()),
+                standard_error=finite(wrong),
+                low=finite(middle - reaches),
+                high=finite(middle + reaches),
                 n=int(n[good].sum()),
                 n_low=int(n[good].min()),
                 n_high=int(n[good].max()),
@@ -225,9 +226,9 @@ def kept_in_range(
     """Return points whose intervals end where the range does, as those of single rounds do.
 
     Versions may differ in range, and a point may hold rounds of two: the widest bounds all. What
-    speaks of the reports has no bounds (`rase.estimate.estimate.Estimate`).
+    speaks of the reports has no bounds (`rase.counts.estimate.Estimate`).
     """
-    if method not in OF_READINGS:
+    if not speaks_of_readings(method):
         return points
     with database.snapshot() as transaction:
         held = [
@@ -239,11 +240,11 @@ def kept_in_range(
 
 
 def _cut(point: Point, low: float, high: float) -> Point:
-    if point.mean is None or point.ci_low is None or point.ci_high is None:
+    if point.value is None or point.low is None or point.high is None:
         return point
-    reach = (point.ci_high - point.ci_low) / 2
-    centre = min(max(point.mean, low), high)
-    return replace(point, ci_low=max(centre - reach, low), ci_high=min(centre + reach, high))
+    reach = (point.high - point.low) / 2
+    centre = min(max(point.value, low), high)
+    return replace(point, low=max(centre - reach, low), high=min(centre + reach, high))
 
 
 def _bare(campaign: Campaign, round: int, rounds: int, status: str, withheld: int) -> Point:

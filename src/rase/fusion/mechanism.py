@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.campaign import AUTO, Campaign
-from rase.randomize.budget_aware import BudgetAware
-from rase.randomize.choice import best_mechanism
-from rase.randomize.grid import GridRandomizer
-from rase.randomize.protocol import Floats, Randomizer
-from rase.randomize.registry import randomizer_named
+from rase.arrays import Floats
+from rase.campaign import Campaign
+from rase.counts.counts import Counts
+from rase.laws.geometric import BudgetAware
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import AUTO, best_mechanism, randomizer_named
 
 __all__ = [
     "Classes",
     "Effect",
     "Places",
     "campaign_of",
+    "counts_of",
     "drawable",
     "effect_of",
     "randomizer_of",
-    "values_of",
 ]
 
 Places = NDArray[np.int64]
@@ -58,55 +58,29 @@ def campaign_of(values: Any) -> Campaign:
     return replace(checked, mechanism=best_mechanism(checked.epsilon))
 
 
-def randomizer_of(campaign: Campaign) -> Randomizer:
+def randomizer_of(campaign: Campaign) -> RangeRandomizer:
     """Return the mechanism of a campaign's devices; with several classes, of all their budgets."""
     budgets = campaign.epsilon if len(campaign.epsilon) > 1 else campaign.epsilon[0]
     return _randomizer(campaign, budgets)
 
 
-def values_of(campaign: Campaign, places: Places, classes: Classes) -> tuple[Floats, Floats | None]:
-    """Return noisy values in the unit of readings, and their budgets where devices differ."""
-    grid = campaign.value_range
-    values = grid.low + grid.step * places.astype(np.float64)
-    if len(campaign.epsilon) == 1:
-        return values, None
-    return values, np.asarray(campaign.epsilon)[classes]
+def counts_of(campaign: Campaign, places: Places, classes: Classes) -> Counts:
+    """Return reports counted, by budget where devices of the campaign differ in it."""
+    budgets = None if len(campaign.epsilon) == 1 else np.asarray(campaign.epsilon)[classes]
+    return Counts.of(places, epsilon=budgets)
 
 
 def drawable(campaign: Campaign, places: Places, classes: Classes) -> NDArray[np.bool_]:
-    """Say which places the campaign's mechanism can draw; others were made up.
+    """Return which places the campaign's mechanism can draw; others were made up.
 
     Without this one device that breaks the protocol would spoil the round for all.
     """
-    randomizer = randomizer_of(campaign)
     is_drawn = np.ones(places.shape, dtype=np.bool_)
     for number in np.unique(classes):
-        chosen = np.flatnonzero(classes == number)
-        distinct, back = np.unique(places[chosen], return_inverse=True)
-        good = np.zeros(distinct.shape, dtype=np.bool_)
-        _mark(campaign, randomizer, distinct, int(number), good)
-        is_drawn[chosen] = good[back]
+        epsilon = campaign.epsilon[int(number)]
+        chosen = classes == number
+        is_drawn[chosen] = _randomizer(campaign, epsilon).law(epsilon).is_place(places[chosen])
     return is_drawn
-
-
-def _mark(
-    campaign: Campaign,
-    randomizer: Randomizer,
-    distinct: Places,
-    number: int,
-    good: NDArray[np.bool_],
-) -> None:
-    """Mark the places that decode; halve until the others stand alone."""
-    values, budgets = values_of(campaign, distinct, np.full(distinct.shape, number, np.uint8))
-    try:
-        randomizer.decode(values, epsilon=budgets)
-    except ValueError:
-        if len(distinct) > 1:
-            middle = len(distinct) // 2
-            _mark(campaign, randomizer, distinct[:middle], number, good[:middle])
-            _mark(campaign, randomizer, distinct[middle:], number, good[middle:])
-        return
-    good[:] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +110,7 @@ def effect_of(campaign: Campaign, n: int) -> list[Effect]:
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}.")
-    grid = campaign.value_range
+    grid = campaign.domain
     readings = grid.low + grid.step * np.linspace(0, grid.steps, 65).round()
     effects = []
     for budget in campaign.epsilon:
@@ -146,11 +120,11 @@ def effect_of(campaign: Campaign, n: int) -> list[Effect]:
     return effects
 
 
-def _randomizer(campaign: Campaign, budgets: float | tuple[float, ...]) -> GridRandomizer:
+def _randomizer(campaign: Campaign, budgets: float | tuple[float, ...]) -> RangeRandomizer:
     return randomizer_named(
         campaign.mechanism,
         budgets,
-        value_range=campaign.value_range,
+        domain=campaign.domain,
         precision=campaign.precision,
     )
 

@@ -11,16 +11,17 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from rase import __version__
+from rase.answer import Answer
 from rase.campaign import Campaign
-from rase.fusion.answers import Answer, as_json
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
+from rase.fusion.formats import as_json
 from rase.fusion.query import MAX_ROUNDS
 from rase.service.broker_settings import BrokerSettings
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
 from rase.transport.session import BrokerSession
+from rase.version import __version__
 from rase.wire.frames import Topics
 
 __all__ = ["FusionBrokerSettings", "fleet_discovery", "publishing"]
@@ -53,17 +54,15 @@ def fleet_discovery(campaign: Campaign) -> Discovery:
     """Return what Home Assistant is told of a campaign's fleet."""
     mean = unit_fields(campaign.unit)
     entities = (
-        Entity("mean", "Mean", "sensor", {"val_tpl": "{{ value_json.mean }}", **mean}),
-        Entity("ci_low", "Interval low", "sensor", {"val_tpl": "{{ value_json.ci_low }}", **mean}),
-        Entity(
-            "ci_high", "Interval high", "sensor", {"val_tpl": "{{ value_json.ci_high }}", **mean}
-        ),
+        Entity("value", "Mean", "sensor", {"val_tpl": "{{ value_json.value }}", **mean}),
+        Entity("low", "Interval low", "sensor", {"val_tpl": "{{ value_json.low }}", **mean}),
+        Entity("high", "Interval high", "sensor", {"val_tpl": "{{ value_json.high }}", **mean}),
         Entity("n", "Reports", "sensor", {"val_tpl": "{{ value_json.n }}", **unit_fields("")}),
         Entity(
-            "epsilon",
-            "Epsilon",
+            "local_epsilon",
+            "Local epsilon",
             "sensor",
-            {"val_tpl": "{{ value_json.epsilon }}", "ent_cat": "diagnostic"},
+            {"val_tpl": "{{ value_json.local_epsilon }}", "ent_cat": "diagnostic"},
         ),
         Entity(
             "time",
@@ -177,12 +176,13 @@ class _Publisher:
     def _tell(self, campaign: Campaign, answer: Answer) -> None:
         topics = Topics(campaign.id)
         self._session.publish(topics.estimate, as_json(answer), is_retained=True)
+        last = answer.round
         for w in self._settings.windows:
             (windowed,) = self._centre.questions.windows(
                 campaign,
                 w,
-                first=answer.round,
-                last=answer.round,
+                first=last,
+                last=last,
                 strict=self._settings.strict,
             )
             self._session.publish(topics.window(w), as_json(windowed), is_retained=True)

@@ -14,12 +14,12 @@ from rase.fusion.access import (
     log_answer,
     logging_refusals,
 )
+from rase.fusion.answers import check_method
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.health import health_of
 from rase.fusion.history import MAX_POINTS, kept_in_range, page_of_rounds, trace
 from rase.fusion.routes import From, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
-from rase.fusion.telling import check_method
 from rase.wire.signed import campaign_hash
 
 __all__ = ["router"]

@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from rase.campaign import Campaign
-from rase.estimate.estimate import Estimate
-from rase.estimate.ranges import (
+from rase.counts.counts import Counts
+from rase.counts.estimate import Estimate
+from rase.counts.ranges import (
     QUANTILES,
     TRACKED_ROUNDS,
     RangeAdvice,
@@ -20,13 +21,14 @@ from rase.estimate.ranges import (
     advise_range,
     latest_ranges,
 )
+from rase.counts.registry import TRACKED
+from rase.domain import Range
 from rase.fusion.campaigns import campaign_of_version
-from rase.fusion.mechanism import Classes, Places, randomizer_of, values_of
+from rase.fusion.mechanism import randomizer_of
 from rase.kernels.words import Resampling
-from rase.randomize.protocol import Randomizer
-from rase.randomize.square_wave import SquareWave
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.windows import SquareWave
 from rase.storage.face import Database, Row, Transaction
-from rase.stream import ValueRange
 
 __all__ = [
     "FEWEST_PROBES",
@@ -34,7 +36,7 @@ __all__ = [
     "outlook_fields",
     "probes_of",
     "range_status",
-    "write_told",
+    "write_probes",
 ]
 
 # A range is not recommended from fewer probing rounds.
@@ -111,34 +113,29 @@ def _fields_of(estimate: Estimate) -> dict[str, float]:
     return {
         "value": estimate.value,
         "standard_error": estimate.standard_error,
-        "ci_low": low,
-        "ci_high": high,
+        "low": low,
+        "high": high,
     }
 
 
-def write_told(
-    transaction: Transaction, campaign: Campaign, round: int, reports: tuple[Places, Classes]
-) -> None:
-    """Keep what a round told, one row for each epsilon of its devices.
+def write_probes(transaction: Transaction, campaign: Campaign, round: int, counts: Counts) -> None:
+    """Keep what a round showed, one row for each epsilon of its devices.
 
     Args:
         transaction: The one that makes the round final.
         campaign: The campaign as devices reported by it.
         round: The round.
-        reports: The grid places and epsilon classes of its reports.
+        counts: Its reports.
     """
-    places, classes = reports
-    values, _ = values_of(campaign, places, classes)
-    for number in np.unique(classes):
-        epsilon = campaign.epsilon[int(number)]
-        probe = RangeProbe.of(
-            values[classes == number], randomizer=_randomizer(campaign, round, epsilon)
-        )
-        counts = np.asarray(probe.counts, dtype="<u4").tobytes()
+    for budget, part in counts.classes():
+        epsilon = campaign.epsilon[0] if budget is None else budget
+        of_class = Counts(part.places, part.counts)
+        probe = RangeProbe.of(of_class, randomizer=_randomizer(campaign, round, epsilon))
+        bins = np.asarray(probe.counts, dtype="<u4").tobytes()
         transaction.execute(
             "INSERT INTO told (campaign, round, version, epsilon, counts, mean) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (campaign.id, round, campaign.version, epsilon, counts, probe.mean),
+            (campaign.id, round, campaign.version, epsilon, bins, probe.mean),
         )
 
 
@@ -158,13 +155,13 @@ def probes_of(transaction: Transaction, campaign_id: str) -> list[RangeProbe]:
     return latest_ranges(probes)
 
 
-def _randomizer(campaign: Campaign, round: int, epsilon: float) -> Randomizer:
+def _randomizer(campaign: Campaign, round: int, epsilon: float) -> RangeRandomizer:
     """Return the mechanism of a round's reports that have one of the campaign's budgets."""
     return randomizer_of(replace(campaign.reported_in(round), epsilon=(epsilon,)))
 
 
 def range_status(
-    database: Database, campaign: Campaign, *, n: int, limits: ValueRange | None = None
+    database: Database, campaign: Campaign, *, n: int, limits: Range | None = None
 ) -> RangeStatus:
     """Return what a campaign's rounds lead to.
 
@@ -179,15 +176,15 @@ def range_status(
     probing = sum(isinstance(probe.randomizer, SquareWave) for probe in probes)
     advice = None
     if probing >= FEWEST_PROBES:
-        reaches = [probe.randomizer.value_range for probe in probes]
-        widest = ValueRange(min(one.low for one in reaches), max(one.high for one in reaches))
+        reaches = [probe.randomizer.domain for probe in probes]
+        widest = Range(min(one.low for one in reaches), max(one.high for one in reaches))
         advice = advise_range(
             probes,
             limits=widest if limits is None else limits,
             n=n,
             noise=_noise(campaign),
-            present=campaign.value_range,
-            averaged=TRACKED_ROUNDS if "auto" in campaign.estimators else 1,
+            present=campaign.domain,
+            averaged=TRACKED_ROUNDS if TRACKED in campaign.estimators else 1,
             # Chance, not secrecy: asked twice, the same rounds give the same advice.
             rng=Resampling(
                 f"{campaign.id} {len(probes)} {sum(probe.n for probe in probes)}".encode()
@@ -206,7 +203,7 @@ def range_status(
 
 def _noise(campaign: Campaign) -> float:
     """Return the worst variance of a decoded report of the mechanism for means, in widths^2."""
-    reach = campaign.value_range
+    reach = campaign.domain
     tried = np.linspace(reach.low, reach.high, 65)
     randomizer = randomizer_of(campaign)
     # With several budgets, that of the largest: most devices take it.

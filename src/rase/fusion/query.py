@@ -5,13 +5,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.clock import parse_duration_s, round_number
-from rase.estimate.window import surer_window
-from rase.fusion.answers import Answer
+from rase.fusion.answers import (
+    AnswerReader,
+    RoundAnswer,
+    answer_gap,
+    answer_window,
+    check_method,
+    one_method,
+)
 from rase.fusion.campaigns import current_campaign, known_campaigns
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
-from rase.fusion.telling import Teller, Told, check_method, gap, one_of, windowed
+from rase.series.window import surer_window
 from rase.storage.face import Database
 from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import SignedCampaign
@@ -99,12 +106,12 @@ class Questions:
             Refused: If the method is none of the campaign's, or there are too many rounds.
         """
         check_method(campaign, method)
-        return [told.answer for told in self._told(campaign, first, last, method)]
+        return [one.answer for one in self._answers(campaign, first, last, method)]
 
     def at(self, campaign: Campaign, round: int, *, method: str | None = None) -> Answer:
         """Return avg(t): the estimate of one round, or why there is none."""
         found = self.between(campaign, round, round, method=method)
-        return found[0] if found else gap(campaign, round, method)
+        return found[0] if found else answer_gap(campaign, round, method)
 
     def latest(self, campaign: Campaign, *, method: str | None = None) -> Answer:
         """Return the newest final round.
@@ -143,9 +150,9 @@ class Questions:
 
         Where rounds were withheld or are missing, a window answers with those it has, three
         quarters or more, and its error includes what the others may have done
-        (`rase.estimate.window`). Else it is "too_few" if a round was withheld, "gap" if one is
+        (`rase.series.window`). Else it is "too_few" if a round was withheld, "gap" if one is
         missing. A window that begins before the campaign's first final round, or ends after its
-        newest, is not over: it answers only if all its rounds are there. Windows of ``auto``
+        newest, is not over: it answers only if all its rounds are there. Windows of ``tracked``
         average tracked or unbiased means, whichever are surer; their method says which.
 
         Args:
@@ -163,11 +170,11 @@ class Questions:
         if not 1 <= w <= MAX_ROUNDS or last - first + w > MAX_ROUNDS:
             raise Refused(BAD_QUESTION, f"Ask for windows over 1 to {MAX_ROUNDS} rounds in all.")
         begin = first - w + 1
-        told = {
-            one.answer.round: one
-            for one in self._told(campaign, max(begin, 0), last, one_of(campaign, method))
+        method = one_method(campaign, method)
+        known = {
+            one.answer.round: one for one in self._answers(campaign, max(begin, 0), last, method)
         }
-        row = [told.get(number) for number in range(begin, last + 1)]
+        row = [known.get(number) for number in range(begin, last + 1)]
         means = surer_window(
             (None if one is None else one.estimate for one in row),
             (None if one is None else one.alone for one in row),
@@ -176,7 +183,7 @@ class Questions:
         )
         oldest, newest = self._final_span(campaign)
         return [
-            windowed(
+            answer_window(
                 campaign,
                 first + place,
                 mean if oldest <= begin + place and first + place <= newest else None,
@@ -207,10 +214,12 @@ class Questions:
                 "AND sequence > ? ORDER BY sequence LIMIT ?",
                 (campaign.id, sequence, _AT_ONCE),
             )
-            teller = Teller(transaction, campaign.id)
-            one = one_of(campaign, method)
+            reader = AnswerReader(transaction, campaign.id)
+            name = one_method(campaign, method)
             return [
-                Event(row[4], told.answer) for row in rows for told in teller.tell([row[:4]], one)
+                Event(row[4], found.answer)
+                for row in rows
+                for found in reader.answer_rounds([row[:4]], name)
             ]
 
     def last_sequence(self, campaign: Campaign) -> int:
@@ -222,16 +231,18 @@ class Questions:
         return int(last)
 
     def recent_n(self, campaign: Campaign) -> int:
-        """Return how many reports a round of late had on average; k_min if there was none."""
+        """Return how many reports a recent round had on average; k_min if there was none."""
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
-                "SELECT n FROM estimates WHERE campaign = ? AND method = ? "
+                "SELECT n FROM answers WHERE campaign = ? AND method = ? "
                 "ORDER BY round DESC LIMIT ?",
                 (campaign.id, campaign.estimators[0], _RECENT),
             )
         return round(sum(row[0] for row in rows) / len(rows)) if rows else campaign.k_min
 
-    def _told(self, campaign: Campaign, first: int, last: int, method: str | None) -> list[Told]:
+    def _answers(
+        self, campaign: Campaign, first: int, last: int, method: str | None
+    ) -> list[RoundAnswer]:
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
                 "SELECT round, version, state, shuffle FROM rounds WHERE campaign = ? "
@@ -240,7 +251,7 @@ class Questions:
             )
             if len(rows) > MAX_ROUNDS:
                 raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
-            return Teller(transaction, campaign.id).tell(rows, method)
+            return AnswerReader(transaction, campaign.id).answer_rounds(rows, method)
 
 
 def parse_moment_s(text: str) -> float:

@@ -2,26 +2,25 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from rase.campaign import Campaign
 from rase.clock import Clock, round_start_s
+from rase.counts.estimate import Estimate
+from rase.counts.fleet import of_fleet, of_reporters
+from rase.counts.moments import moments_of
+from rase.counts.registry import TRACKED, estimator_named
 from rase.errors import StorageConflict, StorageError
-from rase.estimate.combined import of_large_classes
-from rase.estimate.estimate import Estimate
-from rase.estimate.fleet import of_fleet, of_reporters
-from rase.estimate.named import estimator_named
-from rase.estimate.tracker import Tracker, spread_of
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
-from rase.fusion.mechanism import randomizer_of, values_of
-from rase.fusion.probes import write_told
+from rase.fusion.mechanism import randomizer_of
+from rase.fusion.probes import write_probes
 from rase.fusion.settled import Settled, keep_tags, read_settled, write_settled
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
+from rase.series.rounds import RoundEstimates, estimate_round
+from rase.series.tracker import Tracker
 from rase.storage.face import Database, Row, Transaction
 
-__all__ = ["FailedRound", "FinalRound", "Rounds", "estimates_of"]
+__all__ = ["FailedRound", "FinalRound", "Rounds"]
 
 # Rounds that are settled at once are few; after a long outage they are done piece by piece.
 _AT_ONCE = 256
@@ -222,30 +221,19 @@ class Rounds:
     def _finalise(self, campaign: str, round: int) -> FinalRound | None:
         with self._database.snapshot() as transaction:
             settled = read_settled(transaction, campaign, round)
+        k_min = settled.campaign.k_min
         # A report shows its class, so it hides among its own class alone; small ones do not count.
-        kept = of_large_classes(settled.classes, settled.campaign.k_min)
-        settled = replace(settled, places=settled.places[kept], classes=settled.classes[kept])
+        settled = replace(settled, counts=settled.counts.of_large_classes(k_min))
         # Estimating takes long; no other writer waits for it.
-        is_withheld = len(settled.places) < settled.campaign.k_min
-        estimates = (
-            []
-            if is_withheld
-            else estimates_of(
-                settled.campaign, settled.places, settled.classes, seed=b"".join(settled.batches)
-            )
-        )
-        if estimates:
-            estimates = [_meant(one, settled) for one in estimates]
-        followed = None
-        if estimates and "auto" in settled.campaign.estimators:
-            followed = self._follow(settled, estimates)
+        is_withheld = settled.counts.n < k_min
+        estimates, followed = ([], None) if is_withheld else self._estimate(settled)
         # Alone: numbers then come without gap in the order of commits, however many processes.
         with self._database.transaction() as transaction:
             if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time
             write_settled(transaction, settled, estimates)
             if estimates and settled.campaign.probe_every:
-                write_told(transaction, settled.campaign, round, (settled.places, settled.classes))
+                write_probes(transaction, settled.campaign, round, settled.counts)
             if followed is not None and followed.is_new:
                 write_tracked(
                     transaction, campaign, round, spread=followed.spread, tracker=followed.tracker
@@ -256,31 +244,39 @@ class Rounds:
         self._is_clean = False
         return FinalRound(campaign, round, is_withheld)
 
-    def _follow(self, settled: Settled, estimates: list[Estimate]) -> "_Followed":
-        """Put the tracked mean in the place of `auto`, and the unbiased mean beside it."""
-        campaign = settled.campaign
-        place = campaign.estimators.index("auto")
-        alone = estimates[place]
+    def _estimate(self, settled: Settled) -> tuple[list[Estimate], "_Followed | None"]:
+        """Return all estimates of a round, and how far its tracker has come."""
+        campaign, randomizer = settled.campaign, randomizer_of(settled.campaign)
+        # With the tracked mean the unbiased one is kept, too: windows average it.
+        names = [*campaign.estimators, *(["unbiased_mean"] if _is_tracked(campaign) else [])]
+        found = estimate_round(
+            settled.counts,
+            randomizer,
+            {name: estimator_named(name) for name in names},
+            # Decides the resamples of the bootstrap, so that a repeated step gives the same number;
+            # resampling needs chance, not secrecy.
+            rng=Resampling(b"".join(settled.batches)),
+        )
+        estimates = {name: _meant(one, settled, found) for name, one in found.estimates.items()}
+        if not _is_tracked(campaign):
+            return list(estimates.values()), None
+        alone = estimates[TRACKED]
         with self._database.snapshot() as transaction:
             last, tracker = self._tracking.take(transaction, campaign)
-        values, budgets = values_of(campaign, settled.places, settled.classes)
-        spread = spread_of(values, randomizer=randomizer_of(campaign), epsilon=budgets)
-        # A round that is late was not there when later ones were told; it stands by itself.
+        # A round that is late was not there when later ones were released; it stands by itself.
         is_new = last is None or settled.round > last
-        told = alone
+        mean = alone
         if is_new:
             begin_s = round_start_s(settled.round, campaign.round_s)
             members = settled.members if campaign.target == "fleet" else None
-            told = of_reporters(tracker.update(begin_s, alone, spread=spread, members=members))
-        estimates[place] = replace(told, method="auto")
-        if alone.method not in campaign.estimators:
-            estimates.append(alone)
-        if "unbiased_mean" not in {one.method for one in estimates}:
-            # Windows average it, where budgets differ too.
-            plain = estimator_named("unbiased_mean")
-            mean = plain(values, randomizer=randomizer_of(campaign), epsilon=budgets)
-            estimates.append(_meant(mean, settled))
-        return _Followed(last, is_new, tracker, spread)
+            mean = of_reporters(
+                tracker.update(begin_s, alone, spread=found.spread, members=members)
+            )
+        estimates[TRACKED] = replace(mean, method=TRACKED)
+        # Where budgets differ the combined mean was followed, and is kept beside the others.
+        others = {one.method for one in estimates.values()}
+        followed = _Followed(last, is_new, tracker, found.spread)
+        return [*estimates.values(), *([alone] if alone.method not in others else [])], followed
 
     def _erase(self, transaction: Transaction, settled: Settled) -> None:
         where = (settled.campaign.id, settled.round)
@@ -299,31 +295,11 @@ class Rounds:
         )
 
 
-def estimates_of(
-    campaign: Campaign,
-    places: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]",
-    *,
-    seed: bytes,
-) -> list[Estimate]:
-    """Return what every estimator of the campaign says of a round.
-
-    Args:
-        campaign: The campaign.
-        places: The grid places of the reports.
-        classes: Their epsilon classes.
-        seed: Decides the resamples of the bootstrap, so that a repeated step gives the same number;
-            resampling needs chance, not secrecy.
-    """
-    randomizer = randomizer_of(campaign)
-    values, budgets = values_of(campaign, places, classes)
-    return [
-        estimator_named(name)(values, randomizer=randomizer, epsilon=budgets, rng=Resampling(seed))
-        for name in campaign.estimators
-    ]
+def _is_tracked(campaign: Campaign) -> bool:
+    return TRACKED in campaign.estimators
 
 
-def _meant(estimate: Estimate, settled: Settled) -> Estimate:
+def _meant(estimate: Estimate, settled: Settled, found: RoundEstimates) -> Estimate:
     """Return an estimate of the mean that the campaign means, the fleet's or the reporters'.
 
     What a shuffler does not count cannot be said of the fleet: the estimate is of the reporters
@@ -332,14 +308,11 @@ def _meant(estimate: Estimate, settled: Settled) -> Estimate:
     campaign = settled.campaign
     if campaign.target != "fleet" or settled.members is None:
         return of_reporters(estimate)
-    randomizer = randomizer_of(campaign)
-    values, budgets = values_of(campaign, settled.places, settled.classes)
-    return of_fleet(
-        estimate,
-        members=settled.members,
-        spread=spread_of(values, randomizer=randomizer, epsilon=budgets),
-        value_range=campaign.value_range,
-    )
+    spread = found.spread
+    if spread is None:
+        spreads = moments_of(settled.counts, randomizer_of(campaign)).spread
+        spread = None if spreads is None else float(spreads[0])
+    return of_fleet(estimate, members=settled.members, spread=spread, value_range=campaign.domain)
 
 
 def _is_as_read(transaction: Transaction, settled: Settled, followed: _Followed | None) -> bool:

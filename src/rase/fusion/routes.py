@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.errors import StorageError
 from rase.fusion.access import (
@@ -21,8 +22,8 @@ from rase.fusion.access import (
     logging_refusals,
     still_allows,
 )
-from rase.fusion.answers import CSV, FORMATS, INFLUX, JSON, Answer, as_csv, as_influx, as_json
 from rase.fusion.centre import FusionCentre
+from rase.fusion.formats import CSV, FORMATS, INFLUX, JSON, as_csv, as_influx, as_json
 from rase.fusion.query import parse_moment_s, parse_rounds, round_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.stream import EventStream, events, parse_last_id

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rase.campaign import Campaign
-from rase.estimate.estimate import Estimate
+from rase.counts.counts import Counts
+from rase.counts.estimate import Estimate
+from rase.fusion.answers import describe_round
 from rase.fusion.campaigns import campaign_of_version
+from rase.fusion.mechanism import counts_of
 from rase.privacy import PermutationPrivacy
+from rase.series.answers import finite, number_fields
 from rase.shuffle.attacker import exposed_success
 from rase.storage.face import Transaction
 from rase.wire import cbor
@@ -32,12 +36,11 @@ class Settled:
     batches: tuple[bytes, ...]
     shuffle: str
     members: int | None
-    places: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    classes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
+    counts: Counts
 
 
 def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled:
-    """Return an open round as it stands, its reports in an order that no arrival decides."""
+    """Return an open round as it stands, its reports counted."""
     ((version,),) = transaction.execute(
         "SELECT version FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)
     )
@@ -45,10 +48,8 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         "SELECT batch, manifest FROM batches WHERE campaign = ? AND round = ? ORDER BY batch",
         (campaign, round),
     )
-    # By id, not by arrival: sums of floats depend on their order.
     rows = transaction.execute(
-        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ? ORDER BY batch",
-        (campaign, round),
+        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ?", (campaign, round)
     )
     agreed = campaign_of_version(transaction, campaign, version)
     manifests = [_manifest(bytes(row[1])) for row in batches]
@@ -63,8 +64,11 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         batches=tuple(bytes(row[0]) for row in batches),
         shuffle="; ".join(words),
         members=_members(manifests),
-        places=np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
-        classes=np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
+        counts=counts_of(
+            agreed.reported_in(round),
+            np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
+            np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
+        ),
     )
 
 
@@ -137,24 +141,26 @@ def write_settled(transaction: Transaction, settled: Settled, estimates: list[Es
         "UPDATE rounds SET state = ?, sequence = ?, shuffle = ? WHERE campaign = ? AND round = ?",
         ("final" if estimates else "withheld", last + 1, settled.shuffle, *where),
     )
+    described = describe_round(settled.campaign, settled.round)
     transaction.execute_many(
-        "INSERT INTO estimates (campaign, round, method, target, mean, standard_error, "
-        "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        'INSERT INTO answers (campaign, round, method, target, quantity, unit, "time", until, '
+        "value, standard_error, degrees_of_freedom, low, high, n, local_epsilon) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 *where,
                 one.method,
-                one.target,
+                numbers["target"],
+                *(described[name] for name in ("quantity", "unit", "time", "until")),
                 one.value,
-                _finite(one.standard_error),
-                _finite(one.degrees_of_freedom),
+                numbers["standard_error"],
+                finite(one.degrees_of_freedom),
+                numbers["low"],
+                numbers["high"],
                 one.n,
+                described["local_epsilon"],
             )
             for one in estimates
+            for numbers in [number_fields(one)]
         ],
     )
-
-
-def _finite(number: float) -> float | None:
-    # Databases and JSON have no infinity; nothing stands for it everywhere.
-    return number if np.isfinite(number) else None

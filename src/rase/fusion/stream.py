@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from rase.campaign import Campaign
 from rase.clock import Clock
-from rase.fusion.answers import as_json
+from rase.fusion.formats import as_json
 from rase.fusion.query import Event, Questions
 from rase.fusion.refusals import BAD_QUESTION, Refused
 

@@ -1,4 +1,4 @@
-"""The estimator `auto` at the fusion centre: what was learnt follows from rows alone.
+"""The estimator `tracked` at the fusion centre: what was learnt follows from rows alone.
 
 A tracker in memory is only a shortcut. Whatever process goes on, after whatever death, it takes
 the last state that was written and the rounds since, in their order, and comes to the same bits.
@@ -9,8 +9,9 @@ from typing import Final
 
 from rase.campaign import Campaign
 from rase.clock import round_start_s
-from rase.estimate.estimate import Estimate
-from rase.estimate.tracker import Tracker
+from rase.counts.estimate import Estimate
+from rase.counts.registry import TRACKED
+from rase.series.tracker import Tracker
 from rase.storage.face import Transaction
 
 __all__ = ["PATIENCE_S", "STATE_EVERY", "Tracking", "is_early", "last_tracked", "write_tracked"]
@@ -23,9 +24,9 @@ PATIENCE_S: Final = 600
 
 # Where devices differ in epsilon a round has both means, and the combined one was followed.
 _ROUNDS = (
-    "SELECT t.round, t.spread, e.mean, e.standard_error, e.n FROM tracked t JOIN estimates e "
+    "SELECT t.round, t.spread, e.value, e.standard_error, e.n FROM tracked t JOIN answers e "
     "ON e.campaign = t.campaign AND e.round = t.round AND e.method = COALESCE("
-    "(SELECT c.method FROM estimates c WHERE c.campaign = t.campaign AND c.round = t.round "
+    "(SELECT c.method FROM answers c WHERE c.campaign = t.campaign AND c.round = t.round "
     "AND c.method = 'combined_mean'), 'unbiased_mean') "
     "WHERE t.campaign = ? AND t.round > ? ORDER BY t.round"
 )
@@ -46,7 +47,7 @@ class Tracking:
         last = last_tracked(transaction, campaign.id)
         known, tracker = self._kept.pop(campaign.id, (None, None))
         # A new version may have another range, by which the models are scaled.
-        is_other = tracker is not None and tracker.value_range != campaign.value_range
+        is_other = tracker is not None and tracker.domain != campaign.domain
         if tracker is None or known != last or is_other:
             tracker = _replayed(transaction, campaign)
         return last, tracker
@@ -73,7 +74,7 @@ def is_early(
         settles_s: When it settled.
         now_s: The time.
     """
-    if "auto" not in campaign.estimators:
+    if TRACKED not in campaign.estimators:
         return False
     # A time further away than patience reaches was written by a clock that was wrong.
     if not now_s < settles_s + min(PATIENCE_S, campaign.round_s) <= now_s + PATIENCE_S:
@@ -116,13 +117,13 @@ def write_tracked(
 
 
 def _replayed(transaction: Transaction, campaign: Campaign) -> Tracker:
-    begin, tracker = -1, Tracker(campaign.value_range)
+    begin, tracker = -1, Tracker(campaign.domain)
     states = transaction.execute(
         "SELECT round, state FROM tracker_states WHERE campaign = ?", (campaign.id,)
     )
     for round, state in states:
         try:
-            tracker = Tracker.from_bytes(campaign.value_range, bytes(state))
+            tracker = Tracker.from_bytes(campaign.domain, bytes(state))
         except ValueError:
             # Written by a release with other models: the rounds themselves are all there.
             continue

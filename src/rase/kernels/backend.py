@@ -21,7 +21,7 @@ _Array: TypeAlias = "NDArray[Any]"
 # Bounds, guide, how many boundaries; first point, step and how many steps.
 _Table: TypeAlias = "tuple[_Array, _Array, int]"
 _Grid: TypeAlias = tuple[float, float, int]
-# As rase.kernels.parts.Parts.numbers; partial sums and guides of all rows, places.
+# As rase.laws.parts.Parts.numbers; partial sums and guides of all rows, places.
 _Parts: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 _Rows: TypeAlias = "tuple[_Array, _Array, _Array]"
 
@@ -45,25 +45,20 @@ class Compiled(Protocol):
     ) -> bool:
         """Add weight times a draw to each value; False if a word leaves a draw open."""
 
-    def clamped_reports(
+    def clamped_places(
         self, table: _Table, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
     ) -> bool:
         """Draw noise, round with it, clamp; False if a reading is not finite."""
 
-    def window_or_bit_reports(
+    def window_or_bit_places(
         self, parts: _Parts, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
     ) -> bool:
         """Draw a place near or far, or one of two; False if a reading is not finite."""
 
-    def row_reports(
+    def row_places(
         self, rows: _Rows, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
     ) -> bool:
         """Draw from the rows beside each reading, mixed; False if one is not finite."""
-
-    def clamped_sums(
-        self, grid: _Grid, reports: _Array, sums: _Array, lows: _Array, highs: _Array, /
-    ) -> bool:
-        """Sum places and count ends by round; False if a report is not a grid point."""
 
     def swap_rows(self, words: _Array, rows: _Array, rounds: int, /) -> bool:
         """Shuffle each row in place."""

@@ -1,19 +1,19 @@
 """Geometric numbers without end, drawn exactly: every value has its own probability, to the last.
 
 Tables have 64 bits; where a word falls on a boundary of one, further words decide, and what lies
-beyond the last table is drawn again from there. Either happens once in 2^52 draws. Pure Python,
-because devices draw from it.
+beyond the last table is drawn again from there. Either happens once in 2^52 draws.
 """
+
+from __future__ import annotations
 
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from rase.kernels.entropy import Entropy
 from rase.kernels.fixed import (
     FIXED_ONE,
     NEGLIGIBLE,
@@ -22,11 +22,21 @@ from rase.kernels.fixed import (
     geometric_digits,
     word_sums,
 )
+from rase.kernels.table import IntegerTable
+from rase.lazy import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rase.arrays import Places, Words
+    from rase.kernels.entropy import Entropy
+    from rase.kernels.words import Keystream, Random
 
 __all__ = [
     "Digit",
+    "draw_geometric",
     "exact_digits",
-    "one_exact_geometric",
+    "exact_geometric",
     "rate_within",
     "settled_index",
     "tail_sums",
@@ -37,11 +47,11 @@ _DOUBT = Decimal("1e-20")
 
 
 class Digit(NamedTuple):
-    """Hold one digit of a geometric number."""
+    """One digit of a geometric number."""
 
     weight: int
     rate: float
-    sums: "array[int]"
+    sums: array[int]
     size: int | None
     """How many values it has; None for the highest digit, which has no end."""
 
@@ -66,26 +76,26 @@ def rate_within(epsilon: float, steps: int) -> float:
     return rate
 
 
-def exact_digits(rate: float) -> list[Digit]:
+@lru_cache(maxsize=64)
+def exact_digits(rate: float) -> tuple[Digit, ...]:
     """Return the digits of a geometric number, the lowest first."""
     *lower, (weight, highest) = geometric_digits(rate) or [(1, rate)]
     digits = []
     for lower_weight, lower_rate in lower:
         sums = digit_sums(lower_rate)
         digits.append(Digit(lower_weight, lower_rate, sums, len(sums) + 1))
-    return [*digits, Digit(weight, highest, tail_sums(highest), None)]
+    return (*digits, Digit(weight, highest, tail_sums(highest), None))
 
 
-def one_exact_geometric(digits: list[Digit], entropy: Entropy) -> int:
-    """Draw one value.
+def draw_geometric(digits: tuple[Digit, ...], entropy: Entropy) -> int:
+    """Draw one value without NumPy.
 
-    Validation: word for word that of `rase.kernels.unbounded.exact_geometric`
-    (tests/kernels/test_digits.py).
+    Validation: word for word that of `exact_geometric` (tests/kernels/test_digits.py).
     """
     return sum(digit.weight * digit.drawn(entropy.word(), entropy) for digit in digits)
 
 
-def tail_sums(rate: float) -> "array[int]":
+def tail_sums(rate: float) -> array[int]:
     """Return the table of the highest digit: ``Pr[G <= k]``, and a rest below 2^-64 for the tail.
 
     A geometric number forgets its past, so what falls into the rest is the table's size and
@@ -96,7 +106,7 @@ def tail_sums(rate: float) -> "array[int]":
 
 
 def settled_index(
-    sums: "array[int]", word: int, *, rate: float, size: int | None, more: Callable[[], int]
+    sums: array[int], word: int, *, rate: float, size: int | None, more: Callable[[], int]
 ) -> int:
     """Return the digit that a word stands for, exactly: at a boundary more words decide.
 
@@ -127,3 +137,56 @@ def settled_index(
         else:
             word, bits = word << 64 | more(), bits + 64
     return index
+
+
+def exact_geometric(rate: float, count: int, source: Random | Keystream) -> Places:
+    """Draw ``count`` values G with ``Pr[G = g]`` proportional to ``exp(-rate * g)``, exactly.
+
+    Args:
+        rate: Positive; at least 1e-16.
+        count: How many values.
+        source: Where the words come from.
+
+    Validation: boundaries decided by crafted words, and chi-square, in
+    tests/kernels/test_digits.py.
+    """
+    from rase.kernels import backend
+
+    values = np.zeros(count, dtype=np.uint64)
+    for digit, table in _tables(rate):
+        words = source.words(count)
+        if backend.native is not None:
+            kept = values.copy()
+            arguments = table.arrays, words, digit.weight, values, digit.size is None
+            if backend.native.add_settled(*arguments):
+                continue
+            values = kept
+        values += _settled(digit, table, words, source) * np.uint64(digit.weight)
+    return values.view(np.int64)
+
+
+def _settled(digit: Digit, table: IntegerTable, words: Words, source: Random | Keystream) -> Words:
+    """Draw a digit by NumPy, and settle with further words what the first leave open."""
+    drawn = table.numpy_indices(words)
+    # A boundary counts as passed where the word equals it; those words are looked at again.
+    is_open = (drawn > 0) & (table.bounds[drawn] == words)
+    if digit.size is None:
+        is_open |= drawn == table.sums.size
+    for place in np.flatnonzero(is_open):
+        drawn[place] = digit.drawn(int(words[place]), _OneByOne(source))
+    return drawn.astype(np.uint64)
+
+
+class _OneByOne:
+    """Give the words of a source one at a time."""
+
+    def __init__(self, source: Random | Keystream) -> None:
+        self._source = source
+
+    def word(self) -> int:
+        return int(self._source.words(1)[0])
+
+
+@lru_cache(maxsize=64)
+def _tables(rate: float) -> tuple[tuple[Digit, IntegerTable], ...]:
+    return tuple((digit, IntegerTable(digit.sums)) for digit in exact_digits(rate))

@@ -137,7 +137,7 @@ def clamped_table(epsilon: float, steps: int) -> ClampedTable:
     otherwise make the largest ratio of two of them exceed e^epsilon.
 
     Guarantee: the effective epsilon is computed from the integers that are drawn with, rounded up,
-    and at most ``epsilon``. Tested in tests/kernels/test_fixed.py and tests/randomize/test_pure.py.
+    and at most ``epsilon``. Tested in tests/kernels/test_fixed.py and tests/laws/test_pure.py.
 
     Args:
         epsilon: The budget of a report.

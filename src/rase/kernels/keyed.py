@@ -1,9 +1,9 @@
-"""Random words as a keyed function of the place in the data, for batch runs on any engine.
+"""Random words as a keyed function of the place in the data, for runs over tables on any engine.
 
-Engines recompute tasks and run them in any order. Here noise and order are AES-256 of the run's
-key, the round and the device, so a task that is run again draws the same words again, nothing is
-drawn twice, and every engine gives the same results. Whoever holds the key can take the noise off:
-it is made for data one already holds, lives as long as the run and is never stored.
+Engines recompute tasks and run them in any order. Here noise is AES-256 of the run's key, the
+round, the device and the reading, so a task that is run again draws the same words again, nothing
+is drawn twice, and every engine gives the same results. Whoever holds the key can take the noise
+off: it is made for data one already holds, lives as long as the run and is never stored.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ __all__ = [
 # Two words a row: 128 bits that stand for a device.
 Tags = NDArray[np.uint64]
 
-# No law of rase.randomize takes fewer readings in one piece than this.
+# No law of rase.laws takes fewer readings in one piece than this.
 ROWS_AT_ONCE = 1 << 13
 
 _BLOCK = 16
@@ -126,7 +126,7 @@ class RunKey:
         return np.ascontiguousarray(_encrypted(self._derived["order"], blocks)[:, 0])
 
     def round(self, number: int) -> "RoundRandom":
-        """Return the source of what one round draws as a whole: a Mallows order, resamples."""
+        """Return the source of what one round draws as a whole, such as resamples."""
         place = number.to_bytes(16, "big", signed=True)
         return RoundRandom(hashlib.sha256(self._derived["round"] + place).digest())
 
@@ -247,6 +247,10 @@ def text_buffers(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 _PUBLIC_KEY = hashlib.sha256(b"rase: the order of devices, no secret").digest()
 
 
+# The first so many bytes of a word.
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+
 def _text_tags(
     keys: list[bytes], data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> list[Tags]:
@@ -254,14 +258,22 @@ def _text_tags(
     begin = np.zeros((len(lengths), 2), dtype=np.uint64)
     begin[:, 0] = lengths
     states = [_encrypted(key, begin) for key in keys]
-    inside = np.arange(_BLOCK)
+    # Eight bytes from every place on, as one number; what is behind the end of a text is masked.
+    padded = np.append(data, np.zeros(_BLOCK, dtype=np.uint8))
+    words = np.ndarray((len(data) + 9,), dtype="<u8", buffer=padded, strides=(1,))
     for first in range(0, int(lengths.max(initial=0)), _BLOCK):
         active = np.flatnonzero(lengths > first)
-        places = (starts[active] + first)[:, np.newaxis] + inside
-        is_text = inside < (lengths[active] - first)[:, np.newaxis]
-        texts = _as_words(np.where(is_text, data.take(places, mode="clip"), np.uint8(0)))
+        places, left = starts[active] + first, lengths[active] - first
+        texts = np.empty((len(active), 2), dtype=np.uint64)
+        texts[:, 0] = words[places] & _FIRST_BYTES[np.minimum(left, 8)]
+        texts[:, 1] = words[places + 8] & _FIRST_BYTES[np.clip(left - 8, 0, 8)]
+        if len(active) == len(lengths):
+            states = [
+                _encrypted(key, state ^ texts) for key, state in zip(keys, states, strict=True)
+            ]
+            continue
         for key, state in zip(keys, states, strict=True):
-            state[active] = _encrypted(key, state[active] ^ texts)
+            state[active] = _encrypted(key, state.take(active, axis=0) ^ texts)
     return states
 
 

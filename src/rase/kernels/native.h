@@ -65,12 +65,12 @@ void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_
 enum outcome add_settled(struct table table, const uint64_t *words, uint64_t weight,
                          uint64_t *values, size_t n, int is_endless);
 
-/* native_reports.c */
+/* native_places.c */
 struct grid {
     double low, step;
     int64_t steps;
 };
-/* How 2^64 words are shared between a window and a bit; see rase.kernels.parts. */
+/* How 2^64 words are shared between a window and a bit; see rase.laws.parts. */
 struct parts {
     uint64_t bit_from, near, far, width, flip, slope;
     int32_t half, margin;
@@ -84,14 +84,12 @@ struct rows {
     size_t inputs, count;
     unsigned shift;
 };
-enum outcome clamped_reports(struct table table, struct grid grid, const double *readings,
-                             const uint64_t *words, double *out, size_t n);
-enum outcome window_or_bit_reports(struct parts parts, struct grid grid, const double *readings,
-                                   const uint64_t *words, double *out, size_t n);
-enum outcome row_reports(struct rows rows, struct grid grid, const double *readings,
-                         const uint64_t *words, double *out, size_t n);
-enum outcome clamped_sums(struct grid grid, const double *reports, size_t rounds, size_t n,
-                          int64_t *sums, int64_t *lows, int64_t *highs);
+enum outcome clamped_places(struct table table, struct grid grid, const double *readings,
+                             const uint64_t *words, int64_t *out, size_t n);
+enum outcome window_or_bit_places(struct parts parts, struct grid grid, const double *readings,
+                                   const uint64_t *words, int64_t *out, size_t n);
+enum outcome row_places(struct rows rows, struct grid grid, const double *readings,
+                         const uint64_t *words, int64_t *out, size_t n);
 
 /* native_orders.c */
 enum outcome swap_rows(const uint64_t *words, uint64_t *rows, size_t rounds, size_t n);

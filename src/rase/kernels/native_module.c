@@ -119,7 +119,7 @@ static PyObject *py_add_settled(PyObject *self, PyObject *args)
     return answer(outcome, v, 4);
 }
 
-static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
+static PyObject *py_clamped_places(PyObject *self, PyObject *args)
 {
     Py_buffer v[5];
     struct table table;
@@ -135,11 +135,11 @@ static PyObject *py_clamped_reports(PyObject *self, PyObject *args)
         entries(&v[3]) != n || entries(&v[4]) != n)
         return wrong_sizes(v, 5);
     enum outcome outcome;
-    WITHOUT_LOCK(outcome = clamped_reports(table, grid, v[2].buf, v[3].buf, v[4].buf, (size_t)n));
+    WITHOUT_LOCK(outcome = clamped_places(table, grid, v[2].buf, v[3].buf, v[4].buf, (size_t)n));
     return answer(outcome, v, 5);
 }
 
-static PyObject *py_window_or_bit_reports(PyObject *self, PyObject *args)
+static PyObject *py_window_or_bit_places(PyObject *self, PyObject *args)
 {
     Py_buffer v[3];
     struct parts parts;
@@ -157,12 +157,12 @@ static PyObject *py_window_or_bit_reports(PyObject *self, PyObject *args)
         steps < 1 || steps > MOST_STEPS || n < 0 || entries(&v[1]) != n || entries(&v[2]) != n)
         return wrong_sizes(v, 3);
     enum outcome outcome;
-    WITHOUT_LOCK(outcome = window_or_bit_reports(parts, grid, v[0].buf, v[1].buf, v[2].buf,
-                                                 (size_t)n));
+    WITHOUT_LOCK(outcome = window_or_bit_places(parts, grid, v[0].buf, v[1].buf, v[2].buf,
+                                                (size_t)n));
     return answer(outcome, v, 3);
 }
 
-static PyObject *py_row_reports(PyObject *self, PyObject *args)
+static PyObject *py_row_places(PyObject *self, PyObject *args)
 {
     Py_buffer v[6];
     struct rows rows;
@@ -185,27 +185,8 @@ static PyObject *py_row_reports(PyObject *self, PyObject *args)
     for (; cells > 1; cells >>= 1)
         rows.shift--;
     enum outcome outcome;
-    WITHOUT_LOCK(outcome = row_reports(rows, grid, v[3].buf, v[4].buf, v[5].buf, (size_t)n));
+    WITHOUT_LOCK(outcome = row_places(rows, grid, v[3].buf, v[4].buf, v[5].buf, (size_t)n));
     return answer(outcome, v, 6);
-}
-
-static PyObject *py_clamped_sums(PyObject *self, PyObject *args)
-{
-    Py_buffer v[4];
-    struct grid grid;
-    long long steps;
-    if (!PyArg_ParseTuple(args, "(ddL)y*w*w*w*", &grid.low, &grid.step, &steps, &v[0], &v[1], &v[2],
-                          &v[3]))
-        return NULL;
-    Py_ssize_t all = entries(&v[0]), rounds = entries(&v[1]);
-    grid.steps = steps;
-    if (steps < 1 || steps > MOST_STEPS || all < 0 || rounds < 1 || all % rounds ||
-        entries(&v[2]) != rounds || entries(&v[3]) != rounds)
-        return wrong_sizes(v, 4);
-    enum outcome outcome;
-    WITHOUT_LOCK(outcome = clamped_sums(grid, v[0].buf, (size_t)rounds, (size_t)(all / rounds),
-                                        v[1].buf, v[2].buf, v[3].buf));
-    return answer(outcome, v, 4);
 }
 
 static PyObject *py_swap_rows(PyObject *self, PyObject *args)
@@ -334,10 +315,9 @@ static PyMethodDef methods[] = {
     {"integers_below", py_integers_below, METH_VARARGS, "Draw below each bound."},
     {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
     {"add_settled", py_add_settled, METH_VARARGS, "Add draws unless one is left open."},
-    {"clamped_reports", py_clamped_reports, METH_VARARGS, "Round, add noise, clamp."},
-    {"window_or_bit_reports", py_window_or_bit_reports, METH_VARARGS, "Draw near, far, or a bit."},
-    {"row_reports", py_row_reports, METH_VARARGS, "Draw from rows mixed in pairs."},
-    {"clamped_sums", py_clamped_sums, METH_VARARGS, "Sum places and count ends by round."},
+    {"clamped_places", py_clamped_places, METH_VARARGS, "Round, add noise, clamp."},
+    {"window_or_bit_places", py_window_or_bit_places, METH_VARARGS, "Draw near, far, or a bit."},
+    {"row_places", py_row_places, METH_VARARGS, "Draw from rows mixed in pairs."},
     {"swap_rows", py_swap_rows, METH_VARARGS, "Shuffle each row in place."},
     {"partners_of", py_partners_of, METH_VARARGS, "Draw the partner of each place."},
     {"interchange", py_interchange, METH_VARARGS, "Go on interchanging in turn."},

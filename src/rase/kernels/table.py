@@ -7,24 +7,29 @@ Transactions 1974). Alias tables would be as fast, but a device would draw other
 same words.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
-from rase.kernels import backend
-from rase.kernels.words import Words
+from rase.lazy import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rase.arrays import Places, Words
 
 __all__ = ["IntegerTable"]
 
 # Cells for each weight: with fewer, more words need a second step; with more, caches overflow.
 _CELLS_PER_WEIGHT = 2
 _FEWEST_BITS, _MOST_BITS = 12, 18
-_LAST_WORD = np.uint64((1 << 64) - 1)
+_LAST_WORD = (1 << 64) - 1
 
 
 class IntegerTable:
-    """Hold partial sums of integer weights and the guide into them.
+    """Partial sums of integer weights, and the guide into them.
 
     Args:
         sums: The first ``m`` partial sums of ``m + 1`` weights that add up to 2^64, ascending.
@@ -50,7 +55,9 @@ class IntegerTable:
         self._is_crowded: NDArray[np.bool_] = ends - found > 1
         # As the compiled kernels take them: bounds between which each weight's words fall, up to a
         # power of two of weights, the guide with crowded cells marked, how many boundaries.
-        self.bounds: Words = np.full((1 << self.sums.size.bit_length()) + 2, _LAST_WORD)
+        self.bounds: Words = np.full(
+            (1 << self.sums.size.bit_length()) + 2, _LAST_WORD, dtype=np.uint64
+        )
         self.bounds[0] = 0
         self.bounds[1 : self.sums.size + 1] = self.sums
         self.arrays = (
@@ -59,18 +66,20 @@ class IntegerTable:
             self.sums.size,
         )
 
-    def indices(self, words: Words) -> NDArray[np.int64]:
+    def indices(self, words: Words) -> Places:
         """Return for each word the index of the weight it falls into.
 
-        Validation: bisection by every boundary's neighbours in tests/kernels/test_twins.py.
+        Validation: bisection by every boundary's neighbours in tests/laws/test_twins.py.
         """
+        from rase.kernels import backend
+
         if backend.native is None:
             return self.numpy_indices(words.reshape(-1)).reshape(words.shape)
         drawn = np.empty(words.shape, dtype=np.int64)
         backend.native.draw_indices(self.arrays, np.ascontiguousarray(words), drawn)
         return drawn
 
-    def numpy_indices(self, words: Words) -> NDArray[np.int64]:
+    def numpy_indices(self, words: Words) -> Places:
         """Return what `indices` does, by NumPy alone."""
         if not self.sums.size:
             return np.zeros(words.shape, dtype=np.int64)

@@ -8,13 +8,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import mechanism_named
-from rase.estimate.runs import run_means, runs_of
+from rase.domain import PAPER_PRECISION, Range
 from rase.kernels.words import SeededRandom
 from rase.lab.datasets import open_panel
 from rase.lab.panel import Panel
-from rase.randomize.budget_aware import BudgetAware
-from rase.stream import PAPER_PRECISION, ValueRange
+from rase.laws.geometric import BudgetAware
+from rase.laws.registry import randomizer_named
+from rase.series.runs import run_means, runs_of
 
 __all__ = ["PAPERS", "SETS", "Accuracy", "MeasuredSet", "accuracy"]
 
@@ -51,9 +51,9 @@ class MeasuredSet:
         return open_panel(self.source, start=self.start, end=self.end)
 
     @property
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Range:
         """The public range."""
-        return ValueRange(self.low, self.high)
+        return Range(self.low, self.high)
 
 
 SETS: Mapping[str, MeasuredSet] = MappingProxyType(
@@ -73,9 +73,9 @@ class Accuracy:
     """Hold root mean square errors over the rounds of a panel, from the second on.
 
     Args:
-        rmse: By estimator: ``auto``, ``unbiased_mean``, ``sample_mean`` and
+        rmse: By estimator: ``tracked``, ``unbiased_mean``, ``sample_mean`` and
             ``median`` of the paper, and the yardsticks ``history`` and ``last``.
-        bias: The mean error of ``auto``.
+        bias: The mean error of ``tracked``.
         coverage: The share of its 95 % intervals that held the truth.
         clip_bias: What clipping readings to the range adds to the mean of them all.
     """
@@ -87,13 +87,13 @@ class Accuracy:
 
 
 def accuracy(
-    panel: Panel, value_range: ValueRange, *, epsilon: float, seeds: Sequence[int]
+    panel: Panel, value_range: Range, *, epsilon: float, seeds: Sequence[int]
 ) -> list[Accuracy]:
     """Measure all estimators on some drawings of the noise.
 
-    ``auto`` and ``unbiased_mean`` have the best mechanism at this epsilon, the paper's estimators
-    the paper's (beta 0.5, rho 0.9): what either system would do with the same budget. The truth is
-    the mean of a round's readings, clipped to the range as all reports are.
+    ``tracked`` and ``unbiased_mean`` have the best mechanism at this epsilon, the paper's
+    estimators the paper's (beta 0.5, rho 0.9): what either system would do with the same budget.
+    The truth is the mean of a round's readings, clipped to the range as all reports are.
 
     Args:
         panel: The readings; rounds without any are left out.
@@ -101,7 +101,7 @@ def accuracy(
         epsilon: The budget of one report.
         seeds: Of the noise, one for each drawing.
     """
-    best = mechanism_named("auto", epsilon, value_range=value_range, precision=PAPER_PRECISION)
+    best = randomizer_named("auto", epsilon, domain=value_range, precision=PAPER_PRECISION)
     papers = BudgetAware(epsilon, value_range, PAPER_PRECISION)
     rows = [row[~np.isnan(row)] for row in panel.values]
     some = [place for place, row in enumerate(rows) if len(row)]
@@ -122,7 +122,7 @@ def accuracy(
     for place, source in enumerate(sources):
         theirs = papers.randomize(every, rng=source.child("papers"))
         rmse = {
-            "auto": runs.tracked[place],
+            "tracked": runs.tracked[place],
             "unbiased_mean": runs.alone[place],
             **_of_papers(theirs, sizes, truth),
             "history": runs.history[place],

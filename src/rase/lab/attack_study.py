@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
 from rase.lab.attacks.runner import attack_release
 from rase.lab.metrics import AttackResult, Interval
 from rase.lab.panel import Panel
 from rase.lab.schemes import SCHEME_NAMES, scheme_named
-from rase.stream import ValueRange
 
 __all__ = ["SCHEMA", "AttackPlan", "attack_study"]
 
@@ -71,7 +71,7 @@ class AttackPlan:
         """Return a scheme with these numbers."""
         return scheme_named(
             name,
-            ValueRange(self.low, self.high),
+            Range(self.low, self.high),
             epsilon=self.epsilon,
             alpha=self.alpha,
             group_count=self.groups,

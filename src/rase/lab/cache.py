@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rase
-from rase.lab.whole_files import write_whole
+from rase.atomic_files import write_atomic
 
 __all__ = ["CellCache", "code_version"]
 
@@ -72,7 +72,7 @@ class CellCache:
         """
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({"key": key, "outcome": outcome}))
+        write_atomic(path, json.dumps({"key": key, "outcome": outcome}))
 
     def _path(self, key: str) -> Path:
         name = hashlib.sha256(f"{self.code}\n{self._checksum}\n{key}".encode()).hexdigest()

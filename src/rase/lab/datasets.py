@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rase.engine.table import Rows
 from rase.errors import DataError
 from rase.lab.panel import Panel
 from rase.lab.resample import Grid, usual_interval_ms
 from rase.lab.streams import Stream, Wanted, open_stream
+from rase.tables.rows import Rows
 
 __all__ = ["Loaded", "Wanted", "load", "open_panel"]
 

@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from rase.engine.score import WindowResult
-from rase.estimate.window import window
+from rase.series.score import WindowResult
+from rase.series.window import window
 
 __all__ = ["draw_trace"]
 
 # The palette of Okabe and Ito, which most colour-blind readers can tell apart. The sample mean is
 # broad, because the bootstrap mean lies on it.
 _LOOKS = {
-    "auto": ("#CC79A7", "-", "s", 1.5),
+    "tracked": ("#CC79A7", "-", "s", 1.5),
     "unbiased_mean": ("#0072B2", "-", "o", 1.5),
     "sample_mean": ("#E69F00", "-", "", 6.0),
     "bootstrap_mean": ("#D55E00", "--", "^", 1.2),

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.engine.table import Rows
+from rase.tables.rows import Rows
 
 __all__ = ["Appliance", "SyntheticFleet"]
 

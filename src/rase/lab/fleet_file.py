@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from rase.engine.table import Rows
 from rase.lab.fleet import SyntheticFleet
+from rase.tables.rows import Rows
 
 __all__ = ["write_fleet"]
 

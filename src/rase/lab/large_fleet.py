@@ -9,7 +9,6 @@ an ordinary seeded generator; no noise for privacy comes from this module.
 import errno
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from rase.engine.table import Rows
+from rase.atomic_files import replacing_folder
 from rase.lab.fleet import SyntheticFleet
+from rase.tables.rows import Rows
 
 __all__ = ["LargeFleet", "write_large_fleet"]
 
@@ -176,15 +176,8 @@ def write_large_fleet(
         raise ValueError(f'kind must be "parquet", "csv" or "csv.gz", got {kind!r}.')
     if folder.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
-    # A folder with half of the days would look like a whole one.
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    try:
-        beside.mkdir(parents=True)
-        written = _write_days(fleet, beside, kind=kind, on_progress=on_progress)
-        beside.replace(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return written
+    with replacing_folder(folder) as made:
+        return _write_days(fleet, made, kind=kind, on_progress=on_progress)
 
 
 def _write_days(

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.randomize.grid import GridRandomizer
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = ["excluded_by_low_bits", "excluded_by_table", "insecure_float_laplace"]
 
@@ -57,7 +57,7 @@ def excluded_by_low_bits(reports: Sequence[float], candidate: float, scale: floa
 
 
 def excluded_by_table(
-    randomizer: GridRandomizer, reports: Sequence[float], candidate: float
+    randomizer: RangeRandomizer, reports: Sequence[float], candidate: float
 ) -> float:
     """Return the share of reports on the grid that cannot come from a candidate reading.
 
@@ -69,7 +69,7 @@ def excluded_by_table(
         reports: Its reports.
         candidate: The reading that may be the one reported; outside the range it counts at its end.
     """
-    public = randomizer.value_range
+    public = randomizer.domain
     places = np.rint((np.asarray(reports) - public.low) / public.step).astype(int).tolist()
     exact = min(max((candidate - public.low) / public.step, 0.0), float(public.steps))
     if randomizer.certificate().total is None:

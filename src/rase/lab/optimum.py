@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.atomic_files import write_atomic
 from rase.errors import DataError
-from rase.lab.whole_files import write_whole
-from rase.randomize.optimum_bound import lower_bound
-from rase.randomize.programme import FORMAT, PRICE_UNIT, Output, Programme
+from rase.laws.optimum_bound import lower_bound
+from rase.laws.programme import FORMAT, PRICE_UNIT, Output, Programme
 
 __all__ = ["cache_folder", "parts_for", "programme_for", "solve"]
 
@@ -57,7 +57,7 @@ def programme_for(epsilon: float, *, folder: Path | None = None) -> Programme:
         pass
     made = solve(epsilon)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, json.dumps(made.to_fields()))
+    write_atomic(file, json.dumps(made.to_fields()))
     return made
 
 

@@ -32,7 +32,7 @@ _LOOKS = {
     "median": ("#009E73", "D"),
     "bootstrap_mean": ("#D55E00", "^"),
     "unbiased_mean": ("#0072B2", "o"),
-    "auto": ("#CC79A7", "X"),
+    "tracked": ("#CC79A7", "X"),
     "history": ("#000000", ""),
     "last": ("#999999", ""),
     "precision": ("#E69F00", "^"),

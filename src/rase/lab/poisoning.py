@@ -2,7 +2,7 @@
 
 A liar sends a report that its mechanism can draw, or it is refused; nothing tells it from an
 honest one. What it can do is therefore bounded by how far a report is stretched when it is decoded
-(`GridRandomizer.decoded_reach`), not by the range of readings alone.
+(`RangeRandomizer.decoded_reach`), not by the range of readings alone.
 """
 
 import math
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.estimate.named import estimator_named
-from rase.estimate.tracker import Tracker, spread_of
+from rase.counts.counts import as_counts
+from rase.counts.registry import TRACKED, estimator_named
 from rase.kernels.words import SeededRandom
-from rase.randomize.grid import GridRandomizer
+from rase.laws.randomizer import RangeRandomizer
+from rase.series.rounds import estimate_round
+from rase.series.tracker import Tracker
 
 __all__ = ["Poisoned", "highest_report", "poisoned"]
 
@@ -45,7 +47,7 @@ class Poisoned:
 
 def poisoned(
     readings: Floats,
-    randomizer: GridRandomizer,
+    randomizer: RangeRandomizer,
     *,
     liars: int,
     estimators: Sequence[str],
@@ -85,7 +87,7 @@ def poisoned(
             for reports in (honest, lied)
         )
         target = _rolled(truth, window) if name == "window" else truth
-        width = randomizer.value_range.width
+        width = randomizer.domain.width
         errors = (before - target) / width
         found[name] = Poisoned(
             float((after - before).mean()) / width,
@@ -96,9 +98,9 @@ def poisoned(
     return found
 
 
-def highest_report(randomizer: GridRandomizer) -> float:
+def highest_report(randomizer: RangeRandomizer) -> float:
     """Return the report that is decoded to the greatest value of all that are not refused."""
-    public, top = randomizer.value_range, randomizer.decoded_reach[1]
+    public, top = randomizer.domain, randomizer.decoded_reach[1]
     if randomizer.clamped() is not randomizer:
         # Noise without end is decoded as it is.
         return top
@@ -109,31 +111,32 @@ def highest_report(randomizer: GridRandomizer) -> float:
 
 
 def _estimates(
-    reports: Floats, randomizer: GridRandomizer, name: str, *, window: int, seed: int
+    reports: Floats, randomizer: RangeRandomizer, name: str, *, window: int, seed: int
 ) -> Floats:
     if name == "window":
         alone = _estimates(reports, randomizer, "unbiased_mean", window=window, seed=seed)
         return _rolled(alone, window)
     if name == "median_of_means":
         return np.asarray(np.median(_group_means(randomizer.decode(reports)), axis=1))
-    tracker = Tracker(randomizer.value_range) if name == "auto" else None
+    tracker = Tracker(randomizer.domain) if name == TRACKED else None
     rng = SeededRandom(seed).child("resamples")
     values = []
     for number, row in enumerate(reports):
-        estimate = estimator_named(name)(row, randomizer=randomizer, rng=rng)
+        counts = as_counts(row, randomizer)
+        found = estimate_round(counts, randomizer, {name: estimator_named(name)}, rng=rng)
+        estimate = found.estimates[name]
         if tracker is not None:
-            spread = spread_of(row, randomizer=randomizer)
-            estimate = tracker.update(_ROUND_S * number, estimate, spread=spread)
+            estimate = tracker.update(_ROUND_S * number, estimate, spread=found.spread)
         values.append(estimate.value)
     return np.array(values)
 
 
-def _bound(honest: Floats, randomizer: GridRandomizer, name: str, liars: int) -> float:
+def _bound(honest: Floats, randomizer: RangeRandomizer, name: str, liars: int) -> float:
     """Return how far an estimator can be moved, in the unit of readings."""
     n: int = honest.shape[1]
-    if name == "auto":
+    if name == TRACKED:
         # The tracker keeps its estimate in the range, whatever it is told.
-        return randomizer.value_range.width
+        return randomizer.domain.width
     if name == "median":
         # Of n reports m can move the middle by m places, no matter how far out they are.
         ordered = np.sort(honest, axis=1)

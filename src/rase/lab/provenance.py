@@ -28,9 +28,9 @@ class Measurement:
         ValueError: If there is no room.
 
     Example:
-        >>> header = Measurement(("stream.py",)).header("rase demo", seed=1)
+        >>> header = Measurement(("domain.py",)).header("rase demo", seed=1)
         >>> header["command"], header["seed"], header["rooms"]
-        ('rase demo', 1, ['stream.py'])
+        ('rase demo', 1, ['domain.py'])
     """
 
     def __init__(self, rooms: Sequence[str], *, clock: Clock | None = None) -> None:

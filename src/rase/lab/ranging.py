@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.engine.feedback import FeedbackRun
-from rase.engine.ranging import RangeFeedback, worst_noise
-from rase.engine.table import Rows
-from rase.estimate.ranges import TRACKED_ROUNDS
-from rase.estimate.runs import run_means, runs_of
+from rase.counts.ranges import TRACKED_ROUNDS
+from rase.counts.registry import TRACKED
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
 from rase.lab.panel import Panel
-from rase.pipeline import Pipeline
-from rase.randomize.choice import auto
-from rase.stream import ValueRange
+from rase.laws.registry import auto
+from rase.series.runs import run_means, runs_of
+from rase.tables.feedback import RangeFeedback, worst_noise
+from rase.tables.plan import RunPlan
+from rase.tables.rows import Rows
+from rase.tables.run import run
 
 __all__ = [
     "AFTER",
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 # The rounds in which the range may be learnt before its error counts.
 AFTER = 48
 _CANDIDATES = 40
-# Where ends of a range for `auto` are tried, as shares of the readings below them; the drawings
+# Where ends of a range for `tracked` are tried, as shares of the readings below them; the drawings
 # of the noise that choose among them, and those that measure the choice.
 _TRIED = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.995, 1.0)
 _SEARCH, _MEASURE = range(101, 104), range(1, 9)
@@ -55,7 +56,7 @@ class BestRange:
     rmse: float
     inner: tuple[float, float]
 
-    def widened(self, times: float, *, floor: float | None) -> ValueRange:
+    def widened(self, times: float, *, floor: float | None) -> Range:
         """Return a range so many times as wide as the best and the inner readings together.
 
         It begins at a physical floor; without one, what it was widened from stands at three tenths
@@ -64,7 +65,7 @@ class BestRange:
         low, high = min(self.low, self.inner[0]), max(self.high, self.inner[1])
         width = times * (high - low)
         start = floor if floor is not None else low - 0.3 * (width - (high - low))
-        return ValueRange(start, start + width)
+        return Range(start, start + width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def best_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
     """
     rows = _rows(panel, rounds)[AFTER:]
     every = np.concatenate(rows)
-    noise = worst_noise(auto(epsilon, ValueRange(0, 1)))
+    noise = worst_noise(auto(epsilon, Range(0, 1)))
     count = np.array([len(row) for row in rows])
     starts = np.concatenate([[0], np.cumsum(count)[:-1]])
     inner = (float(np.quantile(every, 0.05)), float(np.quantile(every, 0.95)))
@@ -127,7 +128,7 @@ def _ends(every: Floats, means: Floats) -> Floats:
 
 
 def best_tracked_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRange:
-    """Find the best fixed range for the estimator `auto`, for the rounds from the 48th on.
+    """Find the best fixed range for the estimator `tracked`, for the rounds from the 48th on.
 
     There is no formula for its error, so about a hundred ranges are tried with drawings of the
     noise, and the best is measured with others.
@@ -145,18 +146,16 @@ def best_tracked_range(panel: Panel, *, epsilon: float, rounds: int) -> BestRang
         np.concatenate([np.quantile(every, _TRIED), around, [alone.low, alone.high]])
     ).tolist()
     errors = {
-        (low, high): _tracked_error(panel, ValueRange(low, high), epsilon, rounds, _SEARCH)
+        (low, high): _tracked_error(panel, Range(low, high), epsilon, rounds, _SEARCH)
         for place, low in enumerate(ends)
         for high in ends[place + 1 :]
     }
     low, high = min(errors, key=errors.__getitem__)
-    rmse = _tracked_error(panel, ValueRange(low, high), epsilon, rounds, _MEASURE)
+    rmse = _tracked_error(panel, Range(low, high), epsilon, rounds, _MEASURE)
     return BestRange(low, high, rmse, alone.inner)
 
 
-def _tracked_error(
-    panel: Panel, reach: ValueRange, epsilon: float, rounds: int, seeds: range
-) -> float:
+def _tracked_error(panel: Panel, reach: Range, epsilon: float, rounds: int, seeds: range) -> float:
     rows, times_s = _rows(panel, rounds), _times_s(panel, rounds)
     every, sizes = np.concatenate(rows), np.array([len(row) for row in rows])
     randomizer = auto(epsilon, reach)
@@ -173,7 +172,7 @@ def _tracked_error(
 
 def follow_feedback(
     panel: Panel,
-    start: ValueRange,
+    start: Range,
     *,
     epsilon: float,
     rounds: int,
@@ -188,30 +187,32 @@ def follow_feedback(
         epsilon: The budget of one report, probing or not.
         rounds: How many rounds of the panel to take.
         seed: Of the noise.
-        estimator: Whose error is measured; for ``auto`` the range is chosen for what it averages.
+        estimator: Whose error is measured; for ``tracked`` the range is chosen for what it
+            averages.
     """
-    feedback = RangeFeedback(epsilon, start, averaged=TRACKED_ROUNDS if estimator == "auto" else 1)
-    run = FeedbackRun(
-        _Readings(panel, rounds),
-        Pipeline(auto(epsilon, start), estimator=estimator),
-        feedback=feedback,
-        rng=SeededRandom(seed),
+    averaged = TRACKED_ROUNDS if estimator == TRACKED else 1
+    feedback = RangeFeedback(epsilon, start, averaged=averaged)
+    plan = RunPlan(
+        randomizer=auto(epsilon, start),
+        estimator=estimator,
+        feedback=lambda: feedback,
         truth=True,
     )
-    errors, held, widths = [], [], [start.width]
-    ranges: list[tuple[int, float, float]] = []
-    now = start
-    for place, result in enumerate(run):
+    errors, held = [], []
+    for result in run(_Readings(panel, rounds), plan, rng=SeededRandom(seed)):
         found, truth = result.estimate, result.truth or 0.0
         low, high = found.interval()
         errors.append(found.value - truth)
         held.append(low <= truth <= high)
-        if feedback.value_range != now:
-            now = feedback.value_range
-            ranges.append((place + 1, now.low, now.high))
-        widths.append(now.width)
-    rmse = math.sqrt(float(np.mean(np.square(errors[AFTER:]))))
-    return FeedbackTrace(rmse, float(np.mean(held[AFTER:])), tuple(ranges), tuple(widths[:-1]))
+    widths = np.full(len(errors), start.width)
+    for first, chosen in feedback.choices:
+        widths[first:] = chosen.width
+    return FeedbackTrace(
+        rmse=math.sqrt(float(np.mean(np.square(errors[AFTER:])))),
+        coverage=float(np.mean(held[AFTER:])),
+        ranges=tuple((first, chosen.low, chosen.high) for first, chosen in feedback.choices),
+        widths=tuple(widths.tolist()),
+    )
 
 
 class _Readings:

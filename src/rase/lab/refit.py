@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from rase.engine.arrow import wrong_row
-from rase.engine.table import Rows
 from rase.errors import DataError
+from rase.tables.csv import wrong_row
+from rase.tables.rows import Rows
 
 __all__ = ["RefitFiles", "house_batches", "is_refit_header", "refit_houses"]
 

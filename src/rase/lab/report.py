@@ -11,9 +11,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from rase.atomic_files import write_atomic
 from rase.errors import DataError
 from rase.lab.experiments.study import Check, Row, Study
-from rase.lab.whole_files import write_whole
 
 __all__ = [
     "STYLE",
@@ -80,7 +80,7 @@ def keep_study(study: Study, folder: Path) -> None:
         ("svg", vectors),
         ("json", document + "\n"),
     ):
-        write_whole(folder / f"{study.name}.{ending}", content)
+        write_atomic(folder / f"{study.name}.{ending}", content)
 
 
 def kept_studies(folder: Path) -> list[tuple[Study, str]]:
@@ -116,7 +116,7 @@ def write_report(folder: Path) -> Path:
         OSError: If it cannot be written.
     """
     path = folder / "report.html"
-    write_whole(path, report_html(kept_studies(folder)))
+    write_atomic(path, report_html(kept_studies(folder)))
     return path
 
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.engine.table import Rows
 from rase.errors import DataError
+from rase.tables.rows import Rows
 
 __all__ = ["Gaps", "Grid", "gaps_of", "usual_interval_ms"]
 

@@ -12,18 +12,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.domain import PAPER_PRECISION, Precision, Range
 from rase.errors import DataError
 from rase.kernels.permute import Order, uniform_orders
 from rase.kernels.words import Random, source_of
 from rase.lab.order_law import OrderLaw
 from rase.lab.panel import Panel
-from rase.randomize.bounded import Hybrid
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.protocol import Randomizer
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.windows import Hybrid
 from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
-from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
 __all__ = [
     "SCHEME_NAMES",
@@ -52,7 +52,7 @@ class Release:
 
     times_ms: NDArray[np.int64]
     values: NDArray[np.float64]
-    randomizer: Randomizer | None
+    randomizer: RangeRandomizer | None
     laws: tuple[OrderLaw, ...]
 
 
@@ -85,7 +85,7 @@ class Scheme:
     """
 
     name: str
-    randomizer: Randomizer | None
+    randomizer: RangeRandomizer | None
     law_for: Callable[[Order], OrderLaw]
     estimator: str
     is_arrival_bound: bool = False
@@ -145,7 +145,7 @@ class Scheme:
 
 def scheme_named(
     name: str,
-    value_range: ValueRange,
+    value_range: Range,
     *,
     epsilon: float = 1.0,
     alpha: float = 30.0,
@@ -184,7 +184,7 @@ def scheme_named(
         ValueError: If the name is unknown or a number is out of range.
 
     Example:
-        >>> scheme_named("best", ValueRange(0, 3000), epsilon=4.0).law_for(np.arange(9)).method
+        >>> scheme_named("best", Range(0, 3000), epsilon=4.0).law_for(np.arange(9)).method
         'uniform'
     """
     if name not in SCHEME_NAMES:
@@ -233,7 +233,7 @@ class _Corrected:
     robust: Robust
 
     def __call__(self, arrival: Order) -> OrderLaw:
-        manifest = self.robust.plan(arrival.size)
+        manifest = self.robust.manifest_for(arrival.size)
         return OrderLaw("uniform" if manifest.theta is None else "mallows", manifest.theta)
 
 

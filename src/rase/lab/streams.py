@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from rase.clock import parse_duration_s
-from rase.collect import Collector
-from rase.engine.table import Rows, Table, open_table
 from rase.errors import DataError
 from rase.lab.fleet import SyntheticFleet
 from rase.lab.refit import RefitFiles, is_refit_header, refit_houses
 from rase.lab.sources import SOURCES, Source, find_file
 from rase.lab.wide import Decimal, WideTable, header_of
+from rase.tables.files import Columns
+from rase.tables.rows import Rows
+from rase.tables.source import TableSource, open_source
 
 __all__ = ["Stream", "Wanted", "open_stream"]
 
 _HOUR_MS = 3_600_000
+_NEVER_MS = -(1 << 62)
 _FLEET = re.compile(r"fleet(?::(\d+)x(\d+)(?::(\d+))?)?")
 
 
@@ -232,20 +236,38 @@ def _wide(path: Path, wanted: Wanted) -> Stream:
     )
 
 
-def _table(path: Path, wanted: Wanted) -> Table:
+def _table(path: Path, wanted: Wanted) -> TableSource:
     time = wanted.time_column or "time"
     device, value = wanted.device_column or "device", wanted.value_column or "value"
-    return open_table(path, time_column=time, device_column=device, value_column=value)
+    return open_source(path, columns=Columns(time, device, value))
 
 
-def _forward(table: Table) -> Iterator[Rows]:
+def _forward(table: TableSource) -> Iterator[Rows]:
     """Yield the rows of a table, and refuse one in which the time of a device stands or goes back.
 
     A repeated row would count twice in a mean, and cannot be found without that order.
     """
-    collector = Collector(None, refuses_repeats=True)
+    last = np.zeros(0, dtype=np.int64)
+    count = 0
     for rows in table.batches():
-        collector.add(rows.time_ms, rows.device, value=rows.value, is_valid=rows.is_valid)
+        devices = int(rows.device.max(initial=-1)) + 1
+        last = np.append(last, np.full(max(devices - len(last), 0), _NEVER_MS))
+        order = np.argsort(rows.device, kind="stable")
+        codes, times = rows.device[order], rows.time_ms[order]
+        before = np.append(_NEVER_MS, times[:-1])
+        is_first = np.append(True, codes[1:] != codes[:-1])
+        before[is_first] = last[codes[is_first]]
+        wrong = order[times <= before]
+        if len(wrong):
+            row = int(wrong.min())
+            was = before[order == row][0]
+            what = "repeats a time of" if rows.time_ms[row] == was else "goes back in time for"
+            raise DataError(
+                f"row {count + row + 1} {what} its device; sort the table by device and time, and "
+                "keep one row per time and device."
+            )
+        last[codes] = times
+        count += len(rows)
         yield rows
 
 

@@ -15,10 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from rase.engine.arrow import wrong_row
-from rase.engine.columns import TimeColumn, values_of
-from rase.engine.table import Rows
 from rase.errors import DataError
+from rase.tables.columns import TimeColumn, values_of
+from rase.tables.csv import wrong_row
+from rase.tables.rows import Rows
 
 __all__ = ["Decimal", "WideTable", "header_of"]
 

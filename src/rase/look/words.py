@@ -79,21 +79,19 @@ def decimals(rows: Iterable[Mapping[str, Any]]) -> int | None:
     It is what the interval of the middle row is worth. None if no row has an interval.
 
     Args:
-        rows: Estimates with the ends of their intervals, ``ci_low`` and ``ci_high``.
+        rows: Estimates with the ends of their intervals, ``low`` and ``high``.
 
     Example:
-        >>> rows = [{"ci_low": 10.0, "ci_high": high} for high in (12.0, 49.0, 53.0, 60.0)]
-        >>> [near(row["ci_high"], 10.0, row["ci_high"]) for row in rows]
+        >>> rows = [{"low": 10.0, "high": high} for high in (12.0, 49.0, 53.0, 60.0)]
+        >>> [near(row["high"], 10.0, row["high"]) for row in rows]
         ['12.000', '49.00', '53.0', '60.0']
-        >>> [near(row["ci_high"], 10.0, row["ci_high"], decimals(rows)) for row in rows]
+        >>> [near(row["high"], 10.0, row["high"], decimals(rows)) for row in rows]
         ['12.0', '49.0', '53.0', '60.0']
-        >>> decimals([{"ci_low": None, "ci_high": None}]) is None
+        >>> decimals([{"low": None, "high": None}]) is None
         True
     """
     found = sorted(
-        places
-        for row in rows
-        if (places := _worth(row.get("ci_low"), row.get("ci_high"))) is not None
+        places for row in rows if (places := _worth(row.get("low"), row.get("high"))) is not None
     )
     return found[(len(found) - 1) // 2] if found else None
 

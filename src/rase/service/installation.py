@@ -5,8 +5,6 @@ keep their own half each and exchange public keys.
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rase.address import split_address
+from rase.atomic_files import replacing_folder
 from rase.campaign import Campaign
 from rase.errors import ConfigurationError
 from rase.service.keyring import (
@@ -202,24 +201,17 @@ def install(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError([f"{folder} is there already; nothing was changed. Name another."])
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise ConfigurationError([f"{folder.parent}: {error.strerror}."]) from None
-    try:
-        public = _fill(beside, plan, now_s)
-        shuffler, fusion = public
-        device = beside / "device"
-        device.mkdir(mode=0o700)
-        text = device_text(public_text(fusion.signing_key), public_text(shuffler.signing_key))
-        write_private(device / device_file, text)
-        (beside / STEPS_FILE).write_text("\n".join(next_steps(folder, plan)) + "\n", "utf-8")
         # Takes the place of an empty folder, and of nothing else.
-        beside.rename(folder)
+        with replacing_folder(folder, mode=0o700) as made:
+            public = _fill(made, plan, now_s)
+            shuffler, fusion = public
+            device = made / "device"
+            device.mkdir(mode=0o700)
+            text = device_text(public_text(fusion.signing_key), public_text(shuffler.signing_key))
+            write_private(device / device_file, text)
+            (made / STEPS_FILE).write_text("\n".join(next_steps(folder, plan)) + "\n", "utf-8")
     except OSError as error:
         raise ConfigurationError([f"{folder}: {error.strerror}; nothing was made."]) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return Installed(folder=folder, public=public)
 
 

@@ -14,10 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from rase.atomic_files import write_atomic
 from rase.errors import ConfigurationError, WireError
 from rase.wire.key_schedule import LEAD_CACHES, MAX_PENDING
 from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
-from rase.wire.private_files import sync_folder, write_private
+from rase.wire.private_files import write_private
 
 __all__ = [
     "KEYSET_FILE",
@@ -378,14 +379,5 @@ def _reason(error: Exception) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("x", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o600)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    write_atomic(path, text, mode=mode)

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rase import __version__
 from rase.errors import ConfigurationError, StorageError
 from rase.service.telemetry import Telemetry
+from rase.version import __version__
 
 __all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition", "served_metrics"]
 

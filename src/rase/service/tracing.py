@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from rase import __version__
 from rase.service.settings import Settings
 from rase.service.telemetry import Ending, Telemetry
+from rase.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

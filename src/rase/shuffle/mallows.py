@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rase.kernels.digits import exact_geometric
 from rase.kernels.permute import (
     Order,
     inversion_count,
@@ -17,7 +18,6 @@ from rase.kernels.permute import (
     uniform_order,
     uniform_orders,
 )
-from rase.kernels.unbounded import exact_geometric
 from rase.kernels.words import Keystream, Random, source_of
 from rase.shuffle.checks import number_at_least, whole_number
 from rase.shuffle.permutation import as_permutation

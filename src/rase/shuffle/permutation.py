@@ -22,7 +22,6 @@ __all__ = [
     "Order",
     "as_permutation",
     "compose",
-    "cycle_count",
     "data_rank",
     "identity",
     "inverse",
@@ -126,25 +125,6 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Order:
 def identity(n: int) -> Order:
     """Return the permutation that moves nothing."""
     return np.arange(n, dtype=np.int64)
-
-
-def cycle_count(permutation: ArrayLike) -> int:
-    """Count the cycles of a permutation, fixed points included.
-
-    Example:
-        >>> cycle_count([1, 0, 2])
-        2
-    """
-    images = as_permutation(permutation).tolist()
-    is_seen = bytearray(len(images))
-    cycles = 0
-    for start in range(len(images)):
-        cycles += not is_seen[start]
-        item = start
-        while not is_seen[item]:
-            is_seen[item] = 1
-            item = images[item]
-    return cycles
 
 
 def as_permutation(permutation: ArrayLike, *, name: str = "permutation") -> Order:

@@ -38,6 +38,10 @@ class Shuffler(Protocol):
         """
         ...
 
+    def manifest_for(self, n: int) -> "Manifest":
+        """Return what a round of n reports would be released with, drawing nothing."""
+        ...
+
 
 @runtime_checkable
 class RoundShuffler(Shuffler, Protocol):

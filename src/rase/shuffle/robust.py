@@ -144,7 +144,7 @@ class Robust:
             printed = self._paper_plan(len(table), arrival)
             manifest, order = printed.manifest, printed.draw(rng=rng)
         else:
-            manifest = self.plan(len(table), arrival=arrival)
+            manifest = self.manifest_for(len(table), arrival=arrival)
             order = _drawn(manifest, source_of(rng))
         return Release(table[order], manifest), order
 
@@ -158,14 +158,14 @@ class Robust:
             raise ValueError('mode must be "corrected" for many rounds at once; use shuffle.')
         table = as_rounds(values)
         source = source_of(rng)
-        manifest = self.plan(table.shape[1])
+        manifest = self.manifest_for(table.shape[1])
         if manifest.theta is None:
             shuffle_rows(table, source)
             return Release(table, manifest)
         orders = Mallows(manifest.n, manifest.theta).samples(len(table), rng=source)
         return Release(np.take_along_axis(table, orders, axis=1), manifest)
 
-    def plan(self, n: int, *, arrival: ArrayLike | None = None) -> Manifest:
+    def manifest_for(self, n: int, *, arrival: ArrayLike | None = None) -> Manifest:
         """Return the manifest that shuffling n reports would carry, drawing nothing.
 
         Raises:

@@ -66,14 +66,17 @@ class Uniform:
         """Shuffle and also return the order, which undoes all protection; for study only."""
         table = as_values(values)
         order = uniform_order(len(table), source_of(rng))
-        manifest = uniform_manifest(len(table), "Uniform was asked for.")
-        return Release(table[order], manifest), order
+        return Release(table[order], self.manifest_for(len(table))), order
+
+    def manifest_for(self, n: int) -> Manifest:
+        """Return what a round of n reports would be released with, drawing nothing."""
+        return uniform_manifest(n, "Uniform was asked for.")
 
     def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
         """Shuffle many rounds, one a row, each on its own; the manifest is that of every one."""
         table = as_rounds(values)
         shuffle_rows(table, source_of(rng))
-        return Release(table, uniform_manifest(table.shape[1], "Uniform was asked for."))
+        return Release(table, self.manifest_for(table.shape[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,11 @@ class Cyclic:
         """Shuffle and also return the order, which undoes all protection; for study only."""
         table = as_values(values)
         order = cyclic_order(len(table), source_of(rng))
-        manifest = cyclic_manifest(len(table), "The paper's loop was asked for.")
-        return Release(table[order], manifest), order
+        return Release(table[order], self.manifest_for(len(table))), order
+
+    def manifest_for(self, n: int) -> Manifest:
+        """Return what a round of n reports would be released with, drawing nothing."""
+        return cyclic_manifest(n, "The paper's loop was asked for.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +172,27 @@ class MallowsShuffle:
             ValueError: If the partition is one of another number of reports.
         """
         table = as_values(values)
-        n = len(table)
+        manifest = self.manifest_for(len(table))
+        if manifest.theta is None:
+            return Release(table.copy(), manifest), np.empty(0, dtype=np.int64)
+        order = Mallows(manifest.n, manifest.theta).sample(rng=rng)
+        return Release(table[order], manifest), order
+
+    def manifest_for(self, n: int) -> Manifest:
+        """Return what a round of n reports would be released with, drawing nothing.
+
+        Raises:
+            ValueError: If the partition is one of another number of reports.
+        """
         if self.partition is not None and self.partition.n != n:
             raise ValueError(f"partition must group all {n} reports, got {self.partition.n}.")
         if n == 0:
-            return Release(table.copy(), uniform_manifest(0, "There was nothing to shuffle.")), (
-                np.empty(0, dtype=np.int64)
-            )
+            return uniform_manifest(0, "There was nothing to shuffle.")
         groups = Partition.contiguous(n, 1) if self.partition is None else self.partition
         exact = sensitivity(groups)
         theta = self.theta or (self.alpha or 0.0) / exact
         loss = theta * exact
-        manifest = mallows_manifest(
+        return mallows_manifest(
             n,
             f"Mallows with theta {theta:.4g} was asked for.",
             theta=theta,
@@ -185,8 +200,6 @@ class MallowsShuffle:
             alpha=loss,
             real_loss=loss,
         )
-        order = Mallows(n, theta).sample(rng=rng)
-        return Release(table[order], manifest), order
 
 
 def cyclic_order(n: int, source: Random) -> Order:

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from rase import __version__
 from rase.clock import Clock
 from rase.errors import WrongCampaign
 from rase.service.connections import network_of
@@ -29,6 +28,7 @@ from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
 from rase.shuffler.settings import LimitSettings
 from rase.shuffler.signing import Signature, Signer, SigningDesk
 from rase.storage.face import Database
+from rase.version import __version__
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["create_shuffler_app"]

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import httpx
 
+from rase.clock import FIRST_PAUSE_S, LONGEST_PAUSE_S, backoff_s
 from rase.errors import Malformed
 from rase.service.clients import client as proxied_client
 from rase.storage.face import Database
@@ -20,14 +21,12 @@ from rase.wire.problems import Problem
 __all__ = ["BATCH_TYPE", "Answer", "BatchSender", "Forwarded", "HttpSender", "forward_one"]
 
 BATCH_TYPE: Final = "application/rase-batch"
-_FIRST_S = 2
-_LONGEST_S = 300
-_MAX_DOUBLINGS = 8
+_SHARES = 1 << 20
 # A batch may be damaged on its way and refused for that; the bytes that wait here are sound.
 _REFUSALS = 4
 # A key that is missing there can be provided, so that is waited for: a day of the longest pauses.
 # Not for ever, because k_min devices together could name a key that never was.
-_KEYLESS_REFUSALS = 86400 // _LONGEST_S
+_KEYLESS_REFUSALS = 86400 // int(LONGEST_PAUSE_S)
 
 
 class Answer(Enum):
@@ -97,12 +96,13 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             "SELECT batch, round, body, manifest, attempts, refusals FROM outbox "
             "WHERE state = 'waiting' AND (attempts = 0 OR next_s <= ? OR next_s > ?) "
             "ORDER BY next_s, round LIMIT 1 FOR UPDATE SKIP LOCKED",
-            (now, now + _LONGEST_S + 1),
+            (now, now + int(LONGEST_PAUSE_S) + 1),
         )
         if not rows:
             return None
         batch, round, body, manifest, attempts, refusals = rows[0]
-        retry_s = _back_off_s(attempts)
+        # Whole seconds, never none: times are kept as whole numbers.
+        retry_s = 1 + int(backoff_s(attempts + 1, share=secrets.randbelow(_SHARES) / _SHARES))
         transaction.execute(
             "UPDATE outbox SET next_s = ?, attempts = ? WHERE batch = ?",
             (now + retry_s, attempts + 1, batch),
@@ -120,7 +120,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
                 (state, refusals, sender.problem, batch),
             )
     if answer is Answer.ACCEPTED:
-        _hurry(database, by_s=now + _FIRST_S)
+        _hurry(database, by_s=now + int(FIRST_PAUSE_S))
     return Forwarded(round, answer, attempts + 1, retry_s)
 
 
@@ -181,9 +181,3 @@ class HttpSender:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
-
-
-def _back_off_s(attempts: int) -> int:
-    longest = min(_FIRST_S << min(attempts, _MAX_DOUBLINGS), _LONGEST_S)
-    # Jitter: after an outage the outbox must not arrive all at once, again and again.
-    return longest // 2 + 1 + secrets.randbelow(longest // 2 + 1)

@@ -8,12 +8,12 @@ from typing import Self
 
 import httpx
 
+from rase.answer import Answer
 from rase.service.clients import async_client, client
 from rase.subscriber.answers import (
     FusionUnreachable,
-    Mean,
-    mean_of,
-    means_of,
+    read_answer,
+    read_answers,
     refusal_of,
 )
 from rase.subscriber.following import Following, NotNow, unreachable
@@ -78,7 +78,7 @@ class Subscriber:
         """Close the connections."""
         self._http.close()
 
-    def average(self, at: Moment | None = None, *, method: str | None = None) -> Mean:
+    def average(self, at: Moment | None = None, *, method: str | None = None) -> Answer:
         """Return avg(t): the estimate of the round at a moment; of the newest if None.
 
         Raises:
@@ -87,8 +87,8 @@ class Subscriber:
         """
         query = span(campaign=self._campaign, method=method, at=at)
         if at is None:
-            return mean_of(self._get("/v1/estimates/latest", query))
-        return _only(means_of(self._get("/v1/estimates", query)))
+            return read_answer(self._get("/v1/estimates/latest", query))
+        return _only(read_answers(self._get("/v1/estimates", query)))
 
     def averages(
         self,
@@ -96,10 +96,10 @@ class Subscriber:
         end: Moment | None = None,
         *,
         method: str | None = None,
-    ) -> list[Mean]:
+    ) -> list[Answer]:
         """Return the estimates of all rounds that began in a time; missing rounds are gaps."""
         query = span(campaign=self._campaign, method=method, start=start, end=end)
-        return means_of(self._get("/v1/estimates", query))
+        return read_answers(self._get("/v1/estimates", query))
 
     def window(
         self,
@@ -108,14 +108,14 @@ class Subscriber:
         *,
         method: str | None = None,
         strict: bool = False,
-    ) -> Mean:
+    ) -> Answer:
         """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment.
 
         Where some of them were withheld it is computed from the others, as its ``rounds`` and
         ``of_rounds`` say; with ``strict`` there is no mean then.
         """
         query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
-        return _only(means_of(self._get("/v1/windows", query)))
+        return _only(read_answers(self._get("/v1/windows", query)))
 
     def follow(
         self,
@@ -124,7 +124,7 @@ class Subscriber:
         method: str | None = None,
         attempts: int | None = None,
         on_failure: Callable[[str], object] | None = None,
-    ) -> Iterator[Mean]:
+    ) -> Iterator[Answer]:
         """Yield each round as it becomes final, for ever; broken connections are resumed.
 
         No round is left out or told twice while the fusion centre keeps its database.
@@ -214,12 +214,12 @@ class AsyncSubscriber:
         """Close the connections."""
         await self._http.aclose()
 
-    async def average(self, at: Moment | None = None, *, method: str | None = None) -> Mean:
+    async def average(self, at: Moment | None = None, *, method: str | None = None) -> Answer:
         """Return avg(t), as `Subscriber.average`."""
         query = span(campaign=self._campaign, method=method, at=at)
         if at is None:
-            return mean_of(await self._get("/v1/estimates/latest", query))
-        return _only(means_of(await self._get("/v1/estimates", query)))
+            return read_answer(await self._get("/v1/estimates/latest", query))
+        return _only(read_answers(await self._get("/v1/estimates", query)))
 
     async def averages(
         self,
@@ -227,10 +227,10 @@ class AsyncSubscriber:
         end: Moment | None = None,
         *,
         method: str | None = None,
-    ) -> list[Mean]:
+    ) -> list[Answer]:
         """Return the estimates of a time, as `Subscriber.averages`."""
         query = span(campaign=self._campaign, method=method, start=start, end=end)
-        return means_of(await self._get("/v1/estimates", query))
+        return read_answers(await self._get("/v1/estimates", query))
 
     async def window(
         self,
@@ -239,10 +239,10 @@ class AsyncSubscriber:
         *,
         method: str | None = None,
         strict: bool = False,
-    ) -> Mean:
+    ) -> Answer:
         """Return Win(t, w), as `Subscriber.window`."""
         query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
-        return _only(means_of(await self._get("/v1/windows", query)))
+        return _only(read_answers(await self._get("/v1/windows", query)))
 
     async def follow(
         self,
@@ -251,7 +251,7 @@ class AsyncSubscriber:
         method: str | None = None,
         attempts: int | None = None,
         on_failure: Callable[[str], object] | None = None,
-    ) -> AsyncIterator[Mean]:
+    ) -> AsyncIterator[Answer]:
         """Yield each round as it becomes final, as `Subscriber.follow`."""
         following = Following(last_id, attempts=attempts, on_failure=on_failure)
         query = span(campaign=self._campaign, method=method)
@@ -281,7 +281,7 @@ class AsyncSubscriber:
         return answer.content
 
 
-def _only(means: list[Mean]) -> Mean:
+def _only(means: list[Answer]) -> Answer:
     if len(means) != 1:
         raise FusionUnreachable("the fusion centre answers with something else than one mean.")
     return means[0]

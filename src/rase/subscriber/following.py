@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import httpx
 
-from rase.subscriber.answers import FusionRefused, FusionUnreachable, Mean, mean_of, refusal_of
+from rase.answer import Answer
+from rase.subscriber.answers import FusionRefused, FusionUnreachable, read_answer, refusal_of
 from rase.subscriber.events import EventReader
 
 __all__ = ["STREAM_TIMEOUT", "Following", "NotNow", "unreachable"]
@@ -66,13 +67,13 @@ class Following:
             headers["Last-Event-ID"] = self._reader.last_id
         return {"headers": headers, "timeout": STREAM_TIMEOUT}
 
-    def feed(self, line: str) -> Mean | None:
+    def feed(self, line: str) -> Answer | None:
         """Take the next line; return the mean that it completes."""
         event = self._reader.feed(line)
         if event is None:
             return None
         self._failures = 0
-        return mean_of(event.data)
+        return read_answer(event.data)
 
     def refusal(self, answer: httpx.Response) -> FusionRefused:
         """Return the refusal in an answer that has been read."""

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import httpx
 
-from rase.subscriber.answers import FusionUnreachable, Mean, document_of, means_of, refusal_of
+from rase.answer import Answer
+from rase.subscriber.answers import FusionUnreachable, document_of, read_answers, refusal_of
 from rase.subscriber.client import AsyncSubscriber
 from rase.subscriber.following import STREAM_TIMEOUT, unreachable
 from rase.subscriber.questions import Moment, span
@@ -81,12 +82,12 @@ class AsyncOperator(AsyncSubscriber):
         *,
         method: str | None = None,
         strict: bool = False,
-    ) -> list[Mean]:
+    ) -> list[Answer]:
         """Return Win(t, w) for each round t that began in a time; see `Subscriber.window`."""
         query = span(
             campaign=self._campaign, method=method, w=w, strict=strict, start=start, end=end
         )
-        return means_of((await self._send("GET", "/v1/windows", query)).content)
+        return read_answers((await self._send("GET", "/v1/windows", query)).content)
 
     async def raw(self, path: str, query: Mapping[str, str]) -> Raw:
         """Return a table or document of a subscriber's route unread, e.g. to save it as CSV."""

@@ -49,8 +49,9 @@ class BrokerSession:
         client_id: Fixed, and different for each process.
         subscriptions: What to subscribe to, at QoS 1; retained messages are not asked for.
         on_message: Called in the network's thread for each message.
-        on_change: Called there when the connection is made (None), refused or lost (why), and when
-            a subscription is refused (why), for then nothing will arrive.
+        on_change: Called there when the connection is made and the broker has answered the
+            subscriptions (None), when it is refused or lost (why), and when a subscription is
+            refused (why), for then nothing will arrive.
         will: Topic and message that the broker publishes, retained, if the connection is lost.
     """
 
@@ -81,7 +82,7 @@ class BrokerSession:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is connected now."""
+        """Whether it is connected now, and the broker has answered its subscriptions."""
         return self._is_up.is_set()
 
     def start(self) -> None:
@@ -160,11 +161,12 @@ class BrokerSession:
         from paho.mqtt.subscribeoptions import SubscribeOptions
 
         self._connection += 1
+        if not self._subscriptions:
+            self._now_up()
+            return
+        # Up when the broker has answered: what is sent before, it gives to nobody.
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
-        for topic in self._subscriptions:
-            client.subscribe(topic, options=options)
-        self._is_up.set()
-        self._on_change(None)
+        client.subscribe([(topic, options) for topic in self._subscriptions])
 
     def _disconnected(
         self, client: "Client", _: Any, flags: Any, code: Any, properties: Any
@@ -175,9 +177,14 @@ class BrokerSession:
     def _subscribed(
         self, client: "Client", _: Any, number: int, codes: Any, properties: Any
     ) -> None:
+        self._now_up()
         for code in codes:
             if code.is_failure:
                 self._on_change(f"the subscription is refused: {code}")
+
+    def _now_up(self) -> None:
+        self._is_up.set()
+        self._on_change(None)
 
     def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
         self._on_message(

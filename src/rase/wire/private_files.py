@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 from typing import Final, TextIO
 
+from rase.atomic_files import replacing, sync_folder
+
 __all__ = [
     "is_open_to_others",
     "read_private",
     "read_secret",
     "replace_private",
     "secret_of",
-    "sync_folder",
     "write_private",
 ]
 
@@ -48,16 +49,13 @@ def write_private(path: Path, text: str) -> None:
 
 
 def replace_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read anew; at every moment the old or the new is there.
+    """Replace a file that only its owner can read; the old or the new one is always there.
 
     Raises:
         OSError: If it could not be written; the old one is as it was.
     """
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    write_private(beside, text)
-    beside.replace(path)
-    sync_folder(path.parent)
+    with replacing(path, mode=0o600, part=path.with_name(f".{path.name}.new")) as file:
+        file.write(text.encode("ascii"))
 
 
 def read_private(path: Path) -> str:
@@ -121,12 +119,3 @@ def is_open_to_others(path: Path, mode: int) -> bool:
         # place of the group's rights.
         mode &= ~_GROUP_READS
     return bool(mode & _OTHERS)
-
-
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, as the files that they name are."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -141,7 +141,7 @@ def test_measured_stands_beside_sent(device: Owned) -> None:
     assert len(seen) >= 29
     for one in seen[2:20]:
         content = device.shuffler.content(device.shuffler.stored["credential", one.round])
-        step = device.campaign.value_range.step
+        step = device.campaign.domain.step
         assert one.sent == device.campaign.low + content.place * step
         assert one.measured is not None
         assert 0 < one.measured < 1000

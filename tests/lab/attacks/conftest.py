@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.lab.panel import Panel
-from rase.stream import ValueRange
 
 HOUR_MS = 3_600_000
 
@@ -31,6 +31,6 @@ def homes() -> Panel:
 
 
 @pytest.fixture(scope="session")
-def watts() -> ValueRange:
+def watts() -> Range:
     """The public range of that fleet."""
-    return ValueRange(0, 110)
+    return Range(0, 110)

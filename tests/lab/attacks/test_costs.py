@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
 from rase.lab.attacks.averaging import AveragingAttack
@@ -24,9 +25,8 @@ from rase.lab.attacks.runner import attack_scheme, case_for
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
 from rase.shuffle import mallows
-from rase.stream import ValueRange
 
-WATTS = ValueRange(0, 100)
+WATTS = Range(0, 100)
 POWER = {"n log n": 1, "n^2": 2, "n^3": 3}
 # From n to 4 n; more devices than an attack has bins or candidates where these bound its work.
 SMALL = {"n log n": 400, "n^2": 50, "n^3": 50}

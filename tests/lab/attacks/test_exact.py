@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks.bayes import BayesAttack
 from rase.lab.attacks.linkage import LinkageAttack
@@ -16,14 +17,13 @@ from rase.lab.attacks.runner import case_for
 from rase.lab.order_law import OrderLaw
 from rase.lab.panel import Panel
 from rase.lab.schemes import Scheme
-from rase.randomize.bounded import Duchi, Hybrid
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.randomize.protocol import Randomizer
+from rase.laws.geometric import BudgetAware, Laplace
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.windows import Duchi, Hybrid
 from rase.shuffle.paper import Line9
-from rase.stream import Precision, ValueRange
 
-GRID = ValueRange(0, 6, steps=6)
-NOISES: dict[str, Randomizer | None] = {
+GRID = Range(0, 6, steps=6)
+NOISES: dict[str, RangeRandomizer | None] = {
     "raw": None,
     "clamped": BudgetAware(1.5, GRID, Precision(beta=0.5, rho=0.9)),
     "laplace": Laplace(1.5, GRID),
@@ -41,7 +41,7 @@ def small_panel(n: int, rounds: int = 200) -> Panel:
 
 
 def attacked(
-    attack: Attack, noise: Randomizer | None, law: OrderLaw, *, n: int
+    attack: Attack, noise: RangeRandomizer | None, law: OrderLaw, *, n: int
 ) -> tuple[Case, Guesses]:
     """Release the small panel and let the attack guess."""
     panel = small_panel(n)
@@ -51,7 +51,7 @@ def attacked(
     return case, attack.guess(case)
 
 
-def exact_likelihood(case: Case, noise: Randomizer | None, report: float) -> Floats:
+def exact_likelihood(case: Case, noise: RangeRandomizer | None, report: float) -> Floats:
     """Return Pr[report | device] from counted readings and the noise, one point at a time."""
     history = case.history
     assert history is not None
@@ -102,7 +102,7 @@ def test_matching_is_the_most_probable_permutation(noise: str) -> None:
         assert log_table[np.arange(5), guess].sum() == pytest.approx(best, abs=1e-9)
 
 
-def exact_posterior(case: Case, noise: Randomizer | None, number: int) -> Floats:
+def exact_posterior(case: Case, noise: RangeRandomizer | None, number: int) -> Floats:
     """Return Pr[slot i holds device d | values, arrival, law] by summing over all orders."""
     assert case.laws is not None
     assert case.arrival is not None

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import attack_named
 from rase.lab.attacks.averaging import AveragingAttack, error_by_rounds, mean_posterior
@@ -14,8 +15,7 @@ from rase.lab.attacks.runner import SplitKind, attack_scheme
 from rase.lab.metrics import AttackResult
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
-from rase.randomize.bounded import Duchi
-from rase.stream import ValueRange
+from rase.laws.windows import Duchi
 
 SHUFFLED = ("laplace-fisher", "best", "rase")
 
@@ -26,7 +26,7 @@ def attacked(panel: Panel, attack: str, scheme: str, **options: float) -> Attack
     if isinstance(chosen_attack, ForestAttack):
         chosen_attack = replace(chosen_attack, trees=16)
     split: SplitKind = "time" if attack == "value_time" else "random"
-    chosen = scheme_named(scheme, ValueRange(0, 110), **{"epsilon": 10.0} | options)  # type: ignore[arg-type]
+    chosen = scheme_named(scheme, Range(0, 110), **{"epsilon": 10.0} | options)  # type: ignore[arg-type]
     return attack_scheme(panel, chosen, attacks=[chosen_attack], seed=2026, split=split)[0]
 
 
@@ -103,13 +103,13 @@ def test_the_forests_run_and_beat_chance_where_they_may(homes: Panel, attack: st
 def test_a_random_split_with_time_falls_below_chance(homes: Panel) -> None:
     """The paper's recall below 1/n: at the time of a test record the others were trained on."""
     few = homes.first_rounds(400)
-    chosen = scheme_named("rase", ValueRange(0, 110), epsilon=0.1)
+    chosen = scheme_named("rase", Range(0, 110), epsilon=0.1)
     result = attack_scheme(few, chosen, attacks=[attack_named("value_time")], seed=2026)[0]
     assert result.accuracy < result.chance
     assert result.macro_recall.high < result.chance
 
 
-def test_errors_of_averages_fall_like_the_root_of_rounds(homes: Panel, watts: ValueRange) -> None:
+def test_errors_of_averages_fall_like_the_root_of_rounds(homes: Panel, watts: Range) -> None:
     """From 6 to 600 rounds a device's mean is known 10 times better; behind a shuffle it is not.
 
     The ratio of two root mean squares over 16 devices has a relative deviation below 0.25, so
@@ -131,12 +131,12 @@ def test_errors_of_averages_fall_like_the_root_of_rounds(homes: Panel, watts: Va
     assert hidden[1] == pytest.approx(spread, rel=0.3)
 
 
-def test_raw_averages_have_no_error(homes: Panel, watts: ValueRange) -> None:
+def test_raw_averages_have_no_error(homes: Panel, watts: Range) -> None:
     """Without noise and shuffle the mean is the mean."""
     assert error_by_rounds(homes, scheme_named("raw", watts), rounds=[1, 5]).tolist() == [0, 0]
 
 
-def test_averages_refuse_what_they_cannot_follow(homes: Panel, watts: ValueRange) -> None:
+def test_averages_refuse_what_they_cannot_follow(homes: Panel, watts: Range) -> None:
     """Gaps and rounds beyond the panel are refused."""
     scheme = scheme_named("raw", watts)
     with pytest.raises(ValueError, match="between 1 and 600"):
@@ -151,7 +151,7 @@ def test_the_posterior_of_a_mean_is_honest() -> None:
     The count deviates by 0.011, so the bounds are more than 4 deviations from 95.4 %; standard
     errors 30 % too small would cover 84 %.
     """
-    noise = Duchi(1.0, ValueRange(0, 10))
+    noise = Duchi(1.0, Range(0, 10))
     reports = noise.randomize(np.full((300, 400), 3.0), rng=SeededRandom(2026))
     means, errors = mean_posterior(reports, noise)
     covered = np.mean(np.abs(means - 3) < 2 * errors)
@@ -159,7 +159,7 @@ def test_the_posterior_of_a_mean_is_honest() -> None:
     assert np.mean(np.abs(means - 3) < 0.7 * 2 * errors) < 0.90
 
 
-def test_averaging_names_devices_by_their_mean(watts: ValueRange) -> None:
+def test_averaging_names_devices_by_their_mean(watts: Range) -> None:
     """Levels 6.7 W apart are told from 120 noisy reports; behind a shuffle they are not.
 
     The noise of a mean is 1.5 W, so a slot is named rightly with probability 0.97.
@@ -185,7 +185,7 @@ def test_a_column_without_reports_is_known_least() -> None:
     assert errors.tolist() == [1.0, 1.0]
 
 
-def test_extreme_devices_are_known_by_their_range(watts: ValueRange) -> None:
+def test_extreme_devices_are_known_by_their_range(watts: Range) -> None:
     """A heater among lamps is named with confidence, noise or not; lamps get no answer."""
     generator = np.random.default_rng(2026)
     values = generator.uniform(0, 10, (200, 20))

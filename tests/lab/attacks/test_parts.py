@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rase.domain import Precision, Range
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks.forest import forest_guesses
@@ -14,10 +15,9 @@ from rase.lab.attacks.ranking import best_first, nearest_in_rank, posterior_of
 from rase.lab.attacks.runner import case_for
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
-from rase.randomize.budget_aware import BudgetAware, Laplace
-from rase.stream import Precision, ValueRange
+from rase.laws.geometric import BudgetAware, Laplace
 
-WATTS = ValueRange(0, 100)
+WATTS = Range(0, 100)
 
 
 def test_few_readings_are_points_of_their_own() -> None:

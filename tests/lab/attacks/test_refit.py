@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.lab.attacks import attack_named
 from rase.lab.attacks.runner import attack_scheme
 from rase.lab.metrics import AttackResult
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
-from rase.stream import ValueRange
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def refit(data_folder: Path) -> Panel:
 
 def attacked(panel: Panel, attack: str, scheme: str, **options: float) -> AttackResult:
     """Run one attack by name against a scheme by name, at the 178 W range."""
-    chosen = scheme_named(scheme, ValueRange(0, 178), **options)  # type: ignore[arg-type]
+    chosen = scheme_named(scheme, Range(0, 178), **options)  # type: ignore[arg-type]
     return attack_scheme(panel, chosen, attacks=[attack_named(attack)], seed=1)[0]
 
 

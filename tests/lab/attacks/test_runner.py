@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
@@ -12,7 +13,6 @@ from rase.lab.attacks.protocol import Attack, Knowledge
 from rase.lab.attacks.runner import SplitKind, attack_scheme, case_for
 from rase.lab.panel import Panel
 from rase.lab.schemes import scheme_named
-from rase.stream import ValueRange
 
 DAY_MS = 86_400_000
 
@@ -27,7 +27,7 @@ def quick(name: str) -> Attack:
 
 def test_an_attack_is_given_only_what_it_declared(homes: Panel) -> None:
     """Labels, history, mechanism, law and centre are there if declared, and never beyond."""
-    release, secret = scheme_named("br", ValueRange(0, 110)).release(homes, rng=SeededRandom(1))
+    release, secret = scheme_named("br", Range(0, 110)).release(homes, rng=SeededRandom(1))
     for attack in map(attack_named, ATTACK_NAMES):
         case = case_for(attack, release, secret=secret, panel=homes)
         given = {
@@ -59,7 +59,7 @@ def test_every_attack_states_its_knowledge_and_cost() -> None:
 @pytest.mark.parametrize("split", ["random", "time"])
 def test_four_fifths_are_for_training(split: SplitKind, homes: Panel) -> None:
     """The split is 4:1 in the attack's unit, seeded, and ordered by time where asked."""
-    release, secret = scheme_named("raw", ValueRange(0, 110)).release(homes)
+    release, secret = scheme_named("raw", Range(0, 110)).release(homes)
     for attack in map(attack_named, ATTACK_NAMES):
         first, again, other = (
             case_for(attack, release, secret=secret, panel=homes, split=split, seed=seed).is_train
@@ -80,7 +80,7 @@ def test_four_fifths_are_for_training(split: SplitKind, homes: Panel) -> None:
             assert (days == days[:, :1]).all() == (attack.unit == "day"), attack.name
 
 
-def test_the_same_seed_gives_the_same_result(homes: Panel, watts: ValueRange) -> None:
+def test_the_same_seed_gives_the_same_result(homes: Panel, watts: Range) -> None:
     """Noise, split, forest and bootstrap are all drawn from the one seed."""
     runs = [
         attack_scheme(
@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_result(homes: Panel, watts: ValueRange) ->
         assert first.macro_recall != other.macro_recall
 
 
-def test_undeclared_knowledge_is_refused(homes: Panel, watts: ValueRange) -> None:
+def test_undeclared_knowledge_is_refused(homes: Panel, watts: Range) -> None:
     """An attack that reaches for what it did not declare fails loudly."""
     release, secret = scheme_named("br", watts).release(homes, rng=SeededRandom(1))
     bare = case_for(attack_named("profile"), release, secret=secret, panel=homes)
@@ -108,7 +108,7 @@ def test_undeclared_knowledge_is_refused(homes: Panel, watts: ValueRange) -> Non
             known()
 
 
-def test_bad_panels_are_refused_clearly(watts: ValueRange) -> None:
+def test_bad_panels_are_refused_clearly(watts: Range) -> None:
     """One device, a silent device, too few rounds: a DataError that says what to do."""
     scheme = scheme_named("br", watts)
     days = np.arange(30) * DAY_MS
@@ -133,7 +133,7 @@ def test_bad_panels_are_refused_clearly(watts: ValueRange) -> None:
 
 @pytest.mark.uncovered
 @pytest.mark.parametrize("scheme", ["raw", "br", "best"])
-def test_constant_series_and_gaps_are_handled(scheme: str, watts: ValueRange) -> None:
+def test_constant_series_and_gaps_are_handled(scheme: str, watts: Range) -> None:
     """Constant devices and missing readings neither fail nor warn."""
     generator = np.random.default_rng(7)
     values = np.tile(np.array([5.0, 5.0, 50.0, 80.0]), (60, 1))
@@ -156,7 +156,7 @@ def test_constant_series_and_gaps_are_handled(scheme: str, watts: ValueRange) ->
 
 
 @pytest.mark.parametrize("name", ["bayes", "matching", "linkage", "averaging"])
-def test_devices_that_read_the_same_cannot_be_told_apart(name: str, watts: ValueRange) -> None:
+def test_devices_that_read_the_same_cannot_be_told_apart(name: str, watts: Range) -> None:
     """On identical constants, shuffled, nobody beats chance.
 
     800 records at chance 1/4; 6 deviations, false alarm below 1e-8 each.
@@ -166,7 +166,7 @@ def test_devices_that_read_the_same_cannot_be_told_apart(name: str, watts: Value
     assert abs(result.accuracy - 0.25) < 6 * np.sqrt(0.25 * 0.75 / 800)
 
 
-def test_matching_breaks_ties_without_looking_at_slots(watts: ValueRange) -> None:
+def test_matching_breaks_ties_without_looking_at_slots(watts: Range) -> None:
     """Where all likelihoods are equal, an order that was kept does not help it.
 
     800 records at chance 1/4; 6 deviations, false alarm below 1e-8.
@@ -182,7 +182,7 @@ def test_unknown_attacks_are_refused() -> None:
         attack_named("wishful")
 
 
-def test_a_device_unseen_in_training_is_still_possible(watts: ValueRange) -> None:
+def test_a_device_unseen_in_training_is_still_possible(watts: Range) -> None:
     """Computing attacks treat a newcomer like the average device; forests never name it."""
     values = np.random.default_rng(3).uniform(0, 100, (50, 3))
     values[:40, 2] = np.nan

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from rase import Precision, Robust, SecureRandom, SeededRandom, Uniform, ValueRange
+from rase import Precision, Range, Robust, SecureRandom, SeededRandom, Uniform
 from rase.kernels.entropy import Entropy
 from rase.kernels.integers import chosen_with, integers_below
 from rase.kernels.words import Keystream, Random, source_of
@@ -29,12 +29,12 @@ from rase.lab.audit.reports import (
     retry_subject,
 )
 from rase.lab.audit.subject import CONFIDENCE, Finding, LawSubject, Subject, audited
-from rase.randomize.pure import DeviceRandomizer
+from rase.laws.registry import randomizer_named
 from rase.shuffle.mallows import Mallows
-from rase.shuffle.release import Release
+from rase.shuffle.release import Manifest, Release
 from rase.shuffle.shufflers import Cyclic, UnsafeShuffleWarning
 
-PUBLIC = ValueRange(0, 3000)
+PUBLIC = Range(0, 3000)
 SWAPPED = (1, 0, 2, 3)
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -63,7 +63,7 @@ class ReusedKeystream(SecureRandom):
 class FloatLaplace:
     """Textbook Laplace noise, added in floating point."""
 
-    value_range = PUBLIC
+    domain = PUBLIC
 
     def __init__(self, epsilon: float) -> None:
         self.scale = PUBLIC.width / epsilon
@@ -89,6 +89,10 @@ class KeepsFirst:
         rest = Uniform().shuffle_rounds(table[:, 1:], rng=rng)
         return Release(np.column_stack([table[:, 0], rest.values]), rest.manifest)
 
+    def manifest_for(self, n: int) -> Manifest:
+        """Claim to be uniform."""
+        return Uniform().manifest_for(n)
+
 
 @pytest.mark.uncovered
 @pytest.mark.parametrize("name", list(randomizers(1.0)))
@@ -104,11 +108,11 @@ def test_noise_ten_percent_too_small(name: str) -> None:
 class Window:
     """Piecewise noise on a grid of 65536 steps, its places from a source of whole numbers."""
 
-    value_range = ValueRange(0, 3000, steps=65536)
+    domain = Range(0, 3000, steps=65536)
 
     def __init__(self, epsilon: float, integers: Callable[[Places, Random], Places]) -> None:
         self.integers = integers
-        self.steps = self.value_range.steps
+        self.steps = self.domain.steps
         self.width = 2 * round(self.steps * math.exp(-epsilon / 2) / 2)
         inside = (self.width + 1) * math.exp(epsilon)
         self.inside = inside / (inside + self.steps)
@@ -116,12 +120,12 @@ class Window:
     def randomize(self, readings: ArrayLike, /, *, rng: Random | None = None) -> Floats:
         """Choose inside or outside the window of a reading, then one of its places."""
         source = source_of(rng)
-        index = np.rint(np.asarray(readings) / self.value_range.step).astype(np.int64)
+        index = np.rint(np.asarray(readings) / self.domain.step).astype(np.int64)
         near = chosen_with(np.full(index.shape, self.inside), source)
         drawn = self.integers(np.where(near, self.width + 1, self.steps), source)
         outside = np.where(drawn < index, drawn, drawn + self.width + 1)
         places = np.where(near, index + drawn, outside) - self.width // 2
-        return self.value_range.step * places.astype(np.float64)
+        return self.domain.step * places.astype(np.float64)
 
 
 def test_modulo_bias() -> None:
@@ -148,11 +152,13 @@ def test_reused_keystream(name: str) -> None:
 
 def test_noise_drawn_again_on_retry() -> None:
     """A device that draws anew when it sends again gives away twice what it claims."""
-    device = DeviceRandomizer("budget-aware", 1.0, PUBLIC, Precision(beta=0.5, rho=0.9))
+    device = randomizer_named(
+        "budget-aware", 1.0, domain=PUBLIC, precision=Precision(beta=0.5, rho=0.9)
+    )
 
     def careless(reading: float, count: int, entropy: Entropy) -> Iterator[tuple[int, int]]:
         for _ in range(count):
-            yield device.place(reading, entropy), device.place(reading, entropy)
+            yield device.draw_one(reading, entropy), device.draw_one(reading, entropy)
 
     kept = retry_subject("ledger", ledger_retry(device), PUBLIC, claim=1.0)
     drawn = retry_subject("careless", careless, PUBLIC, claim=1.0)
@@ -238,6 +244,10 @@ class Forgets:
         released = Uniform().shuffle_rounds(table, rng=rng)
         return Release(np.where(is_kept[:, None], table, released.values), released.manifest)
 
+    def manifest_for(self, n: int) -> Manifest:
+        """Claim to be uniform."""
+        return Uniform().manifest_for(n)
+
 
 @pytest.mark.uncovered
 @pytest.mark.parametrize("single", [False, True])
@@ -262,7 +272,7 @@ def test_a_certificate_that_states_a_tenth_too_little(name: str) -> None:
 
         def __init__(self) -> None:
             self.honest = randomizers(1.0)[name]
-            self.value_range = self.honest.value_range
+            self.domain = self.honest.domain
             self.effective_epsilon = 0.9 * self.honest.effective_epsilon
 
         def randomize(self, readings: ArrayLike, /, *, rng: Random | None = None) -> Floats:

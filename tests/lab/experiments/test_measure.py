@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rase.domain import Range
 from rase.errors import DataError
 from rase.lab.datasets import open_panel
-from rase.lab.experiments.measure import chosen_devices, measured, randomizer_named
+from rase.lab.experiments.measure import chosen_devices, measured
 from rase.lab.panel import Panel
-from rase.stream import ValueRange
+from rase.laws.registry import randomizer_named
 
 PANEL = open_panel("fleet:16x5:1")
 ATTACK: dict[str, Any] = {
@@ -136,4 +137,4 @@ def test_devices_are_chosen_by_seed() -> None:
 @pytest.mark.parametrize("name", ["budget-aware", "laplace", "duchi", "piecewise", "hybrid"])
 def test_mechanisms_by_name(name: str) -> None:
     """Every mechanism has its name."""
-    assert randomizer_named(name, 1.0, ValueRange(0, 1)).epsilon == 1.0
+    assert randomizer_named(name, 1.0, domain=Range(0, 1)).epsilon == 1.0

@@ -76,12 +76,12 @@ def example_payload(
     if epsilon_class is None or keys is None:
         return None
     measured = _middle(campaign) if mean is None else mean
-    place = randomizer_of(campaign.reported_in(round), epsilon_class).place(measured, entropy)
+    place = randomizer_of(campaign.reported_in(round), epsilon_class).draw_one(measured, entropy)
     content = Content(campaign.block_start(round), place, epsilon_class)
     return Payload(
         measured,
         mean is None,
-        sent=campaign.low + place * campaign.value_range.step,
+        sent=campaign.low + place * campaign.domain.step,
         content=content.to_bytes(),
         envelope=seal_report(
             content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from rase import __version__
 from rase.device.page import cards
 from rase.device.page.chart import chart
 from rase.device.page.markup import Child, Markup, document, tag
 from rase.device.page.owner import Moment, Sharing
 from rase.device.page.payload import Payload, parts_of
 from rase.look.words import number, sentence
+from rase.version import __version__
 
 __all__ = ["THEMES", "Form", "forgotten", "home", "payload", "problem"]
 

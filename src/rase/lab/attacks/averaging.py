@@ -11,7 +11,7 @@ from rase.lab.attacks.protocol import Case, Floats, Guesses, Knowledge, Target, 
 from rase.lab.attacks.ranking import best_first, nearest_in_rank, posterior_of
 from rase.lab.panel import Panel
 from rase.lab.schemes import Scheme
-from rase.randomize.protocol import Randomizer
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = ["AveragingAttack", "error_by_rounds", "mean_posterior"]
 
@@ -46,7 +46,7 @@ class AveragingAttack:
         )
         history = case.known_history()
         if case.randomizer is not None:
-            grid = case.randomizer.value_range
+            grid = case.randomizer.domain
             history = np.clip(history, grid.low, grid.high)
         known, known_error = mean_posterior(history, None)
         near = nearest_in_rank(known, seen, self.candidates)
@@ -62,7 +62,7 @@ class AveragingAttack:
         return Guesses(rounds, slots, ranked[slots], confidence[slots], clusters=slots)
 
 
-def mean_posterior(reports: Floats, randomizer: Randomizer | None) -> tuple[Floats, Floats]:
+def mean_posterior(reports: Floats, randomizer: RangeRandomizer | None) -> tuple[Floats, Floats]:
     """Return the mean reading behind each column of reports, and its standard error.
 
     Under a flat prior and many rounds the posterior of the mean is normal with these two numbers.
@@ -116,7 +116,7 @@ def error_by_rounds(
     release, _ = scheme.release(panel, arrival="fixed", rng=rng)
     readings, decoded = panel.values, release.values
     if release.randomizer is not None:
-        grid = release.randomizer.value_range
+        grid = release.randomizer.domain
         readings = np.clip(readings, grid.low, grid.high)
         decoded = release.randomizer.decode(release.values)
     gap = np.cumsum(decoded - readings, axis=0)[places - 1] / places[:, np.newaxis]

@@ -10,7 +10,7 @@ import numpy as np
 
 from rase.errors import DataError
 from rase.lab.attacks.protocol import Case, Codes, Floats
-from rase.randomize.protocol import Randomizer
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = ["Likelihood", "ReadingModel", "case_likelihood", "histograms", "likelihood_of"]
 
@@ -90,7 +90,7 @@ def histograms(history: Floats, bins: int) -> ReadingModel:
 
 
 def likelihood_of(
-    model: ReadingModel, randomizer: Randomizer | None, reports: Floats, bins: int
+    model: ReadingModel, randomizer: RangeRandomizer | None, reports: Floats, bins: int
 ) -> Likelihood:
     """Carry a model of readings through the noise: O(devices x points x bins).
 
@@ -124,9 +124,9 @@ def _reading_edges(readings: Floats, bins: int) -> Floats:
     return np.concatenate([[-np.inf], inner, [np.inf]])
 
 
-def _report_edges(reports: Floats, randomizer: Randomizer, bins: int) -> Floats:
+def _report_edges(reports: Floats, randomizer: RangeRandomizer, bins: int) -> Floats:
     """Cut halfway between grid points, so that no point lies on an edge."""
-    grid = randomizer.value_range
+    grid = randomizer.domain
     places = np.rint((reports - grid.low) / grid.step)
     codes = np.unique(places)
     if codes.size > bins:

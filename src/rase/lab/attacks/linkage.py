@@ -50,7 +50,7 @@ class LinkageAttack:
         likelihood = likelihood_of(model, case.randomizer, reports, self.bins)
         points, decoded = model.points, reports
         if case.randomizer is not None:
-            grid = case.randomizer.value_range
+            grid = case.randomizer.domain
             points = np.clip(points, grid.low, grid.high)
             decoded = case.randomizer.decode(reports)
         slot_count = case.values.shape[1]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.lab.order_law import OrderLaw
-from rase.randomize.protocol import Randomizer
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = ["Attack", "Case", "Codes", "Flags", "Floats", "Guesses", "Knowledge", "Target", "Unit"]
 
@@ -57,7 +57,7 @@ class Case:
     seed: int
     labels: Codes | None = None
     history: Floats | None = None
-    randomizer: Randomizer | None = None
+    randomizer: RangeRandomizer | None = None
     laws: tuple[OrderLaw, ...] | None = None
     arrival: Codes | None = None
 

@@ -45,7 +45,7 @@ class RangeAttack:
         """Rank the devices once for each bin of reports, and look the outliers up."""
         lows, highs = _ranges(case.known_history())
         if case.randomizer is not None:
-            grid = case.randomizer.value_range
+            grid = case.randomizer.domain
             lows, highs = np.clip((lows, highs), grid.low, grid.high)
         threshold = float(np.quantile(highs, 0.9)) if self.threshold is None else self.threshold
         rounds, slots = np.nonzero(case.is_test)

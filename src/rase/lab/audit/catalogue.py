@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rase.accounting.amplification import amplify
-from rase.campaign import MECHANISMS, ShufflePlan
+from rase.campaign import ShufflePlan
+from rase.domain import Precision, Range
 from rase.kernels.words import Random
 from rase.lab.audit.laws import kept_subject, live_kept_subject, mallows_law_subject
 from rase.lab.audit.orders import (
@@ -24,20 +25,18 @@ from rase.lab.audit.reports import (
     retry_subject,
 )
 from rase.lab.audit.subject import Cells, LawSubject, Subject
-from rase.randomize.budget_aware import BudgetAware
-from rase.randomize.grid import GridRandomizer
-from rase.randomize.pure import DeviceRandomizer
-from rase.randomize.registry import randomizer_named
+from rase.laws.geometric import BudgetAware
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import MECHANISMS, randomizer_named
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
 from rase.shuffle.shufflers import MallowsShuffle, Uniform
-from rase.stream import Precision, ValueRange
 
 __all__ = ["BUDGETS", "randomizers", "subjects", "subjects_named"]
 
 BUDGETS = (0.5, 1.0, 4.0)
-_PUBLIC = ValueRange(0, 3000)
+_PUBLIC = Range(0, 3000)
 _LOW, _HIGH = _PUBLIC.low, _PUBLIC.high
 # Lemma 1 clamps below its bound: always, and never from epsilon 0.36 on.
 _CLAMPED, _UNCLAMPED = Precision(beta=0, rho=0.9), Precision(beta=1, rho=0.3)
@@ -86,10 +85,10 @@ def subjects_named(names: Sequence[str]) -> list[Subject | LawSubject]:
     return [one for one in every if not names or any(_is_named(one, name) for name in names)]
 
 
-def randomizers(epsilon: float, public: ValueRange = _PUBLIC) -> dict[str, GridRandomizer]:
+def randomizers(epsilon: float, public: Range = _PUBLIC) -> dict[str, RangeRandomizer]:
     """Return every randomizer at one budget, by name."""
     named = {
-        name: randomizer_named(name, epsilon, value_range=public, precision=_CLAMPED)
+        name: randomizer_named(name, epsilon, domain=public, precision=_CLAMPED)
         for name in MECHANISMS
     }
     clamped = named.pop("budget-aware")
@@ -119,7 +118,7 @@ def _certificates() -> Iterator[Subject]:
 
 def _devices() -> Iterator[Subject]:
     for mechanism in MECHANISMS:
-        device = DeviceRandomizer(mechanism, 1.0, _PUBLIC, _CLAMPED)
+        device = randomizer_named(mechanism, 1.0, domain=_PUBLIC, precision=_CLAMPED)
         yield device_subject(f"device {mechanism} 1", device, claim=1.0)
 
 
@@ -128,7 +127,7 @@ def _pairs() -> Iterator[Subject]:
         share = _SLOW_SHARE if name == _SLOW else 1.0
         yield pair_subject(f"two devices, {name} 1", randomizer, claim=1.0, share=share)
     yield forked_subject("a process and its fork, duchi 1", randomizers(1.0)["duchi"], claim=1.0)
-    device = DeviceRandomizer("budget-aware", 1.0, _PUBLIC, _CLAMPED)
+    device = randomizer_named("budget-aware", 1.0, domain=_PUBLIC, precision=_CLAMPED)
     yield retry_subject("a report sent twice", ledger_retry(device), _PUBLIC, claim=1.0)
 
 
@@ -211,7 +210,7 @@ def _channels() -> Iterator[Subject]:
         )
 
 
-def _different() -> dict[str, GridRandomizer]:
+def _different() -> dict[str, RangeRandomizer]:
     """Return the randomizers at epsilon 1 without Laplace, which draws as unclamped BR does."""
     return {name: one for name, one in randomizers(1.0).items() if name != "laplace"}
 

@@ -119,7 +119,7 @@ def channel_subject(
     """
     fleets = tuple(np.array(one, dtype=np.float64) for one in readings)
     n = fleets[0].size
-    public = noise.value_range
+    public = noise.domain
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         reports = noise.randomize(np.tile(fleets[is_second], (count, 1)), rng=rng)

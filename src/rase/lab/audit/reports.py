@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
+from rase.domain import Range
 from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
 from rase.kernels.words import Random, SecureRandom, SeededRandom
 from rase.lab.audit.subject import Cells, Subject
-from rase.randomize.pure import DeviceRandomizer
-from rase.stream import ValueRange
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = [
     "Noise",
@@ -54,7 +54,7 @@ class Noise(Protocol):
     """What is audited: something that makes reports of readings."""
 
     @property
-    def value_range(self) -> ValueRange:
+    def domain(self) -> Range:
         """The public range."""
         ...
 
@@ -74,7 +74,7 @@ def report_subject(
         claim: The epsilon that is claimed.
         readings: The two readings; the ends of the range unless given.
     """
-    public = noise.value_range
+    public = noise.domain
     pair = readings or (public.low, public.high)
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
@@ -104,7 +104,7 @@ def certificate_subject(name: str, noise: Certified) -> Subject:
     return replace(report_subject(name, noise, claim=claim), kind="certificate")
 
 
-def report_cells(reports: Floats, public: ValueRange) -> Cells:
+def report_cells(reports: Floats, public: Range) -> Cells:
     """Return for each report its place among the bins, and its low bits.
 
     The low bits of a point of the grid say nothing beyond its place. Those of float noise depend on
@@ -123,7 +123,7 @@ def report_cells(reports: Floats, public: ValueRange) -> Cells:
     return _places(reports, public) * _LOW_BITS + np.where(is_off, low_bits, 0)
 
 
-def device_subject(name: str, device: DeviceRandomizer, *, claim: float) -> Subject:
+def device_subject(name: str, device: RangeRandomizer, *, claim: float) -> Subject:
     """Claim the same of a device's own randomizer, which draws one report at a time.
 
     Args:
@@ -131,11 +131,11 @@ def device_subject(name: str, device: DeviceRandomizer, *, claim: float) -> Subj
         device: The randomizer.
         claim: The epsilon that is claimed.
     """
-    public = device.value_range
+    public = device.domain
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         entropy, reading = _entropy(rng), public.high if is_second else public.low
-        drawn = [device.place(reading, entropy) for _ in range(count)]
+        drawn = [device.draw_one(reading, entropy) for _ in range(count)]
         return report_cells(public.low + public.step * np.array(drawn, dtype=np.float64), public)
 
     inputs = f"one reading, {public.low:g} or {public.high:g}"
@@ -155,7 +155,7 @@ def pair_subject(name: str, noise: Noise, *, claim: float, share: float = 1.0) -
         claim: The epsilon that is claimed.
         share: Which share of the samples asked for is drawn.
     """
-    public = noise.value_range
+    public = noise.domain
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         reading = public.high if is_second else public.low
@@ -179,7 +179,7 @@ def forked_subject(
         claim: The epsilon that is claimed.
         source: Makes the source; it is used once before the fork, as in a running program.
     """
-    public = noise.value_range
+    public = noise.domain
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         made = source()
@@ -224,7 +224,7 @@ Retry = Callable[[float, int, Entropy], Iterator[tuple[int, int]]]
 """Report a reading in so many rounds, each asked for twice: what was sent each time."""
 
 
-def retry_subject(name: str, retry: Retry, public: ValueRange, *, claim: float) -> Subject:
+def retry_subject(name: str, retry: Retry, public: Range, *, claim: float) -> Subject:
     """Claim that a report that is sent twice hides no less than one that is sent once.
 
     Args:
@@ -244,18 +244,19 @@ def retry_subject(name: str, retry: Retry, public: ValueRange, *, claim: float) 
     return Subject(name, "pair", inputs, claim, _FEW_PLACES**2 * 2, draw, share=_LEDGER_SHARE)
 
 
-def ledger_retry(device: DeviceRandomizer) -> Retry:
+def ledger_retry(device: RangeRandomizer) -> Retry:
     """Return retries as a device makes them: through its ledger, which keeps what was drawn."""
 
     def retry(reading: float, count: int, entropy: Entropy) -> Iterator[tuple[int, int]]:
-        with _ledger(device.epsilon) as ledger:
+        epsilon = device.budgets[-1]
+        with _ledger(epsilon) as ledger:
             for round in range(count):
                 attempts = [
                     ledger.spend(
                         "audit",
                         round,
-                        epsilon=device.epsilon,
-                        draw=lambda: str(device.place(reading, entropy)).encode(),
+                        epsilon=epsilon,
+                        draw=lambda: str(device.draw_one(reading, entropy)).encode(),
                     )
                     for _ in range(2)
                 ]
@@ -279,7 +280,7 @@ def _ledger(epsilon: float) -> Iterator[Ledger]:
             yield ledger
 
 
-def _places(reports: Floats, public: ValueRange) -> Cells:
+def _places(reports: Floats, public: Range) -> Cells:
     """Return the bin of each report; both ends of the range are bins of their own."""
     exact = np.rint((reports - public.low) / public.step * 1024) / 1024
     shares = exact / public.steps
@@ -291,14 +292,14 @@ def _places(reports: Floats, public: ValueRange) -> Cells:
     return places
 
 
-def _joint_cells(first: Floats, second: Floats, public: ValueRange) -> Cells:
+def _joint_cells(first: Floats, second: Floats, public: Range) -> Cells:
     """Return for two reports the places of both among few, and whether they are equal."""
     both = (_few_places(first, public), _few_places(second, public))
     cells: Cells = (both[0] * _FEW_PLACES + both[1]) * 2 + (first == second)
     return cells
 
 
-def _few_places(reports: Floats, public: ValueRange) -> Cells:
+def _few_places(reports: Floats, public: Range) -> Cells:
     """Return one of 13 places: the two ends, and 11 stretches inside and beyond them."""
     exact = np.rint((reports - public.low) / public.step * 1024) / 1024
     places = np.clip(np.floor(exact / public.steps * 5), -3, 7).astype(np.int64) + 3

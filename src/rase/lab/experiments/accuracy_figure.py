@@ -1,4 +1,4 @@
-"""Accuracy through time: `auto` beside the paper's estimators and beside a constant."""
+"""Accuracy through time: `tracked` beside the paper's estimators and beside a constant."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from rase.lab.pictures import Chart, Line, Picture
 
 __all__ = ["ACCURACY"]
 
-_SHOWN = ("auto", "unbiased_mean", *PAPERS, "history", "last")
+_SHOWN = ("tracked", "unbiased_mean", *PAPERS, "history", "last")
 _TWICE = (0.5, 1.0, 2.0)
 
 
@@ -33,8 +33,8 @@ def followed(setup: Setup) -> Steps:
                 "epsilon": epsilon,
                 **error,
                 "bias": float(np.mean([one["bias"] for one in part])),
-                "skill": error["history"] / error["auto"],
-                "times_nearer": min(error[name] for name in PAPERS) / error["auto"],
+                "skill": error["history"] / error["tracked"],
+                "times_nearer": min(error[name] for name in PAPERS) / error["tracked"],
                 "coverage": float(np.mean([one["coverage"] for one in part])),
             }
         )
@@ -42,7 +42,8 @@ def followed(setup: Setup) -> Steps:
         tuple(rows),
         Picture((_chart(rows, setup.panel.unit),)),
         " ".join(
-            f"At epsilon {row['epsilon']:g} auto is {row['auto']:.3g} {setup.panel.unit} off, "
+            f"At epsilon {row['epsilon']:g} tracked is {row['tracked']:.3g} {setup.panel.unit} "
+            "off, "
             f"{row['times_nearer']:.1f} times nearer than the best of the paper's estimators, with "
             f"a skill of {row['skill']:.2f} against a constant; its intervals hold the truth in "
             f"{100 * row['coverage']:.0f} %."
@@ -107,7 +108,7 @@ ACCURACY = Experiment(
     "before is public, so borrowing from it costs no privacy.",
     choices={
         "range": "0 to 2.8 kW, that of Fig. 7",
-        "mechanism": "the best at each epsilon for auto and the unbiased mean; BR for the paper's",
+        "mechanism": "the best at each epsilon for tracked and unbiased means; BR for the paper's",
         "error": "root mean square over all rounds from the second on, averaged over trials",
         "history": "the mean of the unbiased means of all earlier rounds",
         "bootstrap_mean": "left out: the sample mean with a little more noise",

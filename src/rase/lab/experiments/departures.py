@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.domain import PAPER_PRECISION, Range
 from rase.lab.experiments.error_figures import error_cells
 from rase.lab.experiments.study import Cell, Check, Experiment, Findings, Row, Setup, Steps
 from rase.lab.pictures import Chart, HeatMap, Level, Line, Picture
-from rase.stream import PAPER_PRECISION, ValueRange
 
 __all__ = ["BIAS_CLIFF", "COMPOSITION", "SWITCH_OFF"]
 
@@ -94,7 +94,7 @@ def switch_off(setup: Setup) -> Steps:
 def bias_cliff(setup: Setup) -> Steps:
     """Measure the sample mean on both sides of the bound at which BR stops clamping."""
     high = setup.error_high
-    public = ValueRange(0, high)
+    public = Range(0, high)
     bound = PAPER_PRECISION.epsilon_bound(public)
     near = [bound - 0.005, bound + 0.005]
     budgets = [3.0, *near, 6.0] if setup.is_fast else [2.0, 3.0, 4.0, *near, 5.0, 6.0, 8.0]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.candidates import mechanism_named
+from rase.counts.registry import estimator_named
+from rase.domain import PAPER_PRECISION, Precision, Range
 from rase.errors import DataError
-from rase.estimate.named import estimator_named
 from rase.kernels.words import SeededRandom
 from rase.lab.accuracy import accuracy
 from rase.lab.attacks import attack_named
@@ -34,17 +34,16 @@ from rase.lab.panel import Panel
 from rase.lab.poisoning import poisoned
 from rase.lab.ranging import best_range, follow_feedback
 from rase.lab.schemes import scheme_named
-from rase.randomize.budget_aware import BudgetAware
-from rase.randomize.grid import GridRandomizer
-from rase.randomize.optimal import Optimal
-from rase.randomize.protocol import Randomizer
+from rase.laws.geometric import BudgetAware
+from rase.laws.optimal import Optimal
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
 from rase.shuffle.attacker import order_attack
 from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
-from rase.stream import PAPER_PRECISION, Precision, ValueRange
 
-__all__ = ["MEASURES", "Measured", "chosen_devices", "measured", "randomizer_named"]
+__all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
 
 Measured = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -81,7 +80,7 @@ def attack(
     """Attack one scheme once, with ``n`` of the devices."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
     sanitised = scheme_named(
-        scheme, ValueRange(0, high), epsilon=epsilon, alpha=alpha, group_count=min(groups, n)
+        scheme, Range(0, high), epsilon=epsilon, alpha=alpha, group_count=min(groups, n)
     )
     result = attack_scheme(
         some,
@@ -123,7 +122,7 @@ def mean_errors(
     The truth is the mean of the readings as devices report them, clipped to the range.
     """
     some = panel.of_devices(chosen_devices(panel, n, seed))
-    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high))
+    randomizer = randomizer_named(mechanism, epsilon, domain=Range(0, high))
     rng = SeededRandom(seed)
     errors: dict[str, list[float]] = {name: [] for name in estimators}
     largest: list[float] = []
@@ -162,7 +161,7 @@ def trace(
 ) -> Measured:
     """Estimate every round of the first days, and average by day: Fig. 9."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
-    randomizer = BudgetAware(epsilon, ValueRange(0, high), PAPER_PRECISION)
+    randomizer = BudgetAware(epsilon, Range(0, high), PAPER_PRECISION)
     rng = SeededRandom(seed)
     day_of = np.unique(some.times_ms // _DAY_MS, return_inverse=True)[1]
     told: dict[str, list[float]] = {name: [] for name in ("truth", *estimators)}
@@ -193,7 +192,7 @@ def trace(
 def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
     """Follow the mean through all rounds, beside the paper's estimators and a constant."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
-    (found,) = accuracy(some, ValueRange(0, high), epsilon=epsilon, seeds=(seed,))
+    (found,) = accuracy(some, Range(0, high), epsilon=epsilon, seeds=(seed,))
     return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
 
 
@@ -223,7 +222,7 @@ def watched(
         raise DataError("watching needs a device with a reading in every round, got none.")
     some = panel.of_devices(complete)
     some = some.of_devices(chosen_devices(some, min(n, some.n), seed))
-    sanitised = scheme_named(scheme, ValueRange(0, high), epsilon=epsilon)
+    sanitised = scheme_named(scheme, Range(0, high), epsilon=epsilon)
     error = error_by_rounds(some, sanitised, rounds=rounds, rng=SeededRandom(seed))
     means = np.clip(some.values, 0, high).mean(axis=0)
     return {"error": error.tolist(), "n": some.n, "spread_of_means": float(means.std())}
@@ -244,7 +243,7 @@ def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
     refined = width * (width + 1) / 2
     theta = alpha / refined if refined else float("inf")
     reached = order_attack(n, theta)
-    corrected = Robust(alpha, groups).plan(n)
+    corrected = Robust(alpha, groups).manifest_for(n)
     return {
         "branch": printed.method,
         "printed_stay": printed.stay_share,
@@ -259,12 +258,12 @@ def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
 def variances(panel: Panel, *, mechanism: str, epsilon: float) -> Measured:
     """Tell worst and mean variance of a decoded report, in squared widths of the range."""
     del panel  # only tables and formulas decide
-    unit = ValueRange(0, 1)
+    unit = Range(0, 1)
     # At any epsilon clamped: what BR is below its bound.
-    randomizer: Randomizer = (
+    randomizer: RangeRandomizer = (
         BudgetAware(epsilon, unit, Precision(beta=0, rho=0.9))
         if mechanism == "budget-aware"
-        else randomizer_named(mechanism, epsilon, unit)
+        else randomizer_named(mechanism, epsilon, domain=unit)
     )
     spread = randomizer.variance(np.linspace(0, 1, 1025))
     found = {"worst": float(spread.max()), "mean": float(spread.mean())}
@@ -286,7 +285,7 @@ def low_bits(
             "wrong": excluded_by_low_bits(drawn, high, scale),
         }
     # A coarse grid, because whole tables are looked at.
-    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high, steps=256))
+    randomizer = randomizer_named(mechanism, epsilon, domain=Range(0, high, steps=256))
     reports = randomizer.randomize(np.zeros(count), rng=SeededRandom(seed)).tolist()
     return {
         "right": excluded_by_table(randomizer, reports, 0.0),
@@ -313,7 +312,7 @@ def poisoning(
     known = panel.values[_spread(panel.rounds, rounds)]
     rows = [row[~np.isnan(row)] for row in known]
     readings = np.array([draw.choice(np.clip(row, 0, high), n) for row in rows if row.size])
-    randomizer = randomizer_named(mechanism, epsilon, ValueRange(0, high))
+    randomizer = randomizer_named(mechanism, epsilon, domain=Range(0, high))
     found = poisoned(
         readings, randomizer, liars=liars, estimators=estimators, window=window, seed=seed
     )
@@ -339,11 +338,6 @@ def chosen_devices(panel: Panel, n: int, seed: int) -> NDArray[np.int64]:
     if n == panel.n:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).permutation(panel.n)[:n])
-
-
-def randomizer_named(mechanism: str, epsilon: float, value_range: ValueRange) -> GridRandomizer:
-    """Return a mechanism by its name on the command line, with the paper's precision."""
-    return mechanism_named(mechanism, epsilon, value_range=value_range, precision=PAPER_PRECISION)
 
 
 def _attack_with(name: str, trees: int) -> Attack:

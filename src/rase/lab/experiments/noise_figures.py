@@ -2,10 +2,13 @@
 
 from rase.lab.experiments.study import Cell, Check, Experiment, Findings, Setup, Steps
 from rase.lab.pictures import Chart, Level, Line, Picture
+from rase.laws.geometric import Laplace
+from rase.laws.registry import FOR_MEANS
 
 __all__ = ["LOW_BITS", "OPTIMUM"]
 
-_NAMES = ("laplace", "budget-aware", "duchi", "piecewise", "hybrid", "optimal")
+# Plain noise first, as what the others are compared with.
+_NAMES = sorted(FOR_MEANS, key=lambda name: name != Laplace.name)
 _BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 # What each budget's channel must come within of the lower bound.
 _NEAR = {budget: 1.01 if budget <= 4 else 1.05 for budget in _BUDGETS}

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rase.engine.spark_tasks import tasks_on_spark
 from rase.lab.experiments.conduct import weight
 from rase.lab.experiments.measure import measured
 from rase.lab.experiments.study import Cell
 from rase.lab.panel import Panel
+from rase.tables.spark_tasks import tasks_on_spark
 
 __all__ = ["SparkCells"]
 

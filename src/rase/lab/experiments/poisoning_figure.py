@@ -11,7 +11,7 @@ __all__ = ["POISONING"]
 
 ESTIMATORS = (
     *("sample_mean", "median", "bootstrap_mean"),
-    *("unbiased_mean", "winsorized_mean", "median_of_means", "auto", "window"),
+    *("unbiased_mean", "winsorized_mean", "median_of_means", "tracked", "window"),
 )
 MECHANISMS = ("budget-aware", "laplace", "duchi", "optimal")
 _DEVICES = 1000
@@ -135,7 +135,8 @@ def _checks(rows: list[Row], found: dict[tuple[str, str, str], Row]) -> tuple[Ch
         Check(
             "Following the rounds does not help against liars who lie in every round.",
             all(
-                of(name, "auto", "shift_percent") > 0.5 * of(name, "unbiased_mean", "shift_percent")
+                of(name, "tracked", "shift_percent")
+                > 0.5 * of(name, "unbiased_mean", "shift_percent")
                 for name in ("budget-aware", "duchi", "optimal")
             ),
         ),

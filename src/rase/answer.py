@@ -1,0 +1,139 @@
+"""An answer: one estimated number with its error, its count and both its promises.
+
+The one schema for command line, JSON, HTTP, MQTT, SQL, CSV, data frames and Python. Pure Python
+without NumPy, because subscribers read it.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from rase.errors import TooFew
+
+__all__ = ["FIELDS", "SCHEMA_VERSION", "Answer", "rounded_alike"]
+
+SCHEMA_VERSION: Final = 2
+# Numbers with more zeros than this read better with an exponent.
+_LONGEST = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One flat row.
+
+    Args:
+        v: The version of this schema; a change of meaning changes it, a new field does not.
+        status: "ok"; without a value "too_few" if a round was withheld, "gap" if one is missing.
+        campaign: The campaign's id; None for a table.
+        quantity: What is measured, in words; None if it has no name.
+        unit: The unit of ``value``; None likewise.
+        label: Which part of the fleet it is about; None for all.
+        category: Which category ``value`` is the share of; None for a number.
+        time: When the first round began: RFC 3339, UTC.
+        until: When the last round ended; empty where the length of a round is not known.
+        round: The number of the last round.
+        value: The estimate; None unless the status is "ok".
+        standard_error: Its standard error; None if the reports cannot tell.
+        low: Lower end of the interval; None likewise.
+        high: Its upper end.
+        n: How many reports it was computed from; 0 where there is no estimate.
+        rounds: How many rounds it was computed from; others were withheld or are missing.
+        of_rounds: How many rounds it is over.
+        target: Whose readings it speaks of: "reporters", those who reported; "fleet", all enrolled
+            devices; "reports" for the paper's estimators, which speak of the noisy reports.
+        method: The estimator.
+        revision: How often it was revised with the help of later rounds.
+        final: Whether it stays as it is.
+        verdict: Whether the rounds up to this one differ by more than noise, in words; None where
+            that cannot be said.
+        local_epsilon: The largest privacy loss of one device by what the answer is over, whoever
+            collects the reports: both servers together included.
+        shuffled_epsilon: The same towards the fusion centre and subscribers, who see shuffled
+            reports only; None where no such promise was made.
+        delta: The delta of ``shuffled_epsilon``; None likewise.
+        promise: What is promised to each device, as a sentence; empty for a table.
+        shuffle: What the shuffler says it did, as a sentence; empty likewise.
+    """
+
+    v: int = SCHEMA_VERSION
+    status: str = "ok"
+    campaign: str | None = None
+    quantity: str | None = None
+    unit: str | None = None
+    label: str | None = None
+    category: str | None = None
+    time: str = ""
+    until: str = ""
+    round: int = 0
+    value: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    rounds: int = 1
+    of_rounds: int = 1
+    target: str = "reporters"
+    method: str = ""
+    revision: int = 0
+    final: bool = True
+    verdict: str | None = None
+    local_epsilon: float | None = None
+    shuffled_epsilon: float | None = None
+    delta: float | None = None
+    promise: str = ""
+    shuffle: str = ""
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the row as plain values by name."""
+        return asdict(self)
+
+    def require(self) -> float:
+        """Return the value, or refuse.
+
+        Raises:
+            TooFew: If a round was withheld, or there is none of that time.
+        """
+        if self.value is not None:
+            return self.value
+        is_window = self.of_rounds > 1
+        what = f"the {self.of_rounds} rounds up to {self.until}" if is_window else self.time
+        is_withheld = self.status == "too_few"
+        why = "too few devices reported" if is_withheld else "no estimate is there"
+        has = "nothing is released" if is_withheld else "a round is missing"
+        if is_window:
+            has = f"only {self.rounds} of them have an estimate"
+        raise TooFew(f"{what}: {why}; {has}.")
+
+    def __str__(self) -> str:
+        """Return the value with its error, or why there is none."""
+        if self.value is None:
+            return {"too_few": "too few reports", "gap": "missing"}.get(self.status, self.status)
+        unit = f" {self.unit}" if self.unit else ""
+        count = f"n = {self.n}"
+        if self.rounds < self.of_rounds:
+            count = f"{count}, {self.rounds} of {self.of_rounds} rounds"
+        if self.standard_error is None or self.low is None or self.high is None:
+            return f"{self.value:.6g}{unit}, error unknown ({count})"
+        value, error, low, high = rounded_alike(
+            self.value, self.standard_error, self.low, self.high, error=self.standard_error
+        )
+        return f"{value}{unit} ± {error} (95 %: {low} to {high}, {count})"
+
+
+FIELDS: Final = tuple(one.name for one in fields(Answer))
+
+
+def rounded_alike(*numbers: float, error: float) -> list[str]:
+    """Write numbers that share an error, each rounded where its two leading digits end.
+
+    Example:
+        >>> rounded_alike(0.122065, 1987.2, error=1987.2)
+        ['0', '2000']
+    """
+    digits = 1 - math.floor(math.log10(error or abs(numbers[0]) or 1.0))
+    return [
+        f"{round(number, digits) + 0.0:.{max(digits, 0)}f}"
+        if abs(digits) < _LONGEST
+        else f"{number:.2g}"
+        for number in numbers
+    ]

@@ -1,0 +1,1 @@
+"""From counts of reports to estimates: every aggregate of a round, with its error."""

@@ -1,0 +1,246 @@
+"""Decoded moments of rounds: mean of the readings, noise of a report, spread of the readings.
+
+The one place where reports become a mean with its error. It works on many rounds at once, because
+tables hold hundreds of thousands of small ones; a single round is one group.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rase.counts.bits import bit_variance
+from rase.errors import NotIdentifiable
+
+if TYPE_CHECKING:
+    from rase.arrays import Flags, Floats, Places
+    from rase.counts.counts import Counts
+    from rase.domain import Range
+    from rase.laws.randomizer import RangeRandomizer
+
+__all__ = ["Moments", "moments_of", "rounding_variance", "variance_bounds"]
+
+# Odd, so that both ends and the middle of the range are among the readings tried.
+_READINGS_TRIED = 17
+# Cornish-Fisher: an excess kurtosis k / n of the mean widens the 95 % quantile z by
+# (z^3 - 3z) k / 24n, Student's t by (z^3 + z) / 4v; equal for v = 34.5 n / k.
+_DEGREES_PER_KURTOSIS = 34.5
+# Fewer degrees would cover too much: at epsilon 12 and n = 50, nearly always.
+_FEWEST_DEGREES = 4.0
+# How far beyond both ends of the range reports are looked for, in ranges.
+_RANGES_BEYOND = 5
+# Differences of distribution functions leave rounding errors of about this size.
+_NEVER = 1e-15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """What the reports of rounds say of the readings, one entry for each round.
+
+    Args:
+        n: How many reports the round has.
+        mean: The unbiased mean of the readings.
+        noise: The mean variance of a decoded report given its reading, as intervals are set by.
+        spread: The unbiased variance of the readings; None where reports hide it (single bits).
+        degrees_of_freedom: How well the noise is known.
+    """
+
+    n: Places
+    mean: Floats
+    noise: Floats
+    spread: Floats | None
+    degrees_of_freedom: Floats
+
+    @property
+    def standard_error(self) -> Floats:
+        """The standard error of the mean."""
+        return np.asarray(np.sqrt(self.noise / self.n))
+
+
+def moments_of(
+    counts: Counts,
+    randomizer: RangeRandomizer,
+    *,
+    group: Places | None = None,
+    groups: int = 1,
+) -> Moments:
+    """Return the moments of one round, or of several whose rows are marked.
+
+    A decoded report h and its decoded square s have E[h^2 - s] = E[h^2] - x^2, so h^2 - s is
+    unbiased for the variance at the unknown reading x, but for the random rounding to the grid.
+    Where squares cannot be decoded (Duchi's bits), the noise is an upper bound: of what it may have
+    been, given the number of ones (`rase.counts.bits`). Where contributors differ in epsilon each
+    budget is read by its own law, because some may report bits and others not.
+
+    Args:
+        counts: The reports; every group must have at least one.
+        randomizer: The mechanism they come from.
+        group: Which round each row of ``counts`` belongs to, from 0; None for one round.
+        groups: How many rounds there are.
+
+    Raises:
+        ValueError: If a report cannot come from ``randomizer``.
+    """
+    rows = np.zeros(counts.places.size, dtype=np.int64) if group is None else group
+    table = _Rows(counts, rows, groups)
+    n = table.n.astype(np.int64)
+    decoded = randomizer.decode_places(counts.places, epsilon=counts.epsilon)
+    mean = table.mean(decoded)
+    squares, is_bit = _decoded_squares(counts, randomizer)
+    own = decoded * decoded - squares
+    if is_bit.any():
+        bits, others = table.chosen(is_bit), table.chosen(~is_bit)
+        total = _variance_of_bits(bits, decoded[is_bit], randomizer)
+        total += others.n * _noise_of(others, own[~is_bit], randomizer)
+        return Moments(n, mean, total / n, None, np.full(groups, math.inf))
+    # About the mean, so that ranges far from 0 lose no digits in the sums.
+    centre = mean[rows]
+    spread = table.mean(squares - 2 * centre * decoded + centre * centre) + table.mean(own) / n
+    noise = _noise_of(table, own, randomizer)
+    return Moments(n, mean, noise, spread, _degrees(randomizer, counts, n))
+
+
+def rounding_variance(domain: Range) -> float:
+    """Return the greatest variance that rounding a reading to the grid at random can have."""
+    return domain.step**2 / 4
+
+
+def variance_bounds(
+    randomizer: RangeRandomizer, epsilon: float | None = None
+) -> tuple[float, float]:
+    """Return the least and the greatest variance of a decoded report over the range.
+
+    Args:
+        randomizer: The mechanism.
+        epsilon: The budget, where contributors differ.
+    """
+    return _bounds_of(randomizer, epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Hold rows of counts that are added up by group."""
+
+    counts: Counts
+    group: Places
+    groups: int
+
+    @functools.cached_property
+    def n(self) -> Floats:
+        return np.bincount(self.group, self.counts.counts, self.groups).astype(np.float64)
+
+    def sum(self, values: Floats) -> Floats:
+        weights = self.counts.counts * values
+        return np.bincount(self.group, weights, self.groups).astype(np.float64)
+
+    def mean(self, values: Floats) -> Floats:
+        return np.asarray(self.sum(values) / np.maximum(self.n, 1))
+
+    def chosen(self, rows: Flags) -> _Rows:
+        given = self.counts
+        epsilon = None if given.epsilon is None else given.epsilon[rows]
+        some = replace(given, places=given.places[rows], counts=given.counts[rows], epsilon=epsilon)
+        return _Rows(some, self.group[rows], self.groups)
+
+
+def _decoded_squares(counts: Counts, randomizer: RangeRandomizer) -> tuple[Floats, Flags]:
+    """Return the decoded squares, and which reports are bits, whose squares nothing tells."""
+    squares, is_bit = np.zeros(counts.places.size), np.zeros(counts.places.size, dtype=np.bool_)
+    try:
+        return randomizer.decode_square_places(counts.places, epsilon=counts.epsilon), is_bit
+    except NotIdentifiable:
+        is_bit[:] = True
+    # Where contributors differ in epsilon, others may still tell theirs.
+    for budget in () if counts.epsilon is None else np.unique(counts.epsilon).tolist():
+        chosen = np.flatnonzero(counts.epsilon == budget)
+        with suppress(NotIdentifiable):
+            squares[chosen] = randomizer.decode_square_places(
+                counts.places[chosen], epsilon=np.full(chosen.size, budget)
+            )
+            is_bit[chosen] = False
+    return squares, is_bit
+
+
+def _noise_of(table: _Rows, own: Floats, randomizer: RangeRandomizer) -> Floats:
+    """Return the mean variance of reports by group, from what each tells of its own."""
+    bounds = _bounds_by_group(table, randomizer)
+    # Kept within what the mechanism can have, which also bounds the loss of digits. Reports do not
+    # show where between two grid points a reading was; the most that rounding can add is added.
+    kept = np.clip(table.mean(own), *bounds)
+    return np.asarray(kept + rounding_variance(randomizer.domain))
+
+
+def _variance_of_bits(table: _Rows, decoded: Floats, randomizer: RangeRandomizer) -> Floats:
+    """Return the sum of the variances of bits by group; those of one budget share one law."""
+    total = np.zeros(table.groups)
+    is_high = (decoded > randomizer.domain.middle).astype(np.float64)
+    epsilon = table.counts.epsilon
+    for budget in [None] if epsilon is None else np.unique(epsilon).tolist():
+        chosen = np.ones(decoded.size, dtype=np.bool_) if epsilon is None else epsilon == budget
+        some = table.chosen(chosen)
+        pairs, back = np.unique(
+            np.stack([some.sum(is_high[chosen]), some.n]).astype(np.int64),
+            axis=1,
+            return_inverse=True,
+        )
+        each = [bit_variance(int(one), int(size)) if size else 0.0 for one, size in pairs.T]
+        # A bit varies most where it is as often high as low: by the square of half its two values.
+        greatest = _bounds_of(randomizer, budget)[1]
+        total += some.n * (4 * greatest * np.array(each)[back.ravel()])
+    return total
+
+
+def _bounds_by_group(
+    table: _Rows, randomizer: RangeRandomizer
+) -> tuple[Floats, Floats] | tuple[float, float]:
+    """Return the least and the greatest variance over the range, averaged over the reports."""
+    if table.counts.epsilon is None:
+        return _bounds_of(randomizer, None)
+    budgets, back = np.unique(table.counts.epsilon, return_inverse=True)
+    bounds = np.array([_bounds_of(randomizer, float(one)) for one in budgets]).reshape(-1, 2)
+    return table.mean(bounds[back, 0]), table.mean(bounds[back, 1])
+
+
+def _degrees(randomizer: RangeRandomizer, counts: Counts, n: Places) -> Floats:
+    """Return how well the noise is known; rare wild reports lower the degrees of freedom.
+
+    Mixed budgets have no common law; their tails are taken as normal.
+    """
+    tails = 0.0 if counts.epsilon is not None else _excess_kurtosis(randomizer)
+    if tails <= 0:
+        return np.full(n.size, math.inf)
+    return np.asarray(np.maximum(_DEGREES_PER_KURTOSIS * n / tails, _FEWEST_DEGREES))
+
+
+@functools.lru_cache(maxsize=1024)
+def _bounds_of(randomizer: RangeRandomizer, budget: float | None) -> tuple[float, float]:
+    tried = np.linspace(randomizer.domain.low, randomizer.domain.high, _READINGS_TRIED)
+    budgets = None if budget is None else np.full(tried.shape, budget)
+    variances = randomizer.variance(tried, epsilon=budgets)
+    return float(variances.min()), float(variances.max())
+
+
+@functools.lru_cache(maxsize=256)
+def _excess_kurtosis(randomizer: RangeRandomizer) -> float:
+    """Return the greatest excess kurtosis of a decoded report, over some readings of the range.
+
+    At a large epsilon Piecewise and Hybrid reports are very good but for a rare wild one, so that
+    the mean of 50 is far from normal: at epsilon 8 the normal interval covers 92 to 93 %.
+    """
+    domain = randomizer.domain
+    # At small epsilon the optimal channel's reports lie up to four ranges beyond both ends.
+    beyond = _RANGES_BEYOND * domain.steps
+    places = domain.low + domain.step * np.arange(-beyond, beyond + domain.steps + 1)
+    edges = np.append(places - domain.step / 2, places[-1] + domain.step / 2)
+    readings = np.linspace(domain.low, domain.high, 5)
+    chances = randomizer.report_probabilities(readings, edges)
+    can_occur = chances.max(axis=0) > _NEVER
+    errors = randomizer.decode(places[can_occur]) - readings[:, None]
+    square = (chances[:, can_occur] * errors**2).sum(axis=1)
+    fourth = (chances[:, can_occur] * errors**4).sum(axis=1)
+    return float((fourth / square**2).max()) - 3

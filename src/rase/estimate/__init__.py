@@ -1,1 +1,0 @@
-"""Estimators: what a fusion centre learns from the shuffled reports, each with its error."""

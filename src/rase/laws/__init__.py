@@ -1,0 +1,1 @@
+"""Laws of reports: mechanisms over public domains, in whole numbers."""

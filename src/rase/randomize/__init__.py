@@ -1,1 +1,0 @@
-"""Randomizers: what a device does to a reading before anything leaves it."""

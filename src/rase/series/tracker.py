@@ -1,0 +1,138 @@
+"""The mean of a fleet followed through time: each round's estimate borrows from the rounds before.
+
+What was released in earlier rounds is already public, so using it costs no privacy. The less a
+single round tells, the more is borrowed; where a round's own reports are precise, its unbiased mean
+comes through almost unchanged.
+"""
+
+import math
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from rase.counts.estimate import Estimate
+from rase.counts.fleet import OF_FLEET, sampling_variance
+from rase.counts.registry import TRACKED
+from rase.domain import Range
+from rase.series.bank import FilterBank
+
+__all__ = ["Tracker"]
+
+# A mean far outside the range says no more than one a little outside; the square must not overflow.
+_MOST_WIDTHS = 1e6
+
+
+class Tracker:
+    """Estimate the mean of each round from its reports and from the rounds before.
+
+    The level, daily and weekly profile and irregular part of the fleet's mean are learnt from
+    sanitized rounds alone, by likelihood over a bank of models (`rase.series.bank`); there is
+    nothing to tune. Rounds that were withheld are left out: the next one is less sure. The interval
+    holds the doubt about the model; it is for the mean of the readings of that round.
+
+    Errors of neighbouring rounds go together and hardly average out: a long window averages
+    unbiased means instead (`surer_window` in `rase.series.window`).
+
+    Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
+
+    Args:
+        value_range: The public range of readings.
+
+    Example:
+        >>> tracker = Tracker(Range(0, 100))
+        >>> for round in range(48):
+        ...     noisy = 40.0 + 20.0 * (-1) ** round  # two numbers around the truth
+        ...     mean = Estimate(noisy, 20.0, n=50, method="unbiased_mean", target="mean")
+        ...     tracked = tracker.update(3600 * round, mean)
+        >>> abs(tracked.value - 40.0) < 10.0, tracked.standard_error < 10.0
+        (True, True)
+    """
+
+    def __init__(self, value_range: Range) -> None:
+        """Start without any knowledge but the range."""
+        self.domain = value_range
+        self._bank = FilterBank(value_range.low, value_range.width)
+
+    @classmethod
+    def from_bytes(cls, value_range: Range, state: bytes) -> Self:
+        """Return the tracker that `to_bytes` wrote: its next estimates are equal to the last bit.
+
+        Raises:
+            ValueError: If the bytes are of another range, or of models of another release.
+        """
+        tracker = cls(value_range)
+        tracker._bank = FilterBank.from_bytes(value_range.low, value_range.width, state=state)
+        return tracker
+
+    def to_bytes(self) -> bytes:
+        """Return all that was learnt, about 830 kB however many rounds there were."""
+        return self._bank.to_bytes()
+
+    @property
+    def time_s(self) -> float | None:
+        """When the latest round that was taken in began; None before the first."""
+        return self._bank.time_s
+
+    def update(
+        self,
+        time_s: float,
+        mean: Estimate,
+        *,
+        spread: float | None = None,
+        members: int | None = None,
+    ) -> Estimate:
+        """Take a round in and return its estimate.
+
+        Args:
+            time_s: When the round began, in seconds since 1970; rounds come in order, and some may
+                be missing.
+            mean: The unbiased mean of its reports.
+            spread: The variance of its readings as `rase.counts.moments` estimates it, where the
+                mechanism reveals it: about V / n is how far n independent devices move the mean.
+                Devices that share a cause move it further, which the models allow for.
+            members: How many devices the fleet has, if its mean is meant and ``mean`` is of it
+                (`rase.counts.fleet.of_fleet`); None if that of the round's reporters is. What
+                choosing the reporters adds is then added after all averaging: where the same
+                devices report at the same hour every day, no number of days averages it out. While
+                reports hide how far readings spread, the most that they can is taken.
+
+        Raises:
+            ValueError: If the round is not later than the last one, ``spread`` is not finite, the
+                error of ``mean`` is 0 or infinite, or there are fewer members than reports.
+        """
+        width = self.domain.width
+        if not 0 < mean.standard_error < _MOST_WIDTHS * width:
+            raise ValueError(
+                f"mean must have a finite standard error above 0, got {mean.standard_error}."
+            )
+        if spread is not None and not math.isfinite(spread):
+            raise ValueError(f"spread must be finite, got {spread}.")
+        reach = _MOST_WIDTHS * width
+        seen = min(max(mean.value, self.domain.low - reach), self.domain.high + reach)
+        belief = self._bank.step(
+            time_s, np.array([seen]), variance=mean.standard_error**2, n=mean.n
+        )
+        if spread is not None:
+            self._bank.learn_spread(np.array([spread]))
+        told = Estimate(
+            float(belief.means[0]),
+            math.sqrt(float(belief.variances[0])),
+            n=mean.n,
+            method=TRACKED,
+            target="mean of the readings",
+            degrees_of_freedom=float(belief.degrees[0]),
+            lowest=self.domain.low,
+            highest=self.domain.high,
+        )
+        if members is None:
+            return told
+        known = self._bank.spread
+        added = sampling_variance(
+            told,
+            members=members,
+            spread=None if known is None else float(known[0]),
+            value_range=self.domain,
+        )
+        error = math.hypot(told.standard_error, math.sqrt(added))
+        return replace(told, standard_error=error, target=OF_FLEET)

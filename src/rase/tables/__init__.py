@@ -1,0 +1,1 @@
+"""Tables of readings: one reader, one run, mapped by threads or by Spark."""

@@ -1,0 +1,177 @@
+"""The one-line call: readings of one round, or a table of many, to estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
+
+from rase.counts.counts import Counts
+from rase.counts.registry import TRACKED
+from rase.domain import Range
+from rase.errors import DataError
+from rase.kernels.words import source_of
+from rase.laws.randomizer import as_readings
+from rase.laws.registry import auto
+from rase.series.rounds import RoundResult, Rounds, estimate_round
+from rase.shuffle.shufflers import Shuffler, Uniform
+from rase.tables.plan import RunPlan, named_estimators
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from rase.counts.estimate import Estimate
+    from rase.counts.registry import Estimator
+    from rase.kernels.words import Random
+    from rase.laws.randomizer import RangeRandomizer
+
+__all__ = ["aggregate", "run_round", "run_table"]
+
+
+@overload
+def aggregate(
+    data: Sequence[float] | NDArray[Any],
+    domain: Range | tuple[float, float],
+    *,
+    epsilon: float | Sequence[float],
+    every: None = None,
+    estimator: str | Estimator = TRACKED,
+    rng: Random | None = None,
+) -> Estimate: ...
+
+
+@overload
+def aggregate(
+    data: Any,
+    domain: Range | tuple[float, float],
+    *,
+    epsilon: float | Sequence[float],
+    every: str | None = None,
+    estimator: str | Estimator = TRACKED,
+    rng: Random | None = None,
+) -> Rounds: ...
+
+
+def aggregate(
+    data: Any,
+    domain: Range | tuple[float, float],
+    *,
+    epsilon: float | Sequence[float],
+    every: str | None = None,
+    estimator: str | Estimator = TRACKED,
+    rng: Random | None = None,
+) -> Estimate | Rounds:
+    """Estimate the mean of readings privately, in one line.
+
+    Reports are drawn by `auto`, the best mechanism for a mean at this epsilon, as `plan`, ``rase
+    run`` and ``rase init`` have it; `RunPlan` takes any other.
+
+    Args:
+        data: Readings of one round, or a table as for `run_table`.
+        domain: The public range, chosen without looking at the readings.
+        epsilon: The budget of one report; for one round also one budget for each contributor.
+        every: The length of a round, for tables.
+        estimator: A name or a function.
+        rng: None for secure randomness; a `SeededRandom` for study.
+
+    Returns:
+        An `Estimate` for readings of one round, `Rounds` of `RoundResult` for a table.
+
+    Example:
+        >>> from rase import SeededRandom, aggregate
+        >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
+        44.7 ± 4.2 (95 %: 36.3 to 53.0, n = 120)
+    """
+    randomizer = auto(epsilon, _as_range(domain))
+    if _is_table(data):
+        plan = RunPlan(randomizer=randomizer, estimator=estimator, every=every)
+        return run_table(data, plan, rng=rng)
+    return run_round(data, randomizer=randomizer, estimator=estimator, rng=rng).estimate
+
+
+def run_round(
+    readings: ArrayLike,
+    *,
+    randomizer: RangeRandomizer,
+    shuffler: Shuffler | None = None,
+    estimator: str | Estimator | Sequence[str | Estimator] = TRACKED,
+    rng: Random | None = None,
+) -> RoundResult:
+    """Run one round of readings, one for each contributor (Algorithm 3, without a network).
+
+    Guarantee: each report is epsilon-LDP by its randomizer, and every reading is randomized once
+    (tests/tables/test_aggregate.py).
+
+    Args:
+        readings: At least one finite reading.
+        randomizer: What each device does.
+        shuffler: What stands between devices and estimates; `Uniform` unless given.
+        estimator: A name, a function, or several of them.
+        rng: None for secure randomness; a `SeededRandom` for study.
+
+    Example:
+        >>> from rase import BudgetAware, Precision, Range, SeededRandom, run_round
+        >>> br = BudgetAware(4.0, Range(0, 100), Precision(beta=0.5, rho=0.9))
+        >>> result = run_round(range(100), randomizer=br, rng=SeededRandom(1))
+        >>> low, high = result.estimate.interval(0.95)
+        >>> low < 49.5 < high
+        True
+    """
+    source, values = source_of(rng), as_readings(readings)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"readings must be one row of numbers, got shape {values.shape}.")
+    epsilon = randomizer.epsilon if isinstance(randomizer.epsilon, tuple) else None
+    counts = Counts.of(randomizer.draw_many(values, rng=source), epsilon=epsilon)
+    found = estimate_round(counts, randomizer, named_estimators(estimator), rng=source)
+    return RoundResult(
+        n=len(values),
+        estimates=found.estimates,
+        manifest=(shuffler or Uniform()).manifest_for(len(values)),
+        alone=found.alone,
+    )
+
+
+def run_table(table: Any, plan: RunPlan, *, rng: Random | None = None) -> Rounds:
+    """Run a table of readings and return all its rounds.
+
+    Several readings of a device in one round are averaged before any noise; of rows with the same
+    time and device the first counts. With the same seed ``rase run`` gives the same numbers, on
+    this machine or on a cluster.
+
+    Args:
+        table: Columns ``time``, ``device`` and ``value``: a path, a mapping of sequences, a pandas
+            or Polars frame, an Arrow table. Times are datetimes or numbers since 1970. A value that
+            is missing or NaN does not report.
+        plan: What to do.
+        rng: None for secure randomness; a `SeededRandom` for study.
+
+    Returns:
+        One result for each round that has a report, in the order of time; a notebook shows them as
+        a table, and they can `.plot()` themselves.
+
+    Raises:
+        DataError: If a column is missing, there is no reading, or pyarrow is not installed.
+    """
+    try:
+        from rase.tables.run import run
+    except ModuleNotFoundError as error:
+        raise DataError(
+            'tables need pyarrow; install it with: pip install "rase-iot[tables]".'
+        ) from error
+    return Rounds(run(table, plan, rng=rng))
+
+
+def _is_table(data: Any) -> bool:
+    """Tell whether data has named columns, or is a path to some."""
+    named = ("columns", "column_names", "keys", "batches", "chunks")
+    return isinstance(data, str | PathLike) or any(hasattr(data, name) for name in named)
+
+
+def _as_range(domain: Range | tuple[float, float]) -> Range:
+    if isinstance(domain, Range):
+        return domain
+    try:
+        low, high = domain
+    except (TypeError, ValueError):
+        raise TypeError(f"domain must be a pair of numbers or a Range, got {domain!r}.") from None
+    return Range(low, high)

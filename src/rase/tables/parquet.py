@@ -1,0 +1,224 @@
+"""Parquet files: what their footers say before a row is read, and their rows as chunks.
+
+All footers are read and compared first, so that a damaged file or one of another schema stops a run
+before anything is drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from rase.errors import DataError
+from rase.tables.chunks import Chunk, ColumnReader
+from rase.tables.columns import TimeColumn
+from rase.tables.csv import match_columns
+from rase.tables.files import Files, TableFile
+
+__all__ = ["RowGroup", "read_groups", "row_groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Describe a row group by its footer.
+
+    Args:
+        file: The number of its file.
+        number: Its number in the file.
+        first_row: How many rows of the file come before it.
+        rows: How many rows it has.
+        time_ms: Its earliest and latest time; None where the footer does not tell.
+    """
+
+    file: int
+    number: int
+    first_row: int
+    rows: int
+    time_ms: tuple[int, int] | None
+
+
+def row_groups(files: Files) -> tuple[list[RowGroup], list[str]]:
+    """Read all footers.
+
+    Returns:
+        The row groups in the order of the table, and the paths of damaged files, if these are
+        skipped.
+
+    Raises:
+        DataError: If a file is damaged, lacks a column, or has columns of another kind than the
+            first.
+    """
+    groups: list[RowGroup] = []
+    bad = []
+    schema: tuple[str, tuple[str, ...]] | None = None
+    for number, file in enumerate(files.files):
+        try:
+            with files.opened(file) as handle:
+                footer = pyarrow.parquet.ParquetFile(handle)
+                kinds = _kinds(file, files, footer.schema_arrow)
+                found = list(_groups(number, file, files, footer))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if not files.skips_bad:
+                raise _damaged(file) from error
+            bad.append(file.path)
+            continue
+        if schema is not None and schema[1] != kinds:
+            _refuse_mixture(schema, (file.path, kinds), files)
+        schema = schema or (file.path, kinds)
+        groups += found
+    if not any(group.rows for group in groups):
+        raise DataError(f"{files.place} holds no rows; give a table with at least one reading.")
+    return [group for group in groups if group.rows], bad
+
+
+def read_groups(
+    files: Files,
+    groups: Sequence[RowGroup],
+    *,
+    reader: ColumnReader,
+    skipped: set[tuple[int, int]],
+) -> Iterator[Chunk]:
+    """Yield the rows of row groups, one chunk for each.
+
+    Args:
+        files: The table.
+        groups: Which row groups, those of a file together.
+        reader: Checks the columns.
+        skipped: Takes the file and number of row groups that could not be read.
+
+    Raises:
+        DataError: If a row cannot be used, or a file cannot be read and such are not skipped. The
+            message names file and row.
+    """
+    for number in dict.fromkeys(group.file for group in groups):
+        file = files.files[number]
+        some = [group for group in groups if group.file == number]
+        with files.opened(file) as handle:
+            for group, table in _tables(files, file, some, handle):
+                if table is None:
+                    skipped.add((group.file, group.number))
+                    continue
+                columns = [_whole(table.column(name)) for name in files.columns.names]
+                try:
+                    yield reader.chunk(*columns, first_row=group.first_row + 1)
+                except DataError as error:
+                    raise DataError(f"{file.path}: {error}") from error
+
+
+def _tables(
+    files: Files, file: TableFile, groups: Sequence[RowGroup], handle: Any
+) -> Iterator[tuple[RowGroup, Any]]:
+    """Yield each row group with its three columns; None where it cannot be read."""
+    partition = file.partition
+    wanted = [name for name in files.columns.names if name not in partition]
+    unreadable = (pa.ArrowException, OSError, UnicodeDecodeError)
+    try:
+        texts = [files.columns.device] if files.columns.device in wanted else []
+        reader = pyarrow.parquet.ParquetFile(handle, read_dictionary=texts, pre_buffer=True)
+    except unreadable as error:
+        raise _damaged(file) from error
+    for group in groups:
+        try:
+            table = reader.read_row_group(group.number, columns=wanted, use_threads=False)
+        except unreadable as error:
+            if not files.skips_bad:
+                raise _damaged(file) from error
+            yield group, None
+            continue
+        for name in set(files.columns.names) & set(partition):
+            table = table.append_column(name, pa.repeat(partition[name], len(table)))
+        yield group, table
+
+
+def _whole(column: Any) -> Any:
+    joined = column.combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        return joined.chunk(0) if joined.num_chunks else pa.array([], column.type)
+    return joined
+
+
+def _damaged(file: TableFile) -> DataError:
+    """Return the refusal of a file that cannot be read."""
+    return DataError(
+        f"{file.path} is a damaged Parquet file; write or copy it again, or leave it out with "
+        "--skip-bad."
+    )
+
+
+def _kinds(file: TableFile, files: Files, schema: Any) -> tuple[str, ...]:
+    partition = file.partition
+    wanted = [name for name in files.columns.names if name not in partition]
+    match_columns(schema.names, wanted, file.path)
+    return tuple(
+        "text" if name in partition else _kind(schema.field(name).type)
+        for name in files.columns.names
+    )
+
+
+def _kind(type_: Any) -> str:
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_timestamp(type_):
+        return "timestamps with a zone" if type_.tz else "timestamps without a zone"
+    for name, test in (
+        ("whole numbers", pa.types.is_integer),
+        ("text", pa.types.is_string),
+        ("text", pa.types.is_large_string),
+        ("text", pa.types.is_string_view),
+        ("numbers", pa.types.is_floating),
+        ("numbers", pa.types.is_decimal),
+    ):
+        if test(type_):
+            return name
+    return str(type_)
+
+
+def _refuse_mixture(
+    first: tuple[str, tuple[str, ...]], other: tuple[str, tuple[str, ...]], files: Files
+) -> None:
+    # Readings may be whole in one file and have decimals in the next.
+    numbers = {"whole numbers", "numbers", "null", "bool"}
+    for place, name in enumerate(files.columns.names):
+        one, two = first[1][place], other[1][place]
+        if one != two and not (place == 2 and {one, two} <= numbers):
+            raise DataError(
+                f"column {name!r} holds {one} in {first[0]} and {two} in {other[0]}; write all "
+                "files with one schema."
+            )
+
+
+def _groups(number: int, file: TableFile, files: Files, footer: Any) -> Iterator[RowGroup]:
+    names = [footer.schema.column(place).path for place in range(len(footer.schema))]
+    first_row = 0
+    for group in range(footer.metadata.num_row_groups):
+        found = footer.metadata.row_group(group)
+        times = None
+        if files.columns.time in names:
+            times = _bounds(found.column(names.index(files.columns.time)))
+        time_ms = _milliseconds(times, footer.schema_arrow, files.columns.time)
+        yield RowGroup(number, group, first_row, found.num_rows, time_ms)
+        first_row += found.num_rows
+
+
+def _bounds(column: Any) -> tuple[Any, Any] | None:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        return None
+    bounds = statistics.min_raw, statistics.max_raw
+    return bounds if isinstance(bounds[0], bytes | int) else None
+
+
+def _milliseconds(bounds: Any, schema: Any, name: str) -> tuple[int, int] | None:
+    """Return bounds of times as the rows will be read; None for texts, whose order is another."""
+    if bounds is None or not isinstance(bounds[0], int):
+        return None
+    type_ = schema.field(name).type
+    if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_)):
+        return None
+    column = pa.array(np.array(bounds, dtype=np.int64))
+    column = column.cast(type_) if pa.types.is_timestamp(type_) else column
+    first, last = TimeColumn(name).milliseconds(column, first_row=1)
+    return (int(first), int(last)) if first <= last else None

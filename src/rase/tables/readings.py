@@ -1,0 +1,142 @@
+"""Rows of a table to one reading for each device and round.
+
+What every device would do for itself before it randomizes: take its readings of a round, average
+them, and contribute once. Of rows that repeat a time of their device the first counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rase.arrays import Flags, Floats, Places
+    from rase.domain import Range
+
+__all__ = ["Contributions", "Quanta", "contributions_of"]
+
+# So fine that the rounding to the grid does not notice, so coarse that sums of 2^17 are exact.
+_QUANTUM_BITS = 30
+_MOST_QUANTA = 2.0**36
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Contributions:
+    """What devices contribute to rounds: columns of one length, in no special order.
+
+    There is no ``repr``: these are readings before any noise.
+
+    Args:
+        round: The round number of each contribution.
+        device: The code of the device.
+        reading: The device's mean reading in the round, as measured.
+    """
+
+    round: Places
+    device: Places
+    reading: Floats
+
+    def __len__(self) -> int:
+        """Return how many contributions there are."""
+        return len(self.round)
+
+
+@dataclass(frozen=True, slots=True)
+class Quanta:
+    """Count readings in whole quanta of a public range, so that sums do not depend on their order.
+
+    A quantum is the power of two that is 2^-30 of the range's width or a little less; readings lie
+    at most 64 widths outside, where they would be clipped in any case.
+
+    Args:
+        domain: The public range.
+
+    Example:
+        >>> from rase.domain import Range
+        >>> quanta = Quanta(Range(0, 3000))
+        >>> quanta.readings(quanta.counts(np.array([0.25, 120.0, 1e9]))).tolist()
+        [0.25, 120.0, 131072.0]
+    """
+
+    domain: Range
+
+    @property
+    def size(self) -> float:
+        """The size of one quantum, in the unit of the readings."""
+        return math.ldexp(1.0, math.frexp(self.domain.width)[1] - 1 - _QUANTUM_BITS)
+
+    def counts(self, readings: Floats) -> Floats:
+        """Return readings in whole quanta from the low end, as floats."""
+        # What overflows lies outside, and is clipped.
+        with np.errstate(over="ignore"):
+            counts = (readings - self.domain.low) * (1 / self.size)
+        np.rint(counts, out=counts)
+        return np.clip(counts, -_MOST_QUANTA, _MOST_QUANTA, out=counts)
+
+    def readings(self, counts: Floats) -> Floats:
+        """Return readings again."""
+        return self.domain.low + counts * self.size
+
+
+def contributions_of(
+    time_ms: Places, device: Places, *, value: Floats, interval_ms: int | None
+) -> tuple[Contributions, Places | None]:
+    """Turn all rows of some devices and rounds, in any order, into one reading for each of them.
+
+    Of rows with the same time and device the first counts, and what is left is averaged.
+
+    Args:
+        time_ms: Milliseconds since 1970 of each row.
+        device: The code of each row's device: whole numbers from 0.
+        value: The reading of each row; whole numbers where the mean must not depend on the order.
+        interval_ms: The length of a round; None makes each time a round.
+
+    Returns:
+        The contributions, and how many rows each is the mean of; None where all are of one row.
+
+    Example:
+        >>> rows = np.array([1500, 0, 500, 0]), np.array([0, 0, 0, 0])
+        >>> some, counts = contributions_of(*rows, value=np.array([8.0, 1, 3, 9]), interval_ms=1000)
+        >>> some.round.tolist(), some.reading.tolist(), counts.tolist()
+        ([0, 1], [2.0, 8.0], [2, 1])
+    """
+    rounds = time_ms if interval_ms is None else time_ms // interval_ms
+    if _is_each_once(rounds, device):
+        return Contributions(rounds, device, value), None
+    # The sort is stable: of equal times the first row stays first. Sorted tables cost it little.
+    order = np.lexsort((time_ms, device))
+    times, codes = time_ms[order], device[order]
+    is_new = _starts(codes) | _starts(times)
+    codes, rounds, values = codes[is_new], rounds[order][is_new], value[order][is_new]
+    starts = np.flatnonzero(_starts(codes) | _starts(rounds))
+    counts = np.diff(starts, append=len(values))
+    means = np.add.reduceat(values, starts) / counts
+    return Contributions(rounds[starts], codes[starts], means), counts
+
+
+def _is_each_once(rounds: Places, codes: Places) -> bool:
+    """Tell whether no device occurs twice in a round; may say no where it would cost too much."""
+    if not len(rounds):
+        return True
+    places = rounds - rounds.min()
+    if places.max() > len(rounds):
+        # Rounds by their times: a table has one in every so many milliseconds.
+        places //= max(int(np.gcd.reduce(places)), 1)
+    devices = int(codes.max()) + 1
+    cells = (int(places.max()) + 1) * devices
+    if cells > 8 * len(rounds) + (1 << 16):
+        return False
+    places *= devices
+    places += codes
+    seen = np.zeros(cells, dtype=np.bool_)
+    seen[places] = True
+    return int(np.count_nonzero(seen)) == len(places)
+
+
+def _starts(column: Places) -> Flags:
+    is_start = np.ones(len(column), dtype=np.bool_)
+    np.not_equal(column[1:], column[:-1], out=is_start[1:])
+    return is_start

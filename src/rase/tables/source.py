@@ -1,0 +1,330 @@
+"""Where rows come from: files, frames in memory, other sources; all read by the same rules.
+
+`open_source` is the one door: whatever it gets, a path or a data frame, becomes chunks of checked
+columns. The run, the planner, the attacks and the lab read tables through it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rase.errors import DataError
+from rase.tables.chunks import Chunk, ColumnReader, names_of
+from rase.tables.csv import CsvFile
+from rase.tables.files import Columns, Files, find_files
+from rase.tables.parquet import RowGroup, read_groups, row_groups
+from rase.tables.readings import Contributions, contributions_of
+from rase.tables.rows import NamedSource, Rows, RowSource, refuse_empty
+
+__all__ = ["CsvSource", "ParquetSource", "TableSource", "open_source"]
+
+_FRAME_ROWS = 1 << 20
+
+
+class TableSource(ABC):
+    """A table that can be read from the start any number of times.
+
+    Attributes:
+        place: What to call the table.
+        columns: How its columns are called.
+        bad: How many files, and parts of files, could not be read so far.
+        device_codes: The code of every device that `batches` has met, in the order of the codes.
+    """
+
+    def __init__(self, place: str, columns: Columns) -> None:
+        self.place, self.columns = place, columns
+        self.bad = 0
+        self.device_codes: dict[str, int] = {}
+        self._reader = ColumnReader(*columns.names)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know about how the columns were understood."""
+        return self._reader.times.notes
+
+    @property
+    def share_read(self) -> float:
+        """How much of the table the current reading has passed, from 0 to 1."""
+        return 0.0
+
+    @abstractmethod
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the table.
+
+        Raises:
+            DataError: If a row cannot be used.
+        """
+
+    def batches(self) -> Iterator[Rows]:
+        """Yield all rows, each device with one code from its first appearance on.
+
+        Raises:
+            DataError: If a row cannot be used, or no row holds a reading.
+        """
+        return refuse_empty(self._numbered(), value=self.columns.value, place=self.place)
+
+    def _numbered(self) -> Iterator[Rows]:
+        known = self.device_codes
+        for chunk in self.chunks():
+            present, first = np.unique(chunk.device, return_index=True)
+            codes = np.zeros(len(chunk.names), dtype=np.int64)
+            for code in present[np.argsort(first)].tolist():
+                codes[code] = known.setdefault(chunk.names[code].as_py(), len(known))
+            yield Rows(chunk.time_ms, codes[chunk.device], chunk.value, chunk.is_valid)
+
+    def device_names(self) -> list[str]:
+        """Read the table once and return the names of its devices, by first appearance."""
+        for _ in self._numbered():
+            continue
+        return list(self.device_codes)
+
+    def contributions(self, interval_ms: int | None) -> Contributions:
+        """Read the table once and return one reading for each device and round.
+
+        For what is planned or studied with data one holds: readings are averaged as they are.
+        """
+        parts = list(self.batches())
+        columns = (
+            np.concatenate([getattr(part, name)[part.is_valid] for part in parts])
+            for name in ("time_ms", "device", "value")
+        )
+        time_ms, device, value = columns
+        return contributions_of(time_ms, device, value=value, interval_ms=interval_ms)[0]
+
+
+def open_source(
+    table: Any, *, columns: Columns | None = None, skips_bad: bool = False
+) -> TableSource:
+    """Open a table: a path, a glob, files that were found, a data frame, a mapping, a source.
+
+    Args:
+        table: What to read.
+        columns: How the columns are called.
+        skips_bad: Whether what cannot be read is left out and counted; for files.
+
+    Raises:
+        DataError: If it cannot be read as a table with these columns.
+    """
+    named = columns or Columns()
+    if isinstance(table, TableSource):
+        return table
+    if isinstance(table, str | PathLike):
+        table = find_files(str(table), columns=named, skips_bad=skips_bad)
+    if isinstance(table, Files):
+        return CsvSource(table) if table.kind == "csv" else ParquetSource(table)
+    if callable(getattr(table, "batches", None)):
+        return _RowsSource(table, named)
+    return _FrameSource(table, named)
+
+
+class CsvSource(TableSource):
+    """Text files, in the order of their paths.
+
+    Args:
+        files: The files.
+
+    Raises:
+        DataError: If a header lacks a column. Files that cannot be read are skipped if ``files``
+            says so.
+    """
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files.place, files.columns)
+        self.files = files
+        self.bad = len(files.bad)
+        self._opened: list[CsvFile] = []
+        self._bytes_before = 0
+        self._current: CsvFile | None = None
+        for file in files.files:
+            try:
+                self._opened.append(
+                    CsvFile(
+                        Path(file.path),
+                        files.columns.names,
+                        compression=file.compression,
+                        opened=partial(files.opened, file),
+                    )
+                )
+            except DataError:
+                if not files.skips_bad:
+                    raise
+                self.bad += 1
+
+    @property
+    def share_read(self) -> float:
+        """How much of the files the current reading has passed, from 0 to 1."""
+        total = sum(file.size for file in self.files.files)
+        inside = 0.0
+        if self._current is not None:
+            inside = self._current.share_read * self._current.size
+        return min((self._bytes_before + inside) / max(total, 1), 1.0)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the files."""
+        self._bytes_before = 0
+        for file in self._opened:
+            self._current = file
+            try:
+                row = 1
+                for columns in file.batches():
+                    chunk = self._reader.chunk(*columns, first_row=row)
+                    row += len(chunk)
+                    yield chunk
+            except DataError as error:
+                if len(self._opened) == 1 or str(file.path) in str(error):
+                    raise
+                raise DataError(f"{file.path}: {error}") from error
+            self._bytes_before += file.size
+            self._current = None
+
+
+class ParquetSource(TableSource):
+    """Parquet files, in the order of their paths.
+
+    Args:
+        files: The files.
+
+    Raises:
+        DataError: If a footer cannot be read, lacks a column, or has columns of another kind than
+            the first. Files that cannot be read are skipped if ``files`` says so.
+    """
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files.place, files.columns)
+        self.files = files
+        self.groups, damaged = row_groups(files)
+        self.bad = len(files.bad) + len(damaged)
+        self.skipped: set[tuple[int, int]] = set()
+        self._rows_read = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are by the footers, without those that could not be read."""
+        return sum(
+            group.rows for group in self.groups if (group.file, group.number) not in self.skipped
+        )
+
+    @property
+    def share_read(self) -> float:
+        """How much of the files the current reading has passed, from 0 to 1."""
+        return self._rows_read / max(sum(group.rows for group in self.groups), 1)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the files, a row group at a time."""
+        self._rows_read = 0
+        for chunk in self.read(self.groups):
+            self._rows_read += len(chunk)
+            yield chunk
+
+    def read(self, groups: list[RowGroup] | tuple[RowGroup, ...]) -> Iterator[Chunk]:
+        """Yield the rows of some row groups; several threads may do so at the same time."""
+        reader = ColumnReader(*self.columns.names)
+        # All batches of a table are held to one way of writing times.
+        reader.times.has_zone = self._reader.times.has_zone
+        try:
+            yield from read_groups(self.files, groups, reader=reader, skipped=self.skipped)
+        finally:
+            self._take_notes(reader)
+
+    def _take_notes(self, reader: ColumnReader) -> None:
+        times, other = self._reader.times, reader.times
+        times.notes += [note for note in other.notes if note not in times.notes]
+        if times.has_zone is None:
+            times.has_zone = other.has_zone
+        elif other.has_zone is not None and other.has_zone != times.has_zone:
+            raise DataError(
+                f"column {self.columns.time!r} mixes times with and without a zone; write all of "
+                "them in one way, such as 2024-05-31T18:00:00Z."
+            )
+
+
+class _FrameSource(TableSource):
+    """A table in memory: a mapping of columns, a pandas or Polars frame, an Arrow table."""
+
+    def __init__(self, table: Any, columns: Columns) -> None:
+        super().__init__("the table", columns)
+        self._columns = [_arrow_column(table, name) for name in columns.names]
+        lengths = {len(column) for column in self._columns}
+        if len(lengths) > 1:
+            raise DataError(
+                f"the columns {', '.join(columns.names[:2])} and {columns.value} must have one "
+                "length."
+            )
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows."""
+        for start in range(0, len(self._columns[0]), _FRAME_ROWS):
+            parts = [column.slice(start, _FRAME_ROWS) for column in self._columns]
+            yield self._reader.chunk(*parts, first_row=start + 1)
+
+
+class _RowsSource(TableSource):
+    """Rows that were checked elsewhere: a synthetic fleet, a prepared data set."""
+
+    def __init__(self, source: RowSource, columns: Columns) -> None:
+        super().__init__("the table", columns)
+        self._source = source
+        self._names: list[str] = []
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows."""
+        for rows in self._source.batches():
+            yield Chunk(rows.time_ms, rows.device, rows.value, rows.is_valid, self._known(rows))
+
+    def _known(self, rows: Rows) -> Any:
+        count = int(rows.device.max(initial=-1)) + 1
+        have = len(self._names)
+        if count > have:
+            if isinstance(self._source, NamedSource):
+                self._names += islice(self._source.device_codes, have, None)
+            else:
+                self._names += map(str, range(have, count))
+        return names_of(self._names)
+
+
+def _arrow_column(table: Any, name: str) -> Any:
+    """Return a column of a table in memory as one Arrow array."""
+    try:
+        column = table[name]
+    except TypeError as error:
+        raise DataError(
+            "the table must be a data frame or a mapping with the columns time, device and value, "
+            f"got {type(table).__name__}; `rase run` takes files."
+        ) from error
+    except (KeyError, IndexError, ValueError) as error:
+        raise DataError(f"the table must have a column {name!r}.") from error
+    return _as_arrow(column, name)
+
+
+def _as_arrow(column: Any, name: str) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        joined = column.combine_chunks()
+        return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+    if isinstance(column, pa.Array):
+        return column
+    if hasattr(column, "to_arrow"):  # Polars
+        return _as_arrow(column.to_arrow(), name)
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        # Arrow knows no minutes or hours.
+        is_fine = np.datetime_data(column.dtype)[0] in ("D", "s", "ms", "us", "ns")
+        column = column if is_fine else column.astype("datetime64[s]")
+    if getattr(column, "ndim", 1) != 1:
+        raise DataError(f"{name} must hold one item a row, got {column.ndim} dimensions.")
+    try:
+        # What is missing in pandas is NaN, None or NaT; all are null here.
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # The error underneath quotes what it could not read.
+        raise DataError(
+            f"column {name!r} must hold items of one kind, got something else; leave missing "
+            "readings None or NaN."
+        ) from None

@@ -1,0 +1,186 @@
+"""What a run read, changed and spent, added up over parts in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rase.tables.readings import Quanta
+
+if TYPE_CHECKING:
+    from rase.arrays import Floats, Places, Words
+    from rase.domain import Range
+
+__all__ = ["DeviceCounts", "RunSummary", "Tally", "Truth"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run read, changed and spent.
+
+    Args:
+        rows: How many rows the table has.
+        nulls: How many of them held no reading.
+        duplicates: How many repeated a time of their device, and were left out.
+        devices: How many devices reported.
+        rounds: How many rounds were released.
+        reports: How many reports were drawn.
+        clipped: How many readings lay outside the range and were clipped to it.
+        most_reports: The most reports of one device.
+        most_epsilon: The most any device spent: the sum of the epsilon of its reports.
+        bad_files: How many files or row groups could not be read and were left out.
+    """
+
+    rows: int = 0
+    nulls: int = 0
+    duplicates: int = 0
+    devices: int = 0
+    rounds: int = 0
+    reports: int = 0
+    clipped: int = 0
+    most_reports: int = 0
+    most_epsilon: float = 0.0
+    bad_files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many rows were read, and what became of them; the fields are those of `RunSummary`."""
+
+    rows: int = 0
+    nulls: int = 0
+    duplicates: int = 0
+    reports: int = 0
+    clipped: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return both together."""
+        return Tally(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+class DeviceCounts:
+    """How many reports each device drew, by its public number.
+
+    Args:
+        device: Public numbers, ascending.
+        reports: How many reports each has.
+        spent: What each spent, where devices differ in epsilon; None otherwise.
+    """
+
+    __slots__ = ("device", "reports", "spent")
+
+    def __init__(
+        self,
+        device: Words | None = None,
+        reports: Places | None = None,
+        spent: Floats | None = None,
+    ) -> None:
+        """Start with what was counted, or with nobody."""
+        self.device: Words = np.zeros(0, np.uint64) if device is None else device
+        self.reports: Places = np.zeros(0, np.int64) if reports is None else reports
+        self.spent = spent
+
+    @classmethod
+    def of(cls, public: Words, codes: Places, epsilon: Floats | None = None) -> DeviceCounts:
+        """Count reports.
+
+        Args:
+            public: The public number of each device, by code.
+            codes: The code of the device of each report.
+            epsilon: The budget of each device, where they differ.
+        """
+        reports = np.bincount(codes, minlength=len(public))
+        there = np.flatnonzero(reports)
+        there = there[np.argsort(public[there])]
+        spent = None if epsilon is None else reports[there] * epsilon[there]
+        return cls(public[there], reports[there].astype(np.int64), spent)
+
+    def add(self, other: DeviceCounts) -> None:
+        """Take in what was counted elsewhere."""
+        if not len(other.device):
+            return
+        place = np.searchsorted(self.device, other.device)
+        is_known = np.zeros(len(place), dtype=np.bool_)
+        inside = place < len(self.device)
+        is_known[inside] = self.device[place[inside]] == other.device[inside]
+        # Most parts of a table hold the same devices: those are added where they stand.
+        if not is_known.all():
+            new = other.device[~is_known]
+            order = np.argsort(np.concatenate([self.device, new]), kind="stable")
+            self.device = np.concatenate([self.device, new])[order]
+            self.reports = np.concatenate([self.reports, np.zeros(len(new), np.int64)])[order]
+            if other.spent is not None or self.spent is not None:
+                had = np.zeros(len(order) - len(new)) if self.spent is None else self.spent
+                self.spent = np.concatenate([had, np.zeros(len(new))])[order]
+            place = np.searchsorted(self.device, other.device)
+        self.reports[place] += other.reports
+        if self.spent is not None and other.spent is not None:
+            self.spent[place] += other.spent
+
+    def summary(
+        self, tally: Tally, *, rounds: int, epsilon: float, bad_files: int = 0
+    ) -> RunSummary:
+        """Return all counts of a run.
+
+        Args:
+            tally: What was read.
+            rounds: How many rounds were released.
+            epsilon: The budget of one report, where devices do not differ in it.
+            bad_files: How many files or row groups were left out.
+        """
+        most = int(self.reports.max(initial=0))
+        spent = most * epsilon if self.spent is None else float(self.spent.max(initial=0.0))
+        return RunSummary(
+            rows=tally.rows,
+            nulls=tally.nulls,
+            duplicates=tally.duplicates,
+            devices=len(self.device),
+            rounds=rounds,
+            reports=tally.reports,
+            clipped=tally.clipped,
+            most_reports=most,
+            most_epsilon=spent,
+            bad_files=bad_files,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """In studies: the sums of the readings by round, in whole quanta, so that no order matters.
+
+    Args:
+        round: The rounds, ascending.
+        quanta: The sum of each round's readings.
+        readings: How many readings each round has.
+    """
+
+    round: Places
+    quanta: Places
+    readings: Places
+
+    @classmethod
+    def of(cls, rounds: Places, quanta: Floats) -> Truth:
+        """Add readings up by round, given in quanta."""
+        found, places = np.unique(rounds, return_inverse=True)
+        sums = np.zeros(len(found), dtype=np.int64)
+        np.add.at(sums, places, quanta.astype(np.int64))
+        return cls(found, sums, np.bincount(places, minlength=len(found)).astype(np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Truth]) -> Truth:
+        """Return the sums of several parts."""
+        found, places = np.unique(
+            np.concatenate([part.round for part in parts]), return_inverse=True
+        )
+        quanta, readings = np.zeros((2, len(found)), dtype=np.int64)
+        np.add.at(quanta, places, np.concatenate([part.quanta for part in parts]))
+        np.add.at(readings, places, np.concatenate([part.readings for part in parts]))
+        return cls(found, quanta, readings)
+
+    def means(self, domain: Range) -> dict[int, float]:
+        """Return the true mean of each round."""
+        means = Quanta(domain).readings(self.quanta / np.maximum(self.readings, 1))
+        return dict(zip(self.round.tolist(), means.tolist(), strict=True))

@@ -1,0 +1,5 @@
+"""The version, for programs that tell it and files that carry it."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

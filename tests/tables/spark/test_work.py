@@ -1,0 +1,117 @@
+"""Commands, the lab and refusals on a real Spark."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from tests.tables.tables import BR, skewed, sorted_by, write_parts
+
+from rase import Robust, RunPlan, SeededRandom
+from rase.cli import main
+from rase.errors import ConfigurationError, DataError
+from rase.lab.datasets import open_panel
+from rase.lab.experiments.on_spark import SparkCells
+from rase.tables.groups import GraphSettings
+from rase.tables.run import run
+from rase.tables.spark import run_on_spark
+
+TABLE = skewed()
+
+
+def plan_of(**changes: Any) -> RunPlan:
+    """Return a plan for rounds of five minutes."""
+    settings: dict[str, Any] = {"randomizer": BR, "every": "5min", "estimator": "unbiased_mean"}
+    return RunPlan(**(settings | changes))
+
+
+def test_a_round_in_slices(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of more rows than a task may hold gives the same bits, and the same counts."""
+    monkeypatch.setattr("rase.tables.spark._FEWEST_ROWS", 300)
+    place = write_parts(sorted_by(TABLE, "time"), tmp_path / "table", parts=2)
+    local = run(place, plan_of(), rng=SeededRandom(3))
+    expected = list(local)
+    done = run_on_spark(place, plan_of(), session=session, rng=SeededRandom(3), memory_bytes=1)
+    assert list(done) == expected
+    assert done.summary == local.summary
+
+
+def test_real_groups_and_truth(session: Any, tmp_path: Path) -> None:
+    """Real groups and true means are those of one machine."""
+    names = sorted({name for name in TABLE["device"].to_pylist() if name < "meter-01000"})
+    edges = tuple((names[place], names[place + 1]) for place in range(0, len(names) - 1, 2))
+    small = TABLE.filter(pc.less(TABLE["device"], "meter-01000"))
+    place = write_parts(sorted_by(small, "time"), tmp_path / "table", parts=2)
+    plan = plan_of(
+        graph=GraphSettings(edges, 5.0, len(names) // 2),
+        shuffler=Robust(5.0, len(names) // 2),
+        truth=True,
+    )
+    expected = list(run(place, plan, rng=SeededRandom(3)))
+    assert list(run_on_spark(place, plan, session=session, rng=SeededRandom(3))) == expected
+
+
+def test_rows_that_cannot_be_used(session: Any, tmp_path: Path) -> None:
+    """What an executor refuses is said as on one machine, without Spark's pages of Java."""
+    values = np.ones(len(TABLE))
+    values[3000] = np.nan
+    place = write_parts(TABLE.set_column(2, "value", [values]), tmp_path / "table", parts=2)
+    with pytest.raises(DataError, match=r"part-01\.parquet: column 'value' must hold finite"):
+        list(run_on_spark(place, plan_of(), session=session))
+
+
+def test_another_python(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors with another Python than the driver are told from other mistakes."""
+    place = write_parts(TABLE, tmp_path / "table", parts=1)
+    monkeypatch.setattr(session.sparkContext, "pythonVer", "3.9")
+    with pytest.raises(ConfigurationError, match=r"the driver runs Python 3\.\d+ and the execu"):
+        list(run_on_spark(place, plan_of(), session=session))
+
+
+def test_tasks_too_large_for_secrets(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that PySpark would write to a file, with the key in it, is refused."""
+    place = write_parts(TABLE, tmp_path / "table", parts=1)
+    monkeypatch.setattr("rase.tables.spark._MOST_CLOSURE", 100)
+    with pytest.raises(ConfigurationError, match="a task must be smaller than 100 bytes"):
+        list(run_on_spark(place, plan_of(), session=session))
+
+
+@pytest.mark.usefixtures("nothing_open")
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command gives the same file on both engines, also where owners set limits."""
+    limits = tmp_path / "limits.csv"
+    limits.write_text("meter-00001,0.25\n")
+    more = ["--epsilons", str(limits)]
+    place = write_parts(sorted_by(TABLE, "time"), tmp_path / "table", parts=2)
+    asked = ["run", str(place), "--range", "0", "100", "--epsilon", "1", "--every", "5min"]
+    asked += ["--seed", "3", "--window", "4", *more]
+    assert main([*asked, "--out", str(tmp_path / "local.csv")]) == 0
+    spark = ["--engine", "spark", "--master", "local[2]"]
+    assert main([*asked, *spark, "--out", str(tmp_path / "spark.csv")]) == 0, capsys.readouterr()
+    assert (tmp_path / "spark.csv").read_text() == (tmp_path / "local.csv").read_text()
+    assert '"engine": "spark"' in (tmp_path / "spark.csv.manifest.json").read_text()
+
+
+@pytest.mark.usefixtures("nothing_open")
+def test_the_command_of_the_lab(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells of a figure measured on Spark, attacks among them, give the study of this process."""
+    monkeypatch.setattr("rase.tables.spark_tasks._WAVE", 4)
+    asked = ["lab", "run", "fig5", "--data", "fleet:16x5:1", "--fast", "--trials", "1", "--json"]
+    studies = []
+    # One thread: each has to load what attacks need.
+    for engine in (["--jobs", "1"], ["--engine", "spark", "--master", "local[1]"]):
+        out = tmp_path / engine[-1]
+        code = main([*asked, *engine, "--out", str(out)])
+        told = capsys.readouterr()
+        assert code in {0, 7}, told.err
+        studies.append((code, json.loads(told.out)["studies"]))
+        # Measured there, and not taken from elsewhere.
+        assert len(list((out / ".cache").rglob("*.json"))) > 3
+    assert studies[0] == studies[1]
+    assert list(SparkCells("local[2]")([], open_panel("fleet:16x5:1"))) == []

@@ -210,3 +210,10 @@ def test_unusable_arguments_are_refused() -> None:
             quantile([0.0], q, randomizer=randomizer)
     with pytest.raises(ValueError, match="one number for each of the 1 bins, got 2 and 1"):
         HistogramEstimate((0.0, 1.0), (0.5, 0.5), (0.1,), n=1, method="histogram")
+
+
+def test_reports_that_no_reading_explains_are_refused() -> None:
+    """A report that the law draws less than once in 1e15 times leaves nothing to be fitted."""
+    laplace = Laplace(30.0, Range(0, 100))
+    with pytest.raises(ValueError, match="such as this randomizer can draw"):
+        deconvolve([50.0, 400.0], randomizer=laplace, rng=SeededRandom(1))

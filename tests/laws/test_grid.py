@@ -150,6 +150,14 @@ def test_arrays_of_budgets_are_taken_too() -> None:
     assert Laplace(np.array(2.0), public).epsilon == 2.0  # type: ignore[arg-type]
 
 
+def test_one_budget_is_not_mistaken_for_another() -> None:
+    """Budgets that come with reports must be the one budget that all contributors share."""
+    laplace = Laplace(1.0, Range(0, 1))
+    assert laplace.decode([0.5, 0.5], epsilon=[1.0, 1.0]).tolist() == [0.5, 0.5]
+    with pytest.raises(ValueError, match="this randomizer's 1 throughout"):
+        laplace.decode([0.5, 0.5], epsilon=[1.0, 2.0])
+
+
 def test_mixed_reports_need_their_budgets() -> None:
     """Reports no longer stand at their contributors' places, so nobody guesses their budgets."""
     mixed = Laplace((1.0, 2.0), Range(0, 1))

@@ -49,15 +49,20 @@ def contents(found: KeyedRows) -> list[tuple[int, int, float]]:
     memory_bytes=st.sampled_from([1, 2000, 1 << 20]),
     batch=st.integers(1, 50),
     slices=st.integers(1, 3),
+    is_backwards=st.booleans(),
 )
 def test_every_row_comes_back_in_its_order(
-    rows: list[tuple[int, int]], memory_bytes: int, batch: int, slices: int
+    rows: list[tuple[int, int]], memory_bytes: int, batch: int, slices: int, is_backwards: bool
 ) -> None:
-    """Whatever fits into memory, a round comes back whole, its rows in the order of the table."""
+    """Whatever fits into memory, a round comes back whole, its rows in the order of the table.
+
+    Threads may add their rows in another order than that of the table.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stores, "_PIECE_BYTES", 64)
         with RowStore(memory_bytes, interval_ms=100, has_budgets=True) as store:
-            for start in range(0, len(rows), batch):
+            starts = range(0, len(rows), batch)
+            for start in reversed(starts) if is_backwards else starts:
                 part = rows[start : start + batch]
                 times, devices = [time for time, _ in part], [device for _, device in part]
                 values = [float(start + place) for place in range(len(part))]

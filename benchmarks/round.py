@@ -106,7 +106,7 @@ def _round(folder: Path, fleet: Fleet, count: int) -> Cost:
         )
         url = stack.enter_context(_served(centre))
         peeler = stack.enter_context(
-            Peeler([fleet.openers[Role.SHUFFLER]], workers=cores(), pool_from=_WARM_REPORTS)
+            Peeler([fleet.openers[Role.SHUFFLER]], processes=cores(), many=_WARM_REPORTS)
         )
         client = httpx.Client(timeout=_PATIENCE_S, trust_env=False)
         sender = stack.enter_context(closing(HttpSender(url, client=client)))

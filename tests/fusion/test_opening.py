@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +100,15 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
     """What runs in a worker opens with its own keys and no others."""
     monkeypatch.setattr(workers, "_keys", ())
     workers._begin((KEYS[7],))
-    job = (campaign_hash(CAMPAIGN), 1, 7, ROUND, 80)
-    rows, _ = opening._open_in_worker(job, envelope(42))
+    work = partial(
+        opening._open_piece,
+        campaign_hash=campaign_hash(CAMPAIGN),
+        class_count=1,
+        key_id=7,
+        round=ROUND,
+        size=80,
+    )
+    rows, _ = workers._in_worker(work, envelope(42))
     row = np.frombuffer(rows, opening._ROW)
     assert row["place"].tolist() == [42]
 

@@ -139,13 +139,12 @@ def test_a_large_round_is_opened_by_processes(make_world: "MakeWorld") -> None:
     keys = [world.openers["shuffler"]]
     alone = Peeler(keys).peel(wires, campaign_hash=world.hash, kem=0x20)
     assert [item is None for item in alone] == [place in (3, 5, 6) for place in range(8)]
-    with Peeler(keys, workers=2, pool_from=4) as peeler:
+    with Peeler(keys, processes=2, many=4) as peeler:
         for _ in range(2):
             assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone
         assert peeler.peel(wires[:3], campaign_hash=world.hash, kem=0x20) == alone[:3]
         # A worker that is killed loses no report, and the next round has new ones.
-        assert peeler._pool is not None
-        for number in list(peeler._pool._processes):
+        for number in list(peeler._workers()._processes):
             os.kill(number, signal.SIGKILL)
         for _ in range(2):
             assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone

@@ -154,7 +154,7 @@ def run_closer(
         clock=clock,
         telemetry=telemetry,
     )
-    peeler = Peeler(keys(), workers=settings.workers, renewed=keys)
+    peeler = Peeler(keys(), processes=settings.workers, renewed=keys)
     sender = HttpSender(settings.fusion_url)
     with (
         closing(open_database(settings.database, migrations="shuffler")) as database,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
@@ -34,11 +35,24 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
+# No example depends on chance, and no test on how fast the machine draws examples.
+settings.register_profile(
+    "default",
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+_profile = os.environ.get("HYPOTHESIS_PROFILE", "default")
+settings.load_profile(_profile)
+if _profile == "default":
+    # Else constants of all modules that earlier tests have loaded would be among the examples, and
+    # which these are depends on how the files were shared out to the processes.
+    _no_constants = providers._local_constants
+    providers._get_local_constants = lambda: _no_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:

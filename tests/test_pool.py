@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from coverage import CoverageData
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 _NOTING = '''
@@ -16,8 +17,19 @@ import json, os, pathlib, pytest
 @pytest.fixture(scope="session", autouse=True)
 def opened():
     """One for each process; its end is noted, too."""
+    if "MEETING" in os.environ:
+        meet(pathlib.Path(os.environ["MEETING"]))
     yield
     note(end=True)
+
+def meet(folder):
+    """Return when two processes are here: a pipe is opened by both of its ends or by none."""
+    try:
+        (folder / "first").mkdir()
+    except FileExistsError:
+        (folder / "pipe").open("w").close()
+    else:
+        (folder / "pipe").open("r").close()
 
 def note(**what):
     with open(os.environ["NOTES"], "a") as file:
@@ -52,8 +64,17 @@ def test_behind():
 '''
 
 
-def run(folder: Path, *options: str, **files: str) -> tuple[int, str, list[dict[str, object]]]:
-    """Run files of tests in processes; return the exit code, the output and what tests noted."""
+def run(
+    folder: Path, *options: str, meeting: Path | None = None, **files: str
+) -> tuple[int, str, list[dict[str, object]]]:
+    """Run files of tests in processes; return the exit code, the output and what tests noted.
+
+    Args:
+        folder: Where the files are written.
+        options: Of pytest.
+        meeting: Where two processes wait for each other before their first test.
+        files: Their texts by name.
+    """
     (folder / "conftest.py").write_text(_NOTING, encoding="utf-8")
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
@@ -66,10 +87,12 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str, list[dict[
             "PYTHONPATH": f"{ROOT}:{folder}",
             "NOTES": str(notes),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **({} if meeting is None else {"MEETING": str(meeting)}),
         },
         capture_output=True,
         text=True,
         check=False,
+        timeout=PATIENCE_S,
     )
     lines = notes.read_text("utf-8").splitlines() if notes.exists() else []
     return done.returncode, done.stdout + done.stderr, [json.loads(line) for line in lines]
@@ -78,8 +101,13 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, str, list[dict[
 def test_each_test_runs_once_and_a_file_stays_in_one_process(tmp_path: Path) -> None:
     """Files are shared out; session fixtures end once a process; folders are different ones."""
     files = {f"test_{name}": _FILE.replace("FUNCTION", "first") for name in "abcd"}
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    # Else the first process could run all files before the second one asks for any.
+    os.mkfifo(meeting / "pipe")
+    measured = "def first(): return 1\n"
     code, output, notes = run(
-        tmp_path, "-q", "--workers", "2", measured="def first(): return 1\n", **files
+        tmp_path, "-q", "--workers", "2", meeting=meeting, measured=measured, **files
     )
     assert code == 0, output
     assert "16 passed" in output

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -91,11 +92,13 @@ class Stale(Laplace):
 
 
 class Restless(Laplace):
-    """Ignore the seed."""
+    """Ignore the seed: each draw has a seed of its own."""
+
+    seeds: ClassVar = count()
 
     def randomize(self, readings: Any, *, rng: Any = None) -> Any:
         """Cheat."""
-        return super().randomize(readings)
+        return super().randomize(readings, rng=SeededRandom(next(self.seeds)))
 
 
 class Wide(Laplace):
@@ -161,6 +164,14 @@ def _shuffler(change: Callable[[Any, Any], Any]) -> Any:
     return Faulty()
 
 
+_SEEDS = count()
+
+
+def _shuffle_again(release: Any, values: Any) -> Any:
+    """Ignore the seed that was given."""
+    return Uniform().shuffle(values, rng=SeededRandom(next(_SEEDS)))
+
+
 def _tear_rows(release: Any, values: Any) -> Any:
     if release.values.ndim == 1:
         return release
@@ -172,7 +183,7 @@ def _tear_rows(release: Any, values: Any) -> Any:
     ("change", "promise"),
     [
         (lambda release, _: replace(release, values=release.values + 1), "stay the same"),
-        (lambda _, values: Uniform().shuffle(values), "one seed"),
+        (_shuffle_again, "one seed"),
         (_tear_rows, "rows must stay whole"),
         (lambda r, _: replace(r, manifest=replace(r.manifest, n=3)), "count the values"),
         (lambda r, _: replace(r, manifest=replace(r.manifest, reason="")), "say why"),

@@ -61,7 +61,7 @@ def test_all_codes_of_five_items_give_all_orders() -> None:
 
 @pytest.mark.uncovered
 @given(st.permutations(range(40)), st.integers(0, 40))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_inversions_are_counted_as_defined(items: list[int], n: int) -> None:
     """The bitwise count equals the count over all pairs, for every length."""
     order = [item for item in items if item < n]

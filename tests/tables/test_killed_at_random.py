@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.patience import PATIENCE_S
 from tests.tables.tables import skewed, sorted_by, write_parts
 
 from rase.tables.release_log import PartResult
@@ -60,7 +61,7 @@ def ran(place: Path, work: Path, seed: str, *, moment: int | None) -> tuple[int,
             seen += some
         if moment is not None and seen >= moment:
             process.kill()
-        lines, _ = process.communicate(timeout=120)
+        lines, _ = process.communicate(timeout=PATIENCE_S)
         os.close(out)
     assert process.returncode in (0, -signal.SIGKILL)
     return seen, lines.splitlines() if process.returncode == 0 else []

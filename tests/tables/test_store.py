@@ -2,6 +2,7 @@
 
 import errno
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,11 @@ class Spy(io.BytesIO):
 
 
 def test_what_is_spilled_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a reading nor a time nor a device's tag is found in the spilled bytes."""
+    """Neither a reading nor a time nor a device's tag is found in the spilled bytes.
+
+    False alarms: below 1e-14. The key is fresh, and one of four needles of 8 bytes stands at one of
+    some 4,000 places of the encrypted bytes with probability 1.6e4 / 2^64.
+    """
     monkeypatch.setattr(stores, "_PIECE_BYTES", 64)
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Spy())
     rows = rows_of([123_456_789] * 50, list(range(50)), [4711.5] * 50)
@@ -132,7 +137,7 @@ def test_what_is_spilled_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.devices.tags[3].tobytes()[:8],
         rows.devices.public[3].tobytes(),
     ]
-    assert len(Spy.content) == store.spilled_bytes
+    assert len(Spy.content) == store.spilled_bytes < 4000
     assert not any(secret in Spy.content for secret in secrets)
     with RowStore(1, interval_ms=1000, has_budgets=True) as again:
         first = Spy.content
@@ -145,21 +150,25 @@ def test_what_is_spilled_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """No name is left in the folder, and the file is gone after use and after a failure."""
     monkeypatch.setattr(stores, "_PIECE_BYTES", 64)
 
-    def open_files() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
+    def open_files() -> list[str]:
+        """Return the files in the folder that are open; others may come and go meanwhile."""
+        found = []
+        for place in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(place.readlink()))
+        return [name for name in found if name.startswith(f"{tmp_path}/")]
 
     def fail() -> None:
         with RowStore(1, interval_ms=1, folder=tmp_path) as store:
             store.add(rows_of(list(range(100)), [0] * 100, [1.0] * 100), first=0)
             assert store.spilled_bytes > 0
-            assert open_files() == before + 1
+            assert len(open_files()) == 1
             assert list(tmp_path.iterdir()) == []
             raise KeyError
 
-    before = open_files()
     with pytest.raises(KeyError):
         fail()
-    assert open_files() == before
+    assert open_files() == []
 
 
 def test_rows_are_not_shown() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.tables.spark.keys import KeysElsewhere, keys_alive
 from tests.tables.spark.servers import Java, Server, executor_logs
 from tests.tables.tables import BR, skewed, sorted_by, write_parts
@@ -43,7 +44,7 @@ def test_the_key_is_nowhere(
     # Files of this run's shuffle, and not of another, are still there.
     assert set(_shuffles(spark_folder)) - before
     # Pages and the event log are written from events that may still be under way.
-    cluster.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+    cluster.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(1000 * PATIENCE_S)
     pages = "".join(_pages(cluster.sparkContext.uiWebUrl))
     assert "work(part" in pages
     assert "spark.io.encryption.enabled" in pages

@@ -64,21 +64,19 @@ def test_behind():
 '''
 
 
-def run(
-    folder: Path, *options: str, meeting: Path | None = None, **files: str
-) -> tuple[int, str, list[dict[str, object]]]:
+def run(folder: Path, *options: str, **files: str) -> tuple[int, str, list[dict[str, object]]]:
     """Run files of tests in processes; return the exit code, the output and what tests noted.
 
     Args:
-        folder: Where the files are written.
+        folder: Where the files are written. If it has a folder `meeting`, two processes wait for
+            each other there before their first test.
         options: Of pytest.
-        meeting: Where two processes wait for each other before their first test.
         files: Their texts by name.
     """
     (folder / "conftest.py").write_text(_NOTING, encoding="utf-8")
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
-    notes = folder / "notes.jsonl"
+    notes, meeting = folder / "notes.jsonl", folder / "meeting"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.pool", *options],
         cwd=folder,
@@ -87,7 +85,7 @@ def run(
             "PYTHONPATH": f"{ROOT}:{folder}",
             "NOTES": str(notes),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            **({} if meeting is None else {"MEETING": str(meeting)}),
+            **({"MEETING": str(meeting)} if meeting.exists() else {}),
         },
         capture_output=True,
         text=True,
@@ -101,14 +99,11 @@ def run(
 def test_each_test_runs_once_and_a_file_stays_in_one_process(tmp_path: Path) -> None:
     """Files are shared out; session fixtures end once a process; folders are different ones."""
     files = {f"test_{name}": _FILE.replace("FUNCTION", "first") for name in "abcd"}
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
     # Else the first process could run all files before the second one asks for any.
-    os.mkfifo(meeting / "pipe")
+    Path(tmp_path, "meeting").mkdir()
+    os.mkfifo(tmp_path / "meeting/pipe")
     measured = "def first(): return 1\n"
-    code, output, notes = run(
-        tmp_path, "-q", "--workers", "2", meeting=meeting, measured=measured, **files
-    )
+    code, output, notes = run(tmp_path, "-q", "--workers", "2", measured=measured, **files)
     assert code == 0, output
     assert "16 passed" in output
     assert "printed by" not in output

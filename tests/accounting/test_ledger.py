@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cases import each_case
+from tests.spending import spend
 
 from rase.accounting.ledger import (
     CampaignLimits,
@@ -40,10 +41,10 @@ def ledger(path: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def spend(ledger: Ledger, round: int, *, epsilon: float, campaign: str = "power") -> bytes:
+def report(ledger: Ledger, round: int, *, epsilon: float, campaign: str = "power") -> bytes:
     """Spend on a report that says its round."""
     name = f"report of {campaign} in {round}".encode()
-    return ledger.spend(campaign, round, epsilon=epsilon, draw=lambda: name).envelope
+    return spend(ledger, campaign, round, epsilon=epsilon, draw=name).stored.envelope
 
 
 def test_importing_the_ledger_loads_no_numpy() -> None:
@@ -55,26 +56,25 @@ def test_importing_the_ledger_loads_no_numpy() -> None:
 
 def test_a_round_is_paid_and_drawn_once(ledger: Ledger) -> None:
     """A second request for a round returns the stored bytes, whatever it asks for."""
-    first = ledger.spend(
-        "power", 7, epsilon=0.6, draw=lambda: b"noisy", seal=lambda report: b"sealed " + report
-    )
-    assert (first.report, first.envelope, first.is_new) == (b"noisy", b"sealed noisy", True)
+    first = spend(ledger, "power", 7, epsilon=0.6, seal=lambda report: b"sealed " + report)
+    assert (first.stored.report, first.stored.envelope) == (b"noisy", b"sealed noisy")
+    assert first.found is None
 
     def forbidden() -> bytes:
         raise AssertionError("noise must not be drawn twice")
 
-    again = ledger.spend("power", 7, epsilon=0.9, draw=forbidden)
-    assert (again.report, again.envelope, again.is_new) == (b"noisy", b"sealed noisy", False)
-    assert again.epsilon == 0.6
+    again = spend(ledger, "power", 7, epsilon=0.9, draw=forbidden)
+    assert again.found == again.stored == first.stored
+    assert again.stored.epsilon == 0.6
     assert ledger.status(7 * 3600).total_spent == 0.6
 
 
 def test_a_window_refuses_with_spent_asked_limit_and_refresh(ledger: Ledger) -> None:
     """The refusal says all a user needs, in words and as attributes."""
-    spend(ledger, 7, epsilon=0.6)
-    spend(ledger, 8, epsilon=0.3)
+    report(ledger, 7, epsilon=0.6)
+    report(ledger, 8, epsilon=0.3)
     with pytest.raises(BudgetSpent) as caught:
-        spend(ledger, 9, epsilon=0.5)
+        report(ledger, 9, epsilon=0.5)
     refusal = caught.value
     assert (refusal.spent, refusal.asked, refusal.limit) == (0.9, 0.5, 1.0)
     assert (refusal.refresh_round, refusal.refresh_s) == (10, 36000)
@@ -83,7 +83,7 @@ def test_a_window_refuses_with_spent_asked_limit_and_refresh(ledger: Ledger) -> 
         "the window of 3 rounds of campaign 'power' allows epsilon 1: spent 0.9, asked 0.5; "
         "refreshes in round 10, 1970-01-01 10:00:00 UTC."
     )
-    assert spend(ledger, 10, epsilon=0.5)
+    assert report(ledger, 10, epsilon=0.5)
 
 
 def test_sums_do_not_drift(path: Path) -> None:
@@ -92,18 +92,18 @@ def test_sums_do_not_drift(path: Path) -> None:
     with Ledger(path, OWNER) as ledger:
         ledger.join(limits)
         for round in range(10):
-            spend(ledger, round, epsilon=0.1, campaign="tenths")
+            report(ledger, round, epsilon=0.1, campaign="tenths")
         with pytest.raises(BudgetSpent, match=r"spent 1, asked 1e-09"):
-            spend(ledger, 11, epsilon=1e-12, campaign="tenths")
+            report(ledger, 11, epsilon=1e-12, campaign="tenths")
 
 
 def test_a_clock_that_goes_back_opens_no_budget(ledger: Ledger) -> None:
     """Later rounds that have spent count in the windows of earlier ones."""
-    spend(ledger, 9, epsilon=0.8)
+    report(ledger, 9, epsilon=0.8)
     with pytest.raises(BudgetSpent) as caught:
-        spend(ledger, 7, epsilon=0.5)
+        report(ledger, 7, epsilon=0.5)
     assert caught.value.refresh_round == 12
-    assert spend(ledger, 6, epsilon=0.5)
+    assert report(ledger, 6, epsilon=0.5)
     assert ledger.remaining("power", 7) == 0.2
     assert ledger.remaining("power", 8) == 0.2
     assert ledger.remaining("power", 3) == 1.0
@@ -111,8 +111,8 @@ def test_a_clock_that_goes_back_opens_no_budget(ledger: Ledger) -> None:
 
 def test_a_clock_that_leaps_ahead_costs_only_what_it_spent(ledger: Ledger) -> None:
     """A report in the far future leaves today's windows alone but stays in the total."""
-    spend(ledger, 7, epsilon=0.5)
-    spend(ledger, 1_000_000, epsilon=1.0)
+    report(ledger, 7, epsilon=0.5)
+    report(ledger, 1_000_000, epsilon=1.0)
     assert ledger.remaining("power", 8) == 0.5
     assert ledger.status(8 * 3600).total_spent == 1.5
 
@@ -120,7 +120,7 @@ def test_a_clock_that_leaps_ahead_costs_only_what_it_spent(ledger: Ledger) -> No
 def test_the_owner_bounds_one_report(ledger: Ledger) -> None:
     """No report may spend more than the owner allows to one, ever."""
     with pytest.raises(BudgetSpent, match=r"limit for one report allows epsilon 1: .* not refresh"):
-        spend(ledger, 7, epsilon=1.5)
+        report(ledger, 7, epsilon=1.5)
 
 
 def test_the_owner_bounds_a_span_over_all_campaigns(path: Path) -> None:
@@ -128,28 +128,28 @@ def test_the_owner_bounds_a_span_over_all_campaigns(path: Path) -> None:
     owner = OwnerLimits(report_epsilon=1, span_epsilon=1.5, total_epsilon=100)
     with Ledger(path, owner) as ledger:
         ledger.join(CampaignLimits("heat", 7200, window=1, window_epsilon=1.0))
-        spend(ledger, 10, epsilon=0.9)
-        spend(ledger, 6, epsilon=0.6, campaign="heat")
+        report(ledger, 10, epsilon=0.9)
+        report(ledger, 6, epsilon=0.6, campaign="heat")
         with pytest.raises(BudgetSpent, match="owner's limit for 86400 s") as caught:
-            spend(ledger, 13, epsilon=0.5)
+            report(ledger, 13, epsilon=0.5)
         assert caught.value.spent == 1.5
         # The first report leaves the span a day after its round began, at hour 34.
         assert caught.value.refresh_round == 34
-        assert spend(ledger, 34, epsilon=0.5)
+        assert report(ledger, 34, epsilon=0.5)
 
 
 def test_the_refresh_waits_for_window_and_span(path: Path) -> None:
     """Where both limits block, the round named is the first that both allow."""
     owner = OwnerLimits(report_epsilon=1, span_epsilon=1.0, total_epsilon=100, span_s=5 * 3600)
     with Ledger(path, owner) as ledger:
-        spend(ledger, 10, epsilon=0.7)
+        report(ledger, 10, epsilon=0.7)
         with pytest.raises(BudgetSpent, match="window") as caught:
-            spend(ledger, 11, epsilon=0.5)
+            report(ledger, 11, epsilon=0.5)
         assert caught.value.refresh_round == 15
     narrow = OwnerLimits(report_epsilon=1, span_epsilon=0.4, total_epsilon=100)
     with Ledger(path, narrow) as ledger:
         with pytest.raises(BudgetSpent, match="window") as caught:
-            spend(ledger, 11, epsilon=0.5)
+            report(ledger, 11, epsilon=0.5)
         assert caught.value.refresh_round is None
 
 
@@ -158,14 +158,14 @@ def test_totals_never_refresh(path: Path) -> None:
     owner = OwnerLimits(report_epsilon=1, span_epsilon=5, total_epsilon=2)
     with Ledger(path, owner) as ledger:
         ledger.join(CampaignLimits("few", 3600, window=1, window_epsilon=1, total_epsilon=1.2))
-        spend(ledger, 0, epsilon=1, campaign="few")
+        report(ledger, 0, epsilon=1, campaign="few")
         assert ledger.remaining("few", 500) == 0.2
         with pytest.raises(BudgetSpent, match="total of campaign 'few'") as caught:
-            spend(ledger, 500, epsilon=1, campaign="few")
+            report(ledger, 500, epsilon=1, campaign="few")
         assert (caught.value.refresh_round, caught.value.refresh_s) == (None, None)
-        spend(ledger, 0, epsilon=1)
+        report(ledger, 0, epsilon=1)
         with pytest.raises(BudgetSpent, match="owner's total allows epsilon 2: spent 2"):
-            spend(ledger, 500, epsilon=1)
+            report(ledger, 500, epsilon=1)
 
 
 @pytest.mark.parametrize("stage", ["draw", "seal"])
@@ -176,7 +176,8 @@ def test_a_report_that_cannot_be_made_costs_nothing(ledger: Ledger, stage: str) 
         raise OSError("no entropy today")
 
     with pytest.raises(OSError, match="no entropy"):
-        ledger.spend(
+        spend(
+            ledger,
             "power",
             7,
             epsilon=1,
@@ -185,13 +186,13 @@ def test_a_report_that_cannot_be_made_costs_nothing(ledger: Ledger, stage: str) 
         )
     assert ledger.remaining("power", 7) == 1.0
     assert ledger.unsent() == []
-    made = ledger.spend("power", 7, epsilon=1, draw=lambda: b"fresh")
-    assert made.report == b"fresh"
+    made = spend(ledger, "power", 7, epsilon=1, draw=b"fresh")
+    assert made.stored.report == b"fresh"
 
 
 def test_a_refused_report_is_never_drawn(ledger: Ledger) -> None:
     """Noise is drawn only after every limit was checked."""
-    spend(ledger, 7, epsilon=1)
+    report(ledger, 7, epsilon=1)
     drawn: list[bytes] = []
 
     def draw() -> bytes:
@@ -199,21 +200,21 @@ def test_a_refused_report_is_never_drawn(ledger: Ledger) -> None:
         return drawn[-1]
 
     with pytest.raises(BudgetSpent):
-        ledger.spend("power", 8, epsilon=1, draw=draw)
+        spend(ledger, "power", 8, epsilon=1, draw=draw)
     assert drawn == []
     assert [stored.round for stored in ledger.unsent()] == [7]
 
 
 def test_a_reading_that_stays_the_same_spends_in_every_round(ledger: Ledger) -> None:
     """No report is free: the window promises a bound for streams that differ in any way."""
-    ledger.spend("power", 0, epsilon=0.6, draw=lambda: b"place 12")
+    spend(ledger, "power", 0, epsilon=0.6, draw=b"place 12")
     with pytest.raises(BudgetSpent):
-        ledger.spend("power", 1, epsilon=0.6, draw=lambda: b"place 12")
+        spend(ledger, "power", 1, epsilon=0.6, draw=b"place 12")
 
 
 def test_reports_that_an_earlier_version_repeated_count_in_full(ledger: Ledger, path: Path) -> None:
     """A file may hold reports that were given again for nothing: no budget comes from them."""
-    ledger.spend("power", 0, epsilon=0.4, draw=lambda: b"place 12")
+    spend(ledger, "power", 0, epsilon=0.4, draw=b"place 12")
     ledger.close()
     with sqlite3.connect(path) as file:
         file.execute("INSERT INTO memo VALUES ('power', X'12', 400000000, X'34')")
@@ -228,26 +229,29 @@ def test_reports_that_an_earlier_version_repeated_count_in_full(ledger: Ledger, 
         assert (status.reports, status.total_spent, status.span_spent) == (2, 0.8, 0.8)
         assert (status.campaigns[0].window_spent, status.campaigns[0].total_spent) == (0.8, 0.8)
         with pytest.raises(BudgetSpent):
-            opened.spend("power", 2, epsilon=0.4, draw=lambda: b"place 12")
+            spend(opened, "power", 2, epsilon=0.4, draw=b"place 12")
 
 
 def test_resealing_keeps_the_report(ledger: Ledger) -> None:
     """New keys get the same noisy value in a new envelope, which is then what a retry sends."""
-    ledger.spend("power", 7, epsilon=1, draw=lambda: b"noisy", seal=lambda report: b"old " + report)
+    spend(ledger, "power", 7, epsilon=1, seal=lambda report: b"old " + report)
     ledger.mark_sent("power", 7)
     assert ledger.unsent() == []
-    new = ledger.reseal("power", 7, seal=lambda report: b"new " + report)
+    new = ledger.reseal("power", 7, envelope=b"new noisy")
     assert (new.report, new.envelope, new.epsilon) == (b"noisy", b"new noisy", 1.0)
     assert ledger.unsent() == [new]
-    assert spend(ledger, 7, epsilon=1) == b"new noisy"
+    assert report(ledger, 7, epsilon=1) == b"new noisy"
     assert ledger.status(0).total_spent == 1.0
     with pytest.raises(PrivacyRefused, match="round 8 of campaign 'power' has no report"):
-        ledger.reseal("power", 8, seal=lambda report: report)
+        ledger.reseal("power", 8, envelope=b"new")
+    assert ledger.stored_report("power", 7) == new
+    with pytest.raises(PrivacyRefused, match="round 8 of campaign 'power' has no report"):
+        ledger.stored_report("power", 8)
 
 
 def test_stored_reports_show_no_value(ledger: Ledger) -> None:
     """Neither report nor envelope enters a repr."""
-    made = ledger.spend("power", 7, epsilon=1, draw=lambda: b"noisy", seal=lambda _: b"sealed")
+    made = spend(ledger, "power", 7, epsilon=1, seal=lambda _: b"sealed").stored
     assert "noisy" not in repr(made)
     assert "sealed" not in repr(made)
 
@@ -255,7 +259,7 @@ def test_stored_reports_show_no_value(ledger: Ledger) -> None:
 def test_a_campaign_must_be_joined(ledger: Ledger) -> None:
     """Unknown campaigns get nothing."""
     with pytest.raises(PrivacyRefused, match="'gas' must be joined"):
-        spend(ledger, 7, epsilon=1, campaign="gas")
+        report(ledger, 7, epsilon=1, campaign="gas")
     with pytest.raises(PrivacyRefused, match="'gas' must be joined"):
         ledger.remaining("gas", 7)
 
@@ -288,29 +292,60 @@ def test_a_round_keeps_its_length(ledger: Ledger) -> None:
 def test_epsilons_that_are_none_are_refused(ledger: Ledger, epsilon: float) -> None:
     """Only a positive number can be spent."""
     with pytest.raises(ValueError, match="epsilon must be greater than 0 and at most 1000000"):
-        spend(ledger, 7, epsilon=epsilon)
+        report(ledger, 7, epsilon=epsilon)
 
 
 @each_case("round", [-1, 10**9])
 def test_rounds_no_clock_shows_are_refused(ledger: Ledger, round: int) -> None:
     """Rounds before 1970 or after the year 8307 are mistakes."""
     with pytest.raises(ValueError, match="round must be between 0 and 55555555, got"):
-        spend(ledger, round, epsilon=1)
+        report(ledger, round, epsilon=1)
     with pytest.raises(ValueError, match="round must be between"):
         ledger.remaining("power", round)
 
 
 def test_the_ledger_cannot_be_used_from_inside_itself(ledger: Ledger) -> None:
     """A report cannot be paid for while another is being made."""
-    with pytest.raises(RuntimeError, match="draw and seal must not use the ledger"):
-        ledger.spend("power", 7, epsilon=0.1, draw=lambda: spend(ledger, 8, epsilon=0.1))
+    with pytest.raises(RuntimeError, match="must end one transaction before"):
+        spend(ledger, "power", 7, epsilon=0.1, draw=lambda: report(ledger, 8, epsilon=0.1))
     assert ledger.history() == []
+
+
+def test_a_report_is_kept_once(ledger: Ledger) -> None:
+    """A transaction takes one report, a round that has one takes none, an ended one neither."""
+    with ledger.report("power", 7, epsilon=0.1) as made:
+        made.keep(b"first", envelope=b"first")
+        with pytest.raises(RuntimeError, match="round 7 must be reported once"):
+            made.keep(b"second", envelope=b"second")
+    with pytest.raises(RuntimeError, match="round 7 must be reported once"):
+        made.keep(b"late", envelope=b"late")
+    with (
+        pytest.raises(RuntimeError, match="round 7 must be reported once"),
+        ledger.report("power", 7, epsilon=0.1) as again,
+    ):
+        again.keep(b"second", envelope=b"second")
+    assert ledger.stored_report("power", 7) == made.stored
+    assert made.stored.report == b"first"
+
+
+def test_nothing_can_be_sent_before_it_is_stored(ledger: Ledger) -> None:
+    """A report is handed out after its transaction, and only if there is one."""
+    with ledger.report("power", 7, epsilon=0.1) as spending:
+        spending.keep(b"noisy", envelope=b"sealed")
+        with pytest.raises(RuntimeError, match="must be stored before it is sent"):
+            _ = spending.stored
+    assert spending.stored.envelope == b"sealed"
+    with ledger.report("power", 8, epsilon=0.1) as empty:
+        pass
+    with pytest.raises(RuntimeError, match="must be stored before it is sent"):
+        _ = empty.stored
+    assert [entry.round for entry in ledger.history()] == [7]
 
 
 def test_closed_rounds_are_erased_and_stay_closed(ledger: Ledger) -> None:
     """Nothing is handed out or made for a closed round; its epsilon stays spent."""
     for round in (0, 1, 30, 40):
-        spend(ledger, round, epsilon=0.5)
+        report(ledger, round, epsilon=0.5)
     assert ledger.close_rounds(31 * 3600) == 2
     assert ledger.close_rounds(5) == 0
     assert [entry.round for entry in ledger.history()] == [40, 30]
@@ -318,9 +353,9 @@ def test_closed_rounds_are_erased_and_stay_closed(ledger: Ledger) -> None:
     assert ledger.remaining("power", 29) == 0.0
     for round in (0, 2, 30):
         with pytest.raises(PrivacyRefused, match=r"is closed: .* before 31"):
-            spend(ledger, round, epsilon=0.1)
+            report(ledger, round, epsilon=0.1)
     with pytest.raises(PrivacyRefused, match="has no report"):
-        ledger.reseal("power", 30, seal=lambda report: report)
+        ledger.reseal("power", 30, envelope=b"new")
     # Round 30 is closed but still counts in the windows of round 31.
     assert ledger.remaining("power", 31) == 0.5
     status = ledger.status(31 * 3600)
@@ -332,7 +367,7 @@ def test_a_longer_window_never_reaches_what_was_pruned(path: Path) -> None:
     """Where a longer window or span would need pruned entries, the rounds count as closed."""
     owner = OwnerLimits(report_epsilon=1, span_epsilon=5, total_epsilon=100, span_s=1)
     with Ledger(path, owner) as ledger:
-        spend(ledger, 10, epsilon=0.5)
+        report(ledger, 10, epsilon=0.5)
         assert ledger.close_rounds(12 * 3600) == 0
         assert ledger.remaining("power", 12) == 0.5
         assert ledger.close_rounds(13 * 3600) == 1
@@ -347,8 +382,8 @@ def test_a_longer_window_never_reaches_what_was_pruned(path: Path) -> None:
 
 def test_history_is_newest_first_and_without_values(ledger: Ledger) -> None:
     """Entries are listed in the order they were made."""
-    spend(ledger, 7, epsilon=0.5)
-    spend(ledger, 3, epsilon=0.25)
+    report(ledger, 7, epsilon=0.5)
+    report(ledger, 3, epsilon=0.25)
     assert ledger.history() == [Entry("power", 3, 0.25), Entry("power", 7, 0.5)]
     assert ledger.history(1) == [Entry("power", 3, 0.25)]
 
@@ -363,9 +398,9 @@ def test_status_says_spent_left_and_next_refresh(path: Path) -> None:
             (None, None),
             (None, None),
         ]
-        spend(ledger, 7, epsilon=0.5)
-        spend(ledger, 8, epsilon=0.25)
-        spend(ledger, 4, epsilon=0.5, campaign="heat")
+        report(ledger, 7, epsilon=0.5)
+        report(ledger, 8, epsilon=0.25)
+        report(ledger, 4, epsilon=0.5, campaign="heat")
         status = ledger.status(8 * 3600 + 5)
     heat, power = status.campaigns
     assert (heat.limits.campaign, heat.round, heat.refresh_round) == ("heat", 4, 8)
@@ -380,7 +415,7 @@ def test_status_says_spent_left_and_next_refresh(path: Path) -> None:
 def test_lowered_limits_leave_nothing_rather_than_less(path: Path) -> None:
     """Where more was spent than a new limit allows, nothing is left, not a negative amount."""
     with Ledger(path, OWNER) as ledger:
-        spend(ledger, 7, epsilon=1)
+        report(ledger, 7, epsilon=1)
     owner = OwnerLimits(report_epsilon=1, span_epsilon=0.5, total_epsilon=0.5)
     with Ledger(path, owner) as ledger:
         status = ledger.status(7 * 3600)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cases import each_case
+from tests.spending import spend
 
 from rase.accounting.ledger import (
     CampaignLimits,
@@ -31,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Ledger(path, OWNER) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=3, window_epsilon=1.0))
         for round in range(0, 60, 3):
-            ledger.spend("power", round, epsilon=0.6, draw=lambda: bytes(143))
+            spend(ledger, "power", round, epsilon=0.6, draw=bytes(143))
         assert ledger.close_rounds(40 * 3600) > 0
     return path
 
@@ -48,9 +49,9 @@ def status(path: Path) -> LedgerStatus:
         return ledger.status(59 * 3600)
 
 
-def spend(ledger: Ledger, round: int, *, size: int = 8) -> None:
+def pay(ledger: Ledger, round: int, *, size: int = 8) -> None:
     """Spend on a report of some size."""
-    ledger.spend("power", round, epsilon=0.5, draw=lambda: bytes(size))
+    spend(ledger, "power", round, epsilon=0.5, draw=bytes(size))
 
 
 def test_a_ledger_is_made_once(path: Path) -> None:
@@ -101,7 +102,7 @@ def test_only_its_owner_can_read_it(path: Path) -> None:
 
     with Ledger(path, OWNER) as ledger:
         ledger._file._connection.set_trace_callback(look)
-        ledger.spend("power", 90, epsilon=0.5, draw=lambda: bytes(9))
+        spend(ledger, "power", 90, epsilon=0.5, draw=bytes(9))
     assert modes == {"ledger.db": 0o600, "ledger.db-journal": 0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -227,9 +228,9 @@ def test_a_busy_ledger_refuses_after_a_while(path: Path, other: sqlite3.Connecti
     with Ledger(path, OWNER, busy_s=0.01) as ledger:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerUnusable, match=r"more than 0.01 s; nothing was spent. Try again"):
-            spend(ledger, 70)
+            pay(ledger, 70)
         other.execute("ROLLBACK")
-        spend(ledger, 70)
+        pay(ledger, 70)
 
 
 def test_a_commit_that_is_blocked_spends_nothing(path: Path, other: sqlite3.Connection) -> None:
@@ -239,10 +240,10 @@ def test_a_commit_that_is_blocked_spends_nothing(path: Path, other: sqlite3.Conn
         other.execute("BEGIN")
         other.execute("SELECT * FROM state").fetchall()
         with pytest.raises(LedgerUnusable, match="in use by another process"):
-            spend(ledger, 70)
+            pay(ledger, 70)
         other.execute("ROLLBACK")
         assert ledger.status(59 * 3600) == before
-        spend(ledger, 70)
+        pay(ledger, 70)
 
 
 def test_a_full_disk_spends_nothing(path: Path) -> None:
@@ -252,10 +253,10 @@ def test_a_full_disk_spends_nothing(path: Path) -> None:
         pages = ledger._file.rows("PRAGMA page_count")[0][0]
         ledger._file.rows(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(LedgerUnusable, match=r"\(database or disk is full\); nothing is rep"):
-            spend(ledger, 70, size=100_000)
+            pay(ledger, 70, size=100_000)
         assert ledger.status(59 * 3600) == before
         ledger._file.rows("PRAGMA max_page_count = 100000")
-        spend(ledger, 70, size=100_000)
+        pay(ledger, 70, size=100_000)
 
 
 def test_a_read_only_disk_spends_nothing(path: Path) -> None:
@@ -263,7 +264,7 @@ def test_a_read_only_disk_spends_nothing(path: Path) -> None:
     with Ledger(path, OWNER) as ledger:
         ledger._file.rows("PRAGMA query_only = ON")
         with pytest.raises(LedgerUnusable, match=r"readonly database\).*can be written"):
-            spend(ledger, 70)
+            pay(ledger, 70)
 
 
 def test_a_handle_does_not_survive_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +273,7 @@ def test_a_handle_does_not_survive_a_fork(path: Path, monkeypatch: pytest.Monkey
         parent = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: parent + 1)
         with pytest.raises(RuntimeError, match="opened by the process that uses it"):
-            spend(ledger, 70)
+            pay(ledger, 70)
 
 
 def test_a_closed_ledger_says_so(path: Path) -> None:
@@ -287,7 +288,7 @@ def test_a_handle_belongs_to_one_thread(path: Path) -> None:
     """Another thread is told so, and spends nothing."""
     before = status(path)
     with Ledger(path, OWNER) as ledger, ThreadPoolExecutor(1) as thread:
-        outcome = thread.submit(spend, ledger, 70)
+        outcome = thread.submit(pay, ledger, 70)
         with pytest.raises(sqlite3.ProgrammingError, match="thread"):
             outcome.result()
     assert status(path) == before
@@ -299,7 +300,7 @@ def test_closed_rounds_leave_no_report_in_the_file(tmp_path: Path) -> None:
     create_ledger(path)
     with Ledger(path, OWNER) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=3, window_epsilon=1.0))
-        ledger.spend("power", 1, epsilon=0.5, draw=lambda: b"a noisy report", seal=lambda _: b"env")
+        spend(ledger, "power", 1, epsilon=0.5, draw=b"a noisy report", seal=lambda _: b"env")
         assert b"a noisy report" in path.read_bytes()
         ledger.close_rounds(2 * 3600)
         assert b"a noisy report" not in path.read_bytes()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE_S
+from tests.spending import spend
 
 from rase.accounting.ledger import (
     CampaignLimits,
@@ -118,7 +119,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     assert done.stdout == "refused\n"
     with Ledger(path, OWNER) as ledger:
         assert ledger.history() == []
-        assert ledger.spend("power", 1, epsilon=EPSILON, draw=lambda: b"fits").is_new
+        assert spend(ledger, "power", 1, epsilon=EPSILON, draw=b"fits").found is None
 
 
 def run(mode: str, folder: Path, count: int) -> dict[str, int]:
@@ -201,10 +202,10 @@ def report_for_ever(path: Path, begin: int, *, writer: int) -> None:
 def report(ledger: Ledger, round: int) -> tuple[str | None, bool]:
     """Report one round; return the envelope, None if refused, and whether it is new."""
     try:
-        stored = ledger.spend("power", round, epsilon=EPSILON, draw=lambda: os.urandom(143))
+        spending = spend(ledger, "power", round, epsilon=EPSILON, draw=lambda: os.urandom(143))
     except BudgetSpent:
         return None, False
-    return stored.envelope.hex(), stored.is_new
+    return spending.stored.envelope.hex(), spending.found is None
 
 
 def kill_at_each_step(path: Path) -> dict[str, int]:
@@ -249,8 +250,8 @@ def check_grave(grave: Path) -> bool:
         before = {each.round: each.envelope for each in ledger.unsent()}
         assert set(before) in ({0}, {0, 1})
         assert ledger.status(0).total_spent == len(before) * NANO / 10**9
-        again = ledger.spend("power", 1, epsilon=EPSILON, draw=lambda: b"drawn anew")
-        assert again.envelope == before.get(1, b"drawn anew")
+        again = spend(ledger, "power", 1, epsilon=EPSILON, draw=b"drawn again")
+        assert again.stored.envelope == before.get(1, b"drawn again")
         assert ledger.status(0).reports == 2
     shutil.rmtree(grave)
     return 1 in before
@@ -308,7 +309,7 @@ def fill(path: Path) -> str:
         size = path.stat().st_size + 8192
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         try:
-            ledger.spend("power", 1, epsilon=EPSILON, draw=lambda: bytes(10**6))
+            spend(ledger, "power", 1, epsilon=EPSILON, draw=bytes(10**6))
         except LedgerUnusable:
             return "refused"
     return "accepted"

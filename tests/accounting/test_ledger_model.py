@@ -20,8 +20,16 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.spending import spend
 
-from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, StoredReport, create_ledger
+from rase.accounting.ledger import (
+    CampaignLimits,
+    Ledger,
+    OwnerLimits,
+    Spending,
+    StoredReport,
+    create_ledger,
+)
 from rase.errors import BudgetSpent, PrivacyRefused
 
 OWNER = OwnerLimits(report_epsilon=0.9, span_epsilon=1.5, total_epsilon=8, span_s=45)
@@ -159,7 +167,7 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.model.paid.get((name, asked.round))
         is_open = asked.start_s >= self.model.closed_s
         try:
-            stored = self.spend(handle, asked, epsilon)
+            spending = self.spend(handle, asked, epsilon)
         except BudgetSpent as refusal:
             assert is_open
             assert known is None
@@ -169,12 +177,14 @@ class LedgerMachine(RuleBasedStateMachine):
             assert not is_open
         else:
             assert is_open
+            stored = spending.stored
             if known is None:
                 assert self.model.allows(asked, self.limits[name])
-                assert stored.is_new
+                assert spending.found is None
                 self.remember(asked, stored)
             else:
-                assert (stored.is_new, stored.report) == (False, known.report)
+                assert spending.found == stored
+                assert stored.report == known.report
                 assert stored.envelope == b"sealed " + known.report
 
     @rule(handle=handles, name=names, epsilon=epsilons)
@@ -186,8 +196,13 @@ class LedgerMachine(RuleBasedStateMachine):
             raise InterruptedError
 
         try:
-            self.ledgers[handle].spend(
-                name, asked.round, epsilon=epsilon, draw=self.draw, seal=fail
+            spend(
+                self.ledgers[handle],
+                name,
+                asked.round,
+                epsilon=epsilon,
+                draw=self.draw,
+                seal=fail,
             )
         except (InterruptedError, PrivacyRefused):
             pass
@@ -210,7 +225,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
         connection = self.ledgers[handle]._file._connection
         connection.set_trace_callback(copy_files)
-        accepted: StoredReport | None = None
+        accepted: Spending | None = None
         try:
             accepted = self.spend(handle, asked, epsilon)
         except PrivacyRefused:
@@ -220,8 +235,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if grave.exists():
             # Nothing before COMMIT counts, and nothing was sent: this future never happened.
             self.path = grave / self.path.name
-        elif accepted is not None and accepted.is_new:
-            self.remember(asked, accepted)
+        elif accepted is not None and accepted.found is None:
+            self.remember(asked, accepted.stored)
         self.reopen()
 
     @rule()
@@ -315,16 +330,17 @@ class LedgerMachine(RuleBasedStateMachine):
     def ask_again(self, paid: Paid, *, handle: int = 0) -> None:
         """Ask for a report that was accepted once."""
         try:
-            stored = self.ledgers[handle].spend(
-                paid.campaign, paid.round, epsilon=0.1, draw=self.draw
+            spending = spend(
+                self.ledgers[handle], paid.campaign, paid.round, epsilon=0.1, draw=self.draw
             )
         except BudgetSpent:
             raise AssertionError("an accepted report must not be refused") from None
         except PrivacyRefused:
             assert paid.start_s < self.model.closed_s
         else:
-            assert (stored.is_new, stored.report) == (False, paid.report)
-            assert stored.epsilon == paid.charged / 10**9
+            assert spending.found == spending.stored
+            assert spending.stored.report == paid.report
+            assert spending.stored.epsilon == paid.charged / 10**9
 
     def check_refresh(self, asked: Paid, refusal: BudgetSpent) -> None:
         """The round a refusal names is the first later one that the model allows."""
@@ -342,9 +358,10 @@ class LedgerMachine(RuleBasedStateMachine):
         assert refusal.refresh_round == first
         assert refusal.refresh_s == (None if first is None else first * limits.round_s)
 
-    def spend(self, handle: int, asked: Paid, epsilon: float) -> StoredReport:
+    def spend(self, handle: int, asked: Paid, epsilon: float) -> Spending:
         """Send a report through one handle."""
-        return self.ledgers[handle].spend(
+        return spend(
+            self.ledgers[handle],
             asked.campaign,
             asked.round,
             epsilon=epsilon,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 from tests.cases import each_case
+from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
 from rase.accounting.schedule import EveryRound, Rotate, Schedule, Split
@@ -110,7 +111,7 @@ def test_the_ledger_lets_a_schedule_through(
             if epsilon is None:
                 continue
             try:
-                ledger.spend("power", round, epsilon=epsilon, draw=lambda: b"")
+                spend(ledger, "power", round, epsilon=epsilon, draw=b"")
                 made += 1
             except BudgetSpent:
                 refused += 1

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits
 from rase.cli import main
@@ -127,8 +128,8 @@ def test_the_budget_says_spent_left_and_when_it_refreshes(
     with folder.ledger(folder.settings({})) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=2))
         # A round of the year 2200: it is still in its window whenever this runs.
-        ledger.spend("power", 2_016_000, epsilon=0.5, draw=lambda: b"drawn-noise")
-        ledger.spend("power", 2_016_001, epsilon=0.5, draw=lambda: b"drawn-noise")
+        spend(ledger, "power", 2_016_000, epsilon=0.5, draw=b"drawn-noise")
+        spend(ledger, "power", 2_016_001, epsilon=0.5, draw=b"drawn-noise")
     assert main(["budget", where, "--history=9"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "reports made            2"
@@ -154,7 +155,7 @@ def test_a_refresh_is_told_as_a_time(
     """What was spent in the present window comes back at a stated second."""
     with folder.ledger(folder.settings({})) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=2))
-        ledger.spend("power", 490_000, epsilon=0.5, draw=lambda: b"noisy")
+        spend(ledger, "power", 490_000, epsilon=0.5, draw=b"noisy")
     monkeypatch.setattr("rase.clock.SystemClock.now_s", lambda self: 490_001 * 3600.0)
     assert main(["budget", f"--folder={folder.path}"]) == 0
     assert "0.5 of 2, 1.5 left; more from 2025-11-25 16:00:00 UTC" in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 import errno
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -502,20 +504,21 @@ def test_a_ledger_that_cannot_write_is_survived(world: Any, drawn: list[float]) 
     """A full disk skips rounds without a second draw, and spends nothing twice afterwards."""
     ledger = world.ledger()
     is_full = True
-    spend, mark = ledger.spend, ledger.mark_sent
+    report, mark = ledger.report, ledger.mark_sent
 
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        if is_full:
-            kwargs["draw"]()
-            raise LedgerUnusable("the disk is full.")
-        return spend(*args, **kwargs)
+    @contextmanager
+    def fail_to_commit(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with report(*args, **kwargs) as spending:
+            yield spending
+            if is_full:
+                raise LedgerUnusable("the disk is full.")
 
     def unmarkable(*args: Any) -> None:
         if is_full:
             raise LedgerUnusable("the disk is full.")
         mark(*args)
 
-    ledger.spend = failing
+    ledger.report = fail_to_commit
     ledger.mark_sent = unmarkable
     agent = world.agent(ledger=ledger)
     world.source.always = 10.0

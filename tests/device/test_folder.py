@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.device.enrolment import EnrolmentRefused, enrol
@@ -122,7 +123,7 @@ def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -
     enrol(folder, "token", transport=answering(ENROLLED)[0])
     with folder.ledger(SETTINGS) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=24))
-        ledger.spend("power", 7, epsilon=0.5, draw=lambda: b"noisy-value-4321")
+        spend(ledger, "power", 7, epsilon=0.5, draw=b"noisy-value-4321")
     folder.pause()
     assert folder.is_paused
     folder.forget(SETTINGS)

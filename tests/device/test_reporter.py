@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.device import agent as agent_module
@@ -167,7 +168,7 @@ def test_other_campaigns_in_the_ledger_are_left_alone(world: Any) -> None:
     """Entries and unsent reports of another campaign are not this agent's."""
     ledger = world.ledger()
     ledger.join(CampaignLimits("other", HOUR, window=24, window_epsilon=24.0))
-    ledger.spend("other", FIRST, epsilon=0.5, draw=lambda: b"noisy")
+    spend(ledger, "other", FIRST, epsilon=0.5, draw=b"noisy")
     agent = world.agent(ledger=ledger)
     world.source.always = 10.0
     world.run(agent, HOUR + 310)
@@ -179,7 +180,7 @@ def test_reports_of_a_campaign_without_terms_wait(world: Any) -> None:
     """After the state was lost, stored reports are not sent under terms nobody knows."""
     ledger = world.ledger()
     ledger.join(CampaignLimits("street-power", HOUR, window=24, window_epsilon=24.0))
-    ledger.spend("street-power", FIRST, epsilon=0.5, draw=lambda: b"noisy")
+    spend(ledger, "street-power", FIRST, epsilon=0.5, draw=b"noisy")
     agent = world.agent(ledger=ledger)
     assert len(agent.outbox) == 0
 

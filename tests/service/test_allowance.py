@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spending import spend
 
 from rase.accounting.advice import WORTHLESS_POSTERIOR
 from rase.accounting.ledger import Ledger
@@ -127,9 +128,9 @@ def test_the_ledger_lets_a_device_report_at_each_of_its_turns(tmp_path: Path) ->
             )
         )
         for day in range(30):
-            ledger.spend("homes", 7 + 24 * day, epsilon=1.0, draw=lambda: b"noisy")
+            spend(ledger, "homes", 7 + 24 * day, epsilon=1.0, draw=b"noisy")
         with pytest.raises(BudgetSpent):
-            ledger.spend("homes", 7 + 24 * 30, epsilon=1.0, draw=lambda: b"noisy")
+            spend(ledger, "homes", 7 + 24 * 30, epsilon=1.0, draw=b"noisy")
 
 
 def test_rounds_spend_what_reports_and_windows_allow() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from rase.accounting.ledger import Ledger, OwnerLimits, StoredReport, create_ledger
+from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.clock import Clock
 from rase.device.agent import Agent
 from rase.device.habits import Habits
@@ -151,15 +151,13 @@ class _Mortal:
         self._fuse = fuse
 
     def __getattr__(self, name: str) -> Any:
-        return _fused(getattr(self._inner, name), self._fuse, name)
+        found = getattr(self._inner, name)
+        return _fused(found, self._fuse, name) if callable(found) else found
 
 
 def _fused(function: Callable[..., Any], fuse: Fuse, label: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         fuse.tick(label)
-        for inside in ("draw", "seal"):
-            if inside in kwargs:
-                kwargs[inside] = _fused(kwargs[inside], fuse, inside)
         answer = function(*args, **kwargs)
         fuse.tick(label)
         return answer
@@ -173,18 +171,36 @@ class _Entropy:
     def __init__(self, name: str) -> None:
         self._name = name
         self._jitter = SeededEntropy(f"jitter {name}")
-        self.source = self._jitter
+        self.source: SeededEntropy | _Noise = self._jitter
 
     def word(self) -> int:
         return self.source.word()
 
     @contextmanager
-    def noise_of(self, round: int) -> Iterator[None]:
-        self.source = SeededEntropy(f"noise {self._name} {round}")
+    def noise_of(self, round: int, owner: "Device") -> Iterator[None]:
+        """Give the words of a round while its report is made."""
+        self.source = _Noise(SeededEntropy(f"noise {self._name} {round}"), round, owner)
         try:
             yield
         finally:
             self.source = self._jitter
+
+
+class _Noise:
+    """The words of one round; the first one asked for is a draw, and a moment to die."""
+
+    def __init__(self, words: SeededEntropy, round: int, owner: "Device") -> None:
+        self._words = words
+        self._round = round
+        self._owner = owner
+        self._is_drawn = False
+
+    def word(self) -> int:
+        if not self._is_drawn:
+            self._is_drawn = True
+            self._owner.fuse.tick("draw")
+            self._owner.draws[self._round] += 1
+        return self._words.word()
 
 
 class _NotingLedger:
@@ -198,24 +214,17 @@ class _NotingLedger:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def spend(
-        self,
-        campaign: str,
-        round: int,
-        *,
-        epsilon: float,
-        draw: Callable[[], bytes],
-        seal: Callable[[bytes], bytes] | None = None,
-    ) -> StoredReport:
-        def noted() -> bytes:
-            self._owner.draws[round] += 1
-            with self._entropy.noise_of(round):
-                return draw()
-
-        stored = self._ledger.spend(campaign, round, epsilon=epsilon, draw=noted, seal=seal)
+    @contextmanager
+    def report(self, campaign: str, round: int, *, epsilon: float) -> Iterator[Any]:
+        fuse = self._owner.fuse
+        with self._ledger.report(campaign, round, epsilon=epsilon) as spending:
+            fuse.tick("checked")
+            with self._entropy.noise_of(round, self._owner):
+                yield _Mortal(spending, fuse)
+            fuse.tick("commit")
         # The ledger forgets rounds that no window needs; whoever compares must not.
         self._owner.spent[round] = epsilon
-        return stored
+        fuse.tick("report")
 
 
 @dataclass

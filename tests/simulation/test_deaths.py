@@ -48,7 +48,7 @@ NAMED = {
         "commit",
         "scrub",
     },
-    "device": {"read", "spend", "draw", "seal", "post", "mark_sent", "save", "unsent"},
+    "device": {"read", "report", "draw", "keep", "commit", "post", "mark_sent", "save", "unsent"},
 }
 
 

@@ -8,8 +8,9 @@ window is checked on both sides, so going back never opens budget again.
 Pure Python without NumPy, because the device agent imports it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +35,7 @@ __all__ = [
     "LedgerStatus",
     "LedgerUnusable",
     "OwnerLimits",
+    "Spending",
     "StoredReport",
     "create_ledger",
 ]
@@ -49,7 +51,6 @@ class StoredReport:
         epsilon: What it was charged with.
         report: The noisy reading as it was drawn.
         envelope: What is sent: the report, sealed.
-        is_new: Whether it was made by this call rather than found.
     """
 
     campaign: str
@@ -57,7 +58,62 @@ class StoredReport:
     epsilon: float
     report: bytes = field(repr=False)
     envelope: bytes = field(repr=False)
-    is_new: bool = False
+
+
+class Spending:
+    """One report while it is made, inside the transaction that pays for it.
+
+    Draw and seal only if `found` is None, and hand both to `keep`. Send only `stored`, which
+    there is once the transaction has ended.
+
+    Args:
+        campaign: Whose report it is.
+        round: The round it belongs to.
+        epsilon: What it is charged with.
+        found: The report that the round has already, paid for earlier.
+    """
+
+    def __init__(
+        self, campaign: str, round: int, epsilon: float, *, found: StoredReport | None
+    ) -> None:
+        self._campaign = campaign
+        self._round = round
+        self._epsilon = epsilon
+        self.found = found
+        self.made: StoredReport | None = None
+        self.is_committed = False
+
+    def keep(self, report: bytes, *, envelope: bytes) -> None:
+        """Give the report that is to be stored when the block ends.
+
+        Args:
+            report: The noisy reading as it was drawn.
+            envelope: What is sent: the report, sealed.
+
+        Raises:
+            RuntimeError: If the round has a report already, or the transaction has ended.
+        """
+        if self.found is not None or self.made is not None or self.is_committed:
+            raise RuntimeError(f"round {self._round} must be reported once, got a second report.")
+        self.made = StoredReport(
+            self._campaign,
+            self._round,
+            self._epsilon,
+            report=bytes(report),
+            envelope=bytes(envelope),
+        )
+
+    @property
+    def stored(self) -> StoredReport:
+        """The report as it is on the disk.
+
+        Raises:
+            RuntimeError: If the transaction has not ended, or nothing was kept.
+        """
+        stored = self.found or self.made
+        if stored is None or not self.is_committed:
+            raise RuntimeError("a report must be stored before it is sent, got none that is.")
+        return stored
 
 
 class Ledger:
@@ -65,7 +121,7 @@ class Ledger:
 
     Guarantee: for every campaign, any ``window`` consecutive rounds spend at most its window budget
     (w-event privacy), and all campaigns together keep the owner's limits per report, span and in
-    total. Assumes that every report passes through `spend`, and that the file is neither deleted
+    total. Assumes that every report passes through `report`, and that the file is neither deleted
     nor replaced by an older copy. Tested with crashes, kills, two processes and clock jumps in
     tests/accounting/test_ledger_model.py and test_ledger_kill.py.
 
@@ -87,10 +143,12 @@ class Ledger:
         >>> owner = OwnerLimits(report_epsilon=1, span_epsilon=2, total_epsilon=100)
         >>> with Ledger(path, owner) as ledger:
         ...     ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=1.0))
-        ...     made = ledger.spend("power", 7, epsilon=0.6, draw=lambda: b"noisy")
-        ...     again = ledger.spend("power", 7, epsilon=0.6, draw=lambda: b"never drawn")
-        ...     (again.envelope, again.is_new, ledger.remaining("power", 8))
-        (b'noisy', False, 0.4)
+        ...     with ledger.report("power", 7, epsilon=0.6) as spending:
+        ...         spending.keep(b"noisy", envelope=b"sealed")
+        ...     with ledger.report("power", 7, epsilon=0.6) as again:
+        ...         assert again.found == spending.stored
+        ...     (again.stored.envelope, ledger.remaining("power", 8))
+        (b'sealed', 0.4)
     """
 
     def __init__(self, path: Path, owner: OwnerLimits, *, busy_s: float = 30.0) -> None:
@@ -153,29 +211,21 @@ class Ledger:
                 digest_of(*values),
             )
 
-    def spend(
-        self,
-        campaign: str,
-        round: int,
-        *,
-        epsilon: float,
-        draw: Callable[[], bytes],
-        seal: Callable[[bytes], bytes] | None = None,
-    ) -> StoredReport:
-        """Pay for the report of a round and store it, or return the one that is stored.
+    @contextmanager
+    def report(self, campaign: str, round: int, *, epsilon: float) -> Iterator[Spending]:
+        """Open the transaction that pays for the report of a round.
 
-        ``draw`` and ``seal`` are called inside the transaction, after all limits were checked. If
-        one raises, nothing is spent and nothing stored. Send only what this returns.
+        All limits are checked before the block begins. The block draws and seals the report and
+        gives it to `Spending.keep`; at its end the report is stored and paid for, durably. If the
+        block raises, or keeps nothing, nothing is spent and nothing stored.
 
         Args:
             campaign: A campaign that was joined.
             round: The round by the device's clock.
             epsilon: The budget of the report.
-            draw: Makes the noisy report; called at most once in the life of a round.
-            seal: Makes the envelope of a report; None if the report is sent as it is.
 
-        Returns:
-            The stored report; ``is_new`` is false if the round had one already.
+        Yields:
+            The transaction; `Spending.found` is the report that the round has already.
 
         Raises:
             BudgetSpent: If a limit would be exceeded.
@@ -187,46 +237,50 @@ class Ledger:
         with self._file.writing():
             limits = self._joined(campaign)
             start_s = limits.start_s(checked_round(round, limits))
-            stored = self._stored(campaign, round)
-            if stored is not None:
-                return stored
-            self._book.check(limits, Cost(round, charged))
-            report = bytes(draw())
-            envelope = report if seal is None else bytes(seal(report))
-            self._file.rows(
-                "INSERT INTO entry (campaign, round, start_s, charged, spent, report, envelope) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                *(campaign, round, start_s, charged, charged, report, envelope),
-            )
-            self._file.rows(
-                "UPDATE state SET reports = reports + 1, charged = charged + ?, spent = spent + ?",
-                charged,
-                charged,
-            )
-        return StoredReport(
-            campaign, round, nano_to_epsilon(charged), report=report, envelope=envelope, is_new=True
-        )
+            found = self._stored(campaign, round)
+            if found is None:
+                self._book.check(limits, Cost(round, charged))
+            spending = Spending(campaign, round, nano_to_epsilon(charged), found=found)
+            yield spending
+            made = spending.made
+            if made is not None:
+                self._file.rows(
+                    "INSERT INTO entry (campaign, round, start_s, charged, spent, report, "
+                    "envelope) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    *(campaign, round, start_s, charged, charged, made.report, made.envelope),
+                )
+                self._file.rows(
+                    "UPDATE state SET reports = reports + 1, charged = charged + ?, "
+                    "spent = spent + ?",
+                    charged,
+                    charged,
+                )
+        spending.is_committed = True
 
-    def reseal(self, campaign: str, round: int, *, seal: Callable[[bytes], bytes]) -> StoredReport:
+    def stored_report(self, campaign: str, round: int) -> StoredReport:
+        """Return the report of a round.
+
+        Raises:
+            PrivacyRefused: If the round has no report that may still be sent.
+        """
+        with self._file.reading():
+            return self._found(campaign, round)
+
+    def reseal(self, campaign: str, round: int, *, envelope: bytes) -> StoredReport:
         """Put the same report into a new envelope, for keys that changed; spends nothing.
 
         Raises:
             PrivacyRefused: If the round has no report that may still be sent.
         """
         with self._file.writing():
-            stored = self._stored(campaign, round)
-            if stored is None:
-                raise PrivacyRefused(f"round {round} of campaign {campaign!r} has no report.")
-            envelope = bytes(seal(stored.report))
+            stored = self._found(campaign, round)
             self._file.rows(
                 "UPDATE entry SET envelope = ?, is_sent = 0 WHERE campaign = ? AND round = ?",
                 envelope,
                 campaign,
                 round,
             )
-        return StoredReport(
-            campaign, round, stored.epsilon, report=stored.report, envelope=envelope
-        )
+        return replace(stored, envelope=envelope)
 
     def unsent(self) -> list[StoredReport]:
         """Return the stored reports that were not marked as sent, oldest first."""
@@ -341,6 +395,12 @@ class Ledger:
         if limits is None:
             raise PrivacyRefused(f"campaign {campaign!r} must be joined before it is paid for.")
         return limits
+
+    def _found(self, campaign: str, round: int) -> StoredReport:
+        stored = self._stored(campaign, round)
+        if stored is None:
+            raise PrivacyRefused(f"round {round} of campaign {campaign!r} has no report.")
+        return stored
 
     def _stored(self, campaign: str, round: int) -> StoredReport | None:
         """Return the report of a round if it may still be sent."""

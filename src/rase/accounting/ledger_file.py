@@ -209,7 +209,7 @@ class LedgerFile:
         if os.getpid() != self._process:
             raise RuntimeError("a ledger must be opened by the process that uses it, after a fork.")
         if self._connection.in_transaction:
-            raise RuntimeError("draw and seal must not use the ledger that calls them.")
+            raise RuntimeError("a ledger must end one transaction before it begins the next.")
         self.rows(begin)
         try:
             yield

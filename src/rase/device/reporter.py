@@ -7,6 +7,7 @@ needed if the servers' keys change before the report arrived: then the same nois
 
 import struct
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +16,7 @@ from rase.accounting.ledger import (
     Entry,
     LedgerStatus,
     LedgerUnusable,
+    Spending,
     StoredReport,
 )
 from rase.campaign import Campaign
@@ -62,19 +64,17 @@ class LedgerFace(Protocol):
         """Take part in a campaign, or take over the limits of its new version."""
         ...
 
-    def spend(
-        self,
-        campaign: str,
-        round: int,
-        *,
-        epsilon: float,
-        draw: Callable[[], bytes],
-        seal: Callable[[bytes], bytes] | None = None,
-    ) -> StoredReport:
-        """Pay for the report of a round and store it, or return the one that is stored."""
+    def report(
+        self, campaign: str, round: int, *, epsilon: float
+    ) -> AbstractContextManager[Spending]:
+        """Open the transaction that pays for the report of a round."""
         ...
 
-    def reseal(self, campaign: str, round: int, *, seal: Callable[[bytes], bytes]) -> StoredReport:
+    def stored_report(self, campaign: str, round: int) -> StoredReport:
+        """Return the report of a round."""
+        ...
+
+    def reseal(self, campaign: str, round: int, *, envelope: bytes) -> StoredReport:
         """Put the same report into a new envelope."""
         ...
 
@@ -205,19 +205,13 @@ class Reporter:
         if epsilon_class is None:
             raise _Skipped("epsilon-above-limit")
         randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)
-
-        def draw() -> bytes:
-            place = randomizer.draw_one(mean, self._entropy)
-            return _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
-
+        epsilon = campaign.epsilon[epsilon_class]
         try:
-            stored = self._ledger.spend(
-                campaign.id,
-                round,
-                epsilon=campaign.epsilon[epsilon_class],
-                draw=draw,
-                seal=lambda drawn: self._sealed(signed, round, drawn, keys),
-            )
+            with self._ledger.report(campaign.id, round, epsilon=epsilon) as spending:
+                if spending.found is None:
+                    place = randomizer.draw_one(mean, self._entropy)
+                    drawn = _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
+                    spending.keep(drawn, envelope=self._seal(signed, round, drawn, keys))
         except BudgetSpent:
             raise
         except LedgerUnusable:
@@ -227,18 +221,18 @@ class Reporter:
             raise _Skipped("ledger-refused") from None
         except WireError:
             raise _Skipped("not-sealed") from None
-        self._show(campaign, stored)
+        self._show(campaign, spending.stored)
         self._journal.note("sealed", round=round)
-        return Envelope(round, stored.envelope, is_cover=False)
+        return Envelope(round, spending.stored.envelope, is_cover=False)
 
     def _report_anew(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
     ) -> Envelope | None:
         name = signed.campaign.id
         try:
-            stored = self._ledger.reseal(
-                name, round, seal=lambda drawn: self._sealed(signed, round, drawn, keys)
-            )
+            drawn = self._ledger.stored_report(name, round).report
+            envelope = self._seal(signed, round, drawn, keys)
+            stored = self._ledger.reseal(name, round, envelope=envelope)
         except _LawChanged:
             # The fusion centre would read the place by another law than it was drawn from.
             self._ledger.mark_sent(name, round)
@@ -262,7 +256,7 @@ class Reporter:
             envelope=stored.envelope,
         )
 
-    def _sealed(
+    def _seal(
         self,
         signed: SignedCampaign,
         round: int,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.device.conftest import CAMPAIGN
+from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
 from rase.campaign import Campaign
@@ -36,7 +37,7 @@ def both(
         ledger.join(limits)
         for round in range(first - before, first + 1):
             try:
-                ledger.spend(campaign.id, round, epsilon=0.7, draw=lambda: b"x")
+                spend(ledger, campaign.id, round, epsilon=0.7, draw=b"x")
             except BudgetSpent:
                 continue
         told = outlook_of(
@@ -51,7 +52,7 @@ def both(
             if not turn(campaign, round):
                 continue
             try:
-                paid += ledger.spend(campaign.id, round, epsilon=0.7, draw=lambda: b"x").is_new
+                paid += spend(ledger, campaign.id, round, epsilon=0.7, draw=b"x").found is None
             except BudgetSpent:
                 continue
     return told.reports, paid

@@ -246,21 +246,19 @@ def retry_subject(name: str, retry: Retry, public: Range, *, claim: float) -> Su
 
 def ledger_retry(device: RangeRandomizer) -> Retry:
     """Return retries as a device makes them: through its ledger, which keeps what was drawn."""
+    epsilon = device.budgets[-1]
+
+    def attempt(ledger: Ledger, round: int, reading: float, entropy: Entropy) -> int:
+        with ledger.report("audit", round, epsilon=epsilon) as spending:
+            if spending.found is None:
+                drawn = str(device.draw_one(reading, entropy)).encode()
+                spending.keep(drawn, envelope=drawn)
+        return int(spending.stored.envelope)
 
     def retry(reading: float, count: int, entropy: Entropy) -> Iterator[tuple[int, int]]:
-        epsilon = device.budgets[-1]
         with _ledger(epsilon) as ledger:
             for round in range(count):
-                attempts = [
-                    ledger.spend(
-                        "audit",
-                        round,
-                        epsilon=epsilon,
-                        draw=lambda: str(device.draw_one(reading, entropy)).encode(),
-                    )
-                    for _ in range(2)
-                ]
-                first, second = (int(sent.envelope) for sent in attempts)
+                first, second = (attempt(ledger, round, reading, entropy) for _ in range(2))
                 yield first, second
 
     return retry

@@ -8,11 +8,11 @@ import pytest
 from tests.cases import each_case
 
 from rase import Duchi, Hybrid, LocalDP, PermutationPrivacy, PrivacyRefused, Range
+from rase.accounting.accountant.pair import Sums
+from rase.accounting.accountant.rounds import CloneProfile, clone_profile
 from rase.accounting.amplification import LOCAL_THEOREM, amplify
 from rase.accounting.composition import (
     COMPOSED_THEOREM,
-    ComposedClones,
-    _losses,
     compose_live,
     compose_local,
     compose_permutation,
@@ -70,7 +70,9 @@ def test_composed_losses_equal_those_enumerated(epsilon_local: float, n: int, ro
     for share in (0.2, 0.5, 0.8):
         epsilon = share * rounds * epsilon_local
         wanted = float(np.maximum(joint_first - math.exp(epsilon) * joint_second, 0).sum())
-        losses = ComposedClones(epsilon_local, n, rounds=rounds, delta=min(0.5, wanted))
+        delta = min(0.5, wanted)
+        round_losses = CloneProfile(epsilon_local, n, delta=delta).losses
+        losses = Sums(round_losses, rounds, delta=delta, widest=epsilon_local)
         assert wanted * (1 - 1e-9) <= losses.delta(epsilon) <= wanted * 1.01 + 1e-12
 
 
@@ -82,7 +84,7 @@ def test_a_loss_computed_too_small_would_be_noticed() -> None:
 
 def test_below_the_sums_looked_at_nothing_is_promised() -> None:
     """Delta is 1 there, which is always true."""
-    losses = ComposedClones(1.0, 20, rounds=10**5, delta=1e-6)
+    losses = Sums(CloneProfile(1.0, 20, delta=1e-6).losses, 10**5, delta=1e-6, widest=1.0)
     assert losses.delta(0.0) == 1.0
     assert losses.delta(10**5) < 1e-6
 
@@ -186,7 +188,7 @@ def test_live_bounds_are_never_below_the_full_ones(epsilon: float, n: int) -> No
 
 def test_a_day_and_a_month_share_their_losses() -> None:
     """The law of one round's loss is computed once for all periods."""
-    _losses.cache_clear()
-    for rounds in (1, 24, 168, 720):
-        ComposedClones(0.7, 500, rounds=rounds, delta=1e-6)
-    assert _losses.cache_info().misses == 1
+    clone_profile.cache_clear()
+    for rounds in (2, 24, 168, 720):
+        compose_shuffled(0.7, 500, rounds=rounds, delta=1e-6)
+    assert clone_profile.cache_info().misses == 1

@@ -9,11 +9,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeGuard
+from typing import Literal
 
-from rase.accounting.blanket import BLANKET_MAX_EPSILON, Blanket, Covered, channel_of, is_covered
+from rase.accounting.blanket import (
+    BLANKET_MAX_EPSILON,
+    BLANKET_THEOREM,
+    Blanket,
+    Covered,
+    channel_of,
+    epsilon_of,
+    has_blanket,
+    is_covered,
+)
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
-from rase.accounting.clones import ClonePair, closed_form
+from rase.accounting.clones import CLONE_THEOREM, ClonePair, closed_form
 from rase.accounting.counting import CountingObserver, best_questions, response_question
 from rase.accounting.curve import crossing
 from rase.accounting.likelihood import observed_epsilon
@@ -41,9 +50,7 @@ __all__ = [
 
 Method = Literal["auto", "clone", "blanket", "closed_form"]
 
-CLONE_THEOREM = "clone pair (Feldman, McMillan, Talwar 2021, Theorem 3.2), summed exactly"
 CLOSED_FORM_THEOREM = "closed form (Feldman, McMillan, Talwar 2021, Theorem 3.1)"
-BLANKET_THEOREM = "privacy blanket (Balle, Bell, Gascón, Nissim 2019), by FFT"
 LOCAL_THEOREM = "local guarantee alone"
 
 # Errors are kept below this share of delta, and added to it.
@@ -264,12 +271,12 @@ def lower_bound(
         questions = [response_question(local)]
     else:
         # Above the limit the chances of rare reports have too few digits for a proof.
-        questions = best_questions(channel_of(mechanism)) if _has_blanket(mechanism) else []
+        questions = best_questions(channel_of(mechanism)) if has_blanket(mechanism) else []
     found = 0.0
     for question in questions:
         observer = CountingObserver(question, n, rounds, negligible=_NEGLIGIBLE * delta)
         found = max(found, crossing(observer.delta, delta, highest=rounds * local)[0])
-    if not _has_blanket(mechanism):
+    if not has_blanket(mechanism):
         return found
     if rounds > 1:
         return max(found, lower_bound(mechanism, n, rounds=1, delta=delta))
@@ -278,11 +285,6 @@ def lower_bound(
     return observed_epsilon(
         channel_of(mechanism), n, delta=delta, highest=local, least=found, is_quick=is_quick
     )
-
-
-def epsilon_of(mechanism: Covered | float) -> float:
-    """Return the budget of one report."""
-    return mechanism if isinstance(mechanism, float) else mechanism.guarantee.epsilon
 
 
 def class_bound(
@@ -342,7 +344,7 @@ def _upper_bounds(
         pair = ClonePair(local, n, negligible=negligible)
         highest = crossing(pair.delta, delta, highest=local)[1]
         yield highest, CLONE_THEOREM
-    if method in ("auto", "blanket") and _has_blanket(mechanism):
+    if method in ("auto", "blanket") and has_blanket(mechanism):
         blanket = Blanket(channel_of(mechanism), n, negligible=negligible)
         worth = (1 - _WORTH_A_DELTA) * local
         if highest > worth and blanket.delta(worth) > delta:
@@ -355,7 +357,3 @@ def _upper_bounds(
             "source must be a randomizer of this package with an epsilon of at most "
             f"{BLANKET_MAX_EPSILON:g} for the blanket; use clone, which holds for any mechanism."
         )
-
-
-def _has_blanket(mechanism: Covered | float) -> TypeGuard[Covered]:
-    return is_covered(mechanism) and epsilon_of(mechanism) <= BLANKET_MAX_EPSILON

@@ -25,13 +25,18 @@ from rase.laws.windows import Duchi
 
 __all__ = [
     "BLANKET_MAX_EPSILON",
+    "BLANKET_THEOREM",
     "Blanket",
     "Channel",
     "Covered",
     "channel_of",
+    "epsilon_of",
+    "has_blanket",
     "is_covered",
     "mean_excess",
 ]
+
+BLANKET_THEOREM = "privacy blanket (Balle, Bell, Gascón, Nissim 2019), by FFT"
 
 # Above, the rarest reports are known to fewer than six digits from their distribution function.
 BLANKET_MAX_EPSILON = 16.0
@@ -51,6 +56,16 @@ Covered: TypeAlias = RangeRandomizer
 def is_covered(source: RangeRandomizer | float) -> TypeGuard[Covered]:
     """Tell whether the worst pair of readings of a mechanism is proven."""
     return isinstance(source, RangeRandomizer) and source.has_proven_pair
+
+
+def has_blanket(source: RangeRandomizer | float) -> TypeGuard[Covered]:
+    """Tell whether the blanket of a mechanism can be computed with enough digits."""
+    return is_covered(source) and epsilon_of(source) <= BLANKET_MAX_EPSILON
+
+
+def epsilon_of(source: RangeRandomizer | float) -> float:
+    """Return the budget of one report."""
+    return source if isinstance(source, float) else source.guarantee.epsilon
 
 
 @dataclass(frozen=True, slots=True, eq=False)

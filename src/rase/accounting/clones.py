@@ -13,7 +13,9 @@ import numpy as np
 
 from rase.accounting.binomial import Floats, probabilities, window
 
-__all__ = ["ClonePair", "closed_form"]
+__all__ = ["CLONE_THEOREM", "ClonePair", "closed_form"]
+
+CLONE_THEOREM = "clone pair (Feldman, McMillan, Talwar 2021, Theorem 3.2), summed exactly"
 
 # Rounding of sums and probabilities is far below this, which costs nothing.
 _SLACK = 1e-9

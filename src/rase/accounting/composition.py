@@ -5,31 +5,23 @@ far too pessimistic; their privacy losses are added as random numbers instead, b
 exact but for a rounding on the safe side.
 """
 
-import math
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rase.accounting.accountant.pair import Pair
+from rase.accounting.accountant.rounds import clone_profile
 from rase.accounting.amplification import (
-    CLONE_THEOREM,
     Amplification,
     amplify,
     amplify_class,
     budget_classes,
     check_uniform,
     class_bound,
-    epsilon_of,
     worst_of,
 )
-from rase.accounting.binomial import Floats, probabilities
-from rase.accounting.blanket import Covered
+from rase.accounting.blanket import Covered, epsilon_of
 from rase.accounting.checks import checked_delta, checked_n, checked_rounds
-from rase.accounting.clones import ClonePair
-from rase.accounting.curve import crossing
-from rase.accounting.lattice import Lattice, split
+from rase.accounting.clones import CLONE_THEOREM
 from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import LocalDP, PermutationPrivacy
 from rase.shuffle.release import Manifest
@@ -37,7 +29,6 @@ from rase.shuffle.release import Manifest
 __all__ = [
     "COMPOSED_THEOREM",
     "LIVE_UP_TO",
-    "ComposedClones",
     "compose_live",
     "compose_local",
     "compose_permutation",
@@ -46,20 +37,6 @@ __all__ = [
 
 COMPOSED_THEOREM = f"{CLONE_THEOREM}, composed by privacy loss distributions"
 
-_NEGLIGIBLE = 1e-6
-# Rounding of sums and of the FFT is far below this.
-_SLACK = 1e-6
-# Numbers of clones this close, as a share, are counted as one; it costs half as much of epsilon.
-_CLONE_SHARE = 5e-4
-# Places of the lattice within a standard deviation, at least and at most (half of them where half
-# of the width is enough); deviations looked at.
-_PER_DEVIATION = 32
-_FEWEST, _MOST = 2**14, 2**18
-_REACH = 12.0
-_NEARLY = 1.05
-_LARGEST_EXPONENT = 700.0
-# Places of the lattice of one loss within a standard deviation.
-_FINE = 1024
 # Above, the blanket of a round takes more than some tens of milliseconds.
 LIVE_UP_TO = 20_000
 _LIVE_EPSILON = 6.0
@@ -185,119 +162,5 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
     )
 
 
-class ComposedClones:
-    """Hold the privacy loss of many clone pairs and tell its delta, never too small.
-
-    The loss of one round is ln P/Q of the pair at the counts observed; that of many rounds is a sum
-    of independent losses (adaptive composition of dominating pairs: Zhu, Dong, Wang 2022). Losses
-    between two lattice points are split so that the masses of P and of Q both stay, which keeps the
-    pair a coarsening of the one computed with, hence the result an upper bound.
-
-    Args:
-        epsilon_local: The budget of one report.
-        n: How many reports a round.
-        rounds: How many rounds.
-        delta: The delta about which epsilon will be asked.
-    """
-
-    def __init__(self, epsilon_local: float, n: int, *, rounds: int, delta: float) -> None:
-        """Compute the law of the summed loss, tilted to where delta is decided."""
-        # Rounded to millions of rounds, so that a window, a day and a month share their losses.
-        millions = 1e6 ** max(1, math.ceil(math.log10(rounds) / 6))
-        losses, masses, lost = _losses(epsilon_local, n, _NEGLIGIBLE * delta / millions)
-        deviation = math.sqrt(float((masses * np.square(losses)).sum()))
-        for wide in (2, 4):
-            cycle = wide * _REACH * math.sqrt(rounds) * deviation + 2 * epsilon_local
-            wished = _PER_DEVIATION * cycle / deviation
-            most = wide * _MOST // 4
-            size = min(max(wide * _FEWEST // 4, 1 << math.ceil(math.log2(wished))), most)
-            step = cycle / size
-            law = split(losses, masses, step, upper_share=partial(_share, step=step))
-            tilt = _best_tilt(law, rounds, delta=delta, scale=deviation)
-            mean, spread = law.moments(tilt)
-            # Losses with long tails are spread wider where delta is decided than elsewhere.
-            if 2 * _REACH * math.sqrt(rounds) * spread <= cycle:
-                break
-        top = math.ceil((rounds * mean + _REACH * math.sqrt(rounds) * spread) / step)
-        places = np.arange(top - size + 1, top + 1)
-        tilted, log_factor = law.sum_of(rounds, tilt=tilt, size=size)
-        self._sums = step * places
-        # Sums far below the middle have a factor without bound; no answer lies there.
-        exponent = np.minimum(log_factor - tilt * self._sums, _LARGEST_EXPONENT)
-        self._masses = tilted[places % size] * np.exp(exponent)
-        beyond = math.exp(law.log_tail(rounds, float(self._sums[-1])))
-        self._lost = beyond + rounds * lost
-
-    def delta(self, epsilon: float) -> float:
-        """Return the hockey-stick divergence of the composed pairs at epsilon, rounded up."""
-        if epsilon < self._sums[0]:
-            return 1.0
-        first = int(np.searchsorted(self._sums, epsilon, side="right"))
-        above = (-np.expm1(epsilon - self._sums[first:]) * self._masses[first:]).sum()
-        return min(1.0, float(above) * (1 + _SLACK) + self._lost)
-
-
 def _composed_epsilon(epsilon_local: float, n: int, *, rounds: int, delta: float) -> float:
-    losses = ComposedClones(epsilon_local, n, rounds=rounds, delta=delta)
-    return crossing(losses.delta, delta, highest=rounds * epsilon_local)[1]
-
-
-@lru_cache(maxsize=16)
-def _losses(epsilon_local: float, n: int, negligible: float) -> tuple[Floats, Floats, float]:
-    """Return the losses ln P/Q of a clone pair, their masses under P, and what mass is left out.
-
-    Fewer clones are a pair that is easier to tell apart, so numbers of clones that differ little
-    are counted as the smallest of them. Many losses are moved to a fine lattice. Kept between
-    calls: a day and a month ask the same.
-    """
-    pair = ClonePair(epsilon_local, n, negligible=negligible)
-    starts = _classes(pair)
-    weights = np.add.reduceat(pair.weights, starts)
-    reports = pair.clones[starts] + 1
-    # Hoeffding: of the reports, all but 4 exp(-2 h^2 / m) lie within h of the middle. The laws are
-    # symmetric about it, so the upper half tells the lower one.
-    half = np.sqrt(reports * (math.log(4 / negligible) / 2))
-    first = np.ceil(reports / 2)
-    counts = (np.ceil(np.minimum(reports, reports / 2 + half)) - first + 1).astype(np.int64)
-    offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    total = np.repeat(reports, counts)
-    likes = np.repeat(first, counts) + offsets
-    # Of m reports k look like the first candidate: P/Q = (1 + t x) / (1 - t x), x = 2k/m - 1.
-    lean = math.tanh(epsilon_local / 2) * (2 * likes / total - 1)
-    upper = 2 * np.arctanh(lean)
-    common = np.repeat(weights, counts) * probabilities(likes, total, 0.5)
-    # Half of the reports is its own mirror image and counts once.
-    mirrored = np.where(2 * likes == total, 0.0, common * (1 - lean))
-    losses = np.concatenate((upper, -upper))
-    masses = np.concatenate((common * (1 + lean), mirrored))
-    step = math.sqrt(float((masses * np.square(losses)).sum())) / _FINE
-    if 2 * float(upper.max()) < step * losses.size:
-        fine = split(losses, masses, step, upper_share=partial(_share, step=step))
-        losses, masses = fine.values, fine.masses
-    return losses, masses, pair.lost + negligible
-
-
-def _classes(pair: ClonePair) -> NDArray[np.int64]:
-    """Return where each class of numbers of clones begins: narrow where most of the mass lies."""
-    mean = float(pair.weights @ pair.clones)
-    deviation = math.sqrt(float(pair.weights @ np.square(pair.clones - mean))) + 1
-    width = _CLONE_SHARE * pair.clones[0] * (1 + np.square((pair.clones - mean) / deviation) / 4)
-    label = np.floor(np.cumsum(1 / np.maximum(width, 1.0)))
-    return np.flatnonzero(np.diff(label, prepend=-1.0))
-
-
-def _share(gone: Floats, step: float) -> Floats:
-    """Return the share of P's mass that goes up so that Q's mass, e^-loss of it, stays too."""
-    share: Floats = np.expm1(-step * gone) / math.expm1(-step)
-    return share
-
-
-def _best_tilt(law: Lattice, rounds: int, *, delta: float, scale: float) -> float:
-    """Return the smallest tilt at which the Chernoff bound on epsilon is nearly its least.
-
-    A larger tilt would look too far out and lose the digits of what lies below.
-    """
-    middle = math.sqrt(-2 * math.log(delta) / rounds) / scale
-    tilts = middle * np.logspace(-1.5, 1.5, 61)
-    bounds = np.array([(rounds * law.log_mgf(tilt) - math.log(delta)) / tilt for tilt in tilts])
-    return float(tilts[int(np.argmax(bounds <= _NEARLY * bounds.min()))])
+    return Pair(clone_profile(epsilon_local, n, delta=delta), rounds).epsilon(delta)

@@ -1,0 +1,70 @@
+"""Calibration: the largest local epsilon that keeps a promise, and the law of least error."""
+
+import pytest
+from tests.cases import each_case
+
+from rase import PrivacyRefused, Range
+from rase.accounting.accountant.calibrate import calibrate, worst_error
+from rase.accounting.accountant.rounds import shuffled_pair
+
+PUBLIC = Range(0, 1)
+
+
+@each_case(("n", "rounds", "wished"), [(100, 1, 1.0), (1000, 1, 0.5), (300, 24, 1.0), (50, 6, 4.0)])
+@each_case("mechanism", ["optimal", "duchi", "laplace"])
+def test_the_promise_is_kept_and_nearly_used_up(
+    n: int, rounds: int, wished: float, mechanism: str
+) -> None:
+    """What is proven of the randomizer returned is at most the wish, and 5 % more is above it."""
+    found = calibrate(
+        PUBLIC, shuffled_epsilon=wished, delta=1e-6, n=n, rounds=rounds, mechanism=mechanism
+    )
+    assert found.name == mechanism
+    assert shuffled_pair(found, n).compose(rounds).epsilon(1e-6) <= wished * (1 + 1e-6)
+    more = type(found)(1.05 * found.epsilon, PUBLIC)  # type: ignore[operator]
+    assert shuffled_pair(more, n).compose(rounds).epsilon(1e-6) > wished
+
+
+def test_the_law_is_chosen_by_its_error_at_the_promise() -> None:
+    """Months of large fleets are best served by a bit, single rounds by the optimal channel."""
+    month = calibrate(PUBLIC, shuffled_epsilon=1, delta=1e-6, n=1000, rounds=720)
+    once = calibrate(PUBLIC, shuffled_epsilon=1, delta=1e-6, n=1000)
+    assert (month.name, once.name) == ("duchi", "optimal")
+    other = calibrate(
+        PUBLIC, shuffled_epsilon=1, delta=1e-6, n=1000, rounds=720, mechanism="optimal"
+    )
+    assert worst_error(month) < worst_error(other)
+
+
+def test_the_local_epsilon_is_capped() -> None:
+    """A cap on the local epsilon is the result where the promise would allow more."""
+    capped = calibrate(
+        PUBLIC, shuffled_epsilon=1, delta=1e-6, n=10_000, max_local_epsilon=4, mechanism="optimal"
+    )
+    assert capped.epsilon == 4.0
+    free = calibrate(PUBLIC, shuffled_epsilon=1, delta=1e-6, n=10_000)
+    assert float(free.epsilon) > 5  # type: ignore[arg-type]
+
+
+def test_a_promise_that_nothing_keeps_is_refused() -> None:
+    """Below the smallest local epsilon there is no law."""
+    with pytest.raises(
+        PrivacyRefused, match=r"no local epsilon from 0\.0001 on keeps 100000 reports"
+    ):
+        calibrate(PUBLIC, shuffled_epsilon=1e-4, delta=1e-9, n=2, rounds=100_000)
+
+
+@each_case(
+    ("wrong", "words"),
+    [
+        ({"shuffled_epsilon": 0.0}, "shuffled_epsilon must be greater than 0"),
+        ({"max_local_epsilon": 0.0}, "max_local_epsilon must be at least"),
+        ({"mechanism": "square-wave"}, "mechanism must be one of"),
+        ({"n": 1}, "n must be between 2"),
+    ],
+)
+def test_arguments_out_of_bounds_are_refused(wrong: dict[str, float], words: str) -> None:
+    """Each names what is wrong."""
+    asked = {"shuffled_epsilon": 1.0, "delta": 1e-6, "n": 100} | wrong
+    with pytest.raises(ValueError, match=words):
+        calibrate(PUBLIC, **asked)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant roots device spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -46,6 +46,12 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 	@$(PYTHON) scripts/bootstrap.py dev
 	@$(BIN)/python scripts/home_assistant.py
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
+roots:  ## the tests in an empty Debian root, which debootstrap makes (as root; downloads about 40 MB)
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/pytest -m roots tests/deploy $(ARGS)
+device:  ## pack the device agent into one file, dist/rase-device.pyz
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python scripts/pack_device.py $(ARGS)
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
 	$(BIN)/pytest tests/tables/spark $(ARGS)

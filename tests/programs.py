@@ -47,6 +47,8 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "caddy": _debian("caddy"),
         "cc": _debian("gcc libc6-dev"),
         "chromium-headless-shell": _debian("chromium-headless-shell"),
+        "chroot": _debian("coreutils"),
+        "debootstrap": _debian("debootstrap"),
         "initdb": _debian("postgresql", "/usr/lib/postgresql/*/bin/initdb"),
         "java": _debian("openjdk-17-jre-headless"),
         "make": _debian("make"),
@@ -72,6 +74,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
 # Fixtures that start a program, and its name.
 NEEDED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "debian_root": ("debootstrap", "chroot"),
         "browser": ("chromium-headless-shell", "axe"),
         "durable_postgres": ("initdb",),
         "mosquitto": ("mosquitto",),

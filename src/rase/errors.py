@@ -30,6 +30,8 @@ Wrong arguments raise ``ValueError`` or ``TypeError``, as everywhere in Python. 
 holds a reading, or a report beside the identity of its sender.
 """
 
+import os
+import sys
 import time
 from collections.abc import Iterable
 
@@ -57,6 +59,8 @@ __all__ = [
     "WrongCampaign",
     "WrongRound",
     "WrongSize",
+    "describe_failure",
+    "write_failure",
 ]
 
 
@@ -225,3 +229,46 @@ class BadSignature(WireError):
 
 class Unsupported(WireError):
     """The message needs cryptography that is not installed here."""
+
+
+def describe_failure(error: BaseException) -> tuple[str, int]:
+    """Return what a program says of a failure, in one sentence, and the code it exits with."""
+    match error:
+        case RaseError():
+            return str(error), error.exit_code
+        case KeyboardInterrupt():
+            return "interrupted.", 130
+        case OSError(strerror=None) if str(error):
+            # One of ours, which says all there is to say.
+            return str(error), 1
+        case OSError():
+            reason = error.strerror or type(error).__name__
+            return f"{error.filename or 'writing'}: {reason}.", 1
+        case _:
+            return (
+                f"unexpected {type(error).__name__}; please report it, with what RASE_DEBUG=1 "
+                "prints and without private data."
+            ), 1
+
+
+def write_failure(
+    message: str, *, program: str = "rase", error: BaseException | None = None
+) -> None:
+    """Write on stderr, in one line, why a command failed.
+
+    A server may have said why; its words are shown, and move nothing on the terminal.
+
+    Args:
+        message: What to say.
+        program: The command that was typed.
+        error: What ended it; its traceback comes first where RASE_DEBUG is 1.
+    """
+    if error is not None and os.environ.get("RASE_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    words = " ".join(message.split())
+    shown = "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words
+    )
+    sys.stderr.write(f"{program}: error: {shown}\n")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rase.cli import main
-from rase.cli.agent import agent_command, run_agent
+from rase.cli.agent import agent_command
 from rase.cli.group import run as run_by_click
+from rase.device.commands import run_agent
 
 
 @pytest.fixture

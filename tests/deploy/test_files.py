@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -129,6 +130,27 @@ def test_systemd_finds_the_units_sound_and_little_exposed(unit: Path, tmp_path: 
         check=False,
     )
     assert done.returncode == 0, done.stdout[-200:]
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_the_one_file_takes_the_place_of_the_package(tmp_path: Path) -> None:
+    """With the drop-in the same unit runs the file, and systemd has nothing to say about it."""
+    unit = tmp_path / "rase-device.service"
+    unit.write_text((DEPLOY / "systemd" / unit.name).read_text())
+    (tmp_path / "rase-device.service.d").mkdir()
+    drop_in = (DEPLOY / "systemd/rase-device.service.d/one-file.conf").read_text()
+    # Were the package's command still there, systemd would miss its program.
+    (tmp_path / "rase-device.service.d/one-file.conf").write_text(
+        drop_in.replace("/usr/local/bin/rase-device.pyz", sys.executable)
+    )
+    done = subprocess.run(
+        [program("systemd-analyze"), "verify", unit],
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line for line in done.stderr.split("\n") if "rase-device" in line] == []
 
 
 def test_the_intake_has_more_connections_than_reports_may_wait() -> None:

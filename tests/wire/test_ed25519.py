@@ -1,10 +1,11 @@
 """Ed25519 in pure Python agrees with cryptography, on good and bad signatures."""
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.cases import each_case
 
-from rase.wire.ed25519 import is_signed
+from rase.wire.ed25519 import is_signed, public_key_of
 
 # RFC 8032, section 7.1: secret key, public key, message, signature.
 RFC_8032 = [
@@ -68,3 +69,37 @@ def test_malformed_keys_and_signatures_are_refused() -> None:
         (good, b"\x01" + bytes(30) + b"\x80"),
     ):
         assert not is_signed(b"", signature=bad_signature, public_key=bad_key)
+
+
+# RFC 8032, section 7.1: secret and public key of tests 1 to 3.
+KEYS = [
+    (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+    ),
+    (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+    ),
+    (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+    ),
+]
+
+
+@each_case(("secret", "public"), KEYS)
+def test_a_secret_has_the_published_key(secret: str, public: str) -> None:
+    """The public keys are those of RFC 8032."""
+    assert public_key_of(bytes.fromhex(secret)).hex() == public
+
+
+def test_public_keys_are_those_of_cryptography() -> None:
+    """For random secrets both ways give the same key; another length is refused."""
+    rng = np.random.default_rng(20)
+    for _ in range(20):
+        secret = rng.bytes(32)
+        expected = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        assert public_key_of(secret) == expected
+    with pytest.raises(ValueError, match="secret must have 32 bytes, got 31"):
+        public_key_of(bytes(31))

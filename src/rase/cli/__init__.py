@@ -4,15 +4,13 @@ stdout carries data, stderr talk. Exit codes: 0 done, 1 unexpected, 2 usage or d
 configuration, 4 network, 5 refused for privacy, 6 cryptography, 7 not reproduced, 130 interrupted.
 """
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from rase.cli.agent import agent_command
-from rase.errors import RaseError
+from rase.errors import describe_failure, write_failure
 
-__all__ = ["COMMANDS", "main", "tell"]
+__all__ = ["COMMANDS", "main"]
 
 
 class _Place(NamedTuple):
@@ -86,46 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(arguments)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - one line, not a traceback
-        if os.environ.get("RASE_DEBUG") == "1":
-            import traceback
-
-            traceback.print_exc()
-        return _failed(error)
-
-
-def _failed(error: BaseException) -> int:
-    match error:
-        case RaseError():
-            message, exit_code = str(error), error.exit_code
-        case KeyboardInterrupt():
-            message, exit_code = "interrupted.", 130
-        case ModuleNotFoundError() if (error.name or "").partition(".")[0] in _EXTRA_OF:
-            package = (error.name or "").partition(".")[0]
+        message, exit_code = describe_failure(error)
+        package = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and package in _EXTRA_OF:
             extra = f'pip install "rase-iot[{_EXTRA_OF[package]}]"'
             message, exit_code = f"this command needs {package}; install it with: {extra}.", 3
-        case OSError():
-            exit_code = 1
-            message = f"{error.filename or 'writing'}: {error.strerror or type(error).__name__}."
-            if error.strerror is None and str(error):
-                # One of ours, which says all there is to say.
-                message = str(error)
-        case _:
-            exit_code = 1
-            message = (
-                f"unexpected {type(error).__name__}; please report it, with what RASE_DEBUG=1 "
-                "prints and without private data."
-            )
-    tell(message)
-    return exit_code
-
-
-def tell(message: str) -> None:
-    """Tell on stderr, in one line, why a command failed.
-
-    A server may have said why; its words are shown, and move nothing on the terminal.
-    """
-    words = " ".join(message.split())
-    shown = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words
-    )
-    sys.stderr.write(f"rase: error: {shown}\n")
+        write_failure(message, error=error)
+        return exit_code

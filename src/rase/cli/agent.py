@@ -4,20 +4,17 @@ Only what needs no help is read here; everything else is left to click, which kn
 options (rase.cli.device) and tells what is wrong with them.
 """
 
-import gc
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DEFAULT_FOLDER", "DEFAULT_PORT", "agent_command", "run_agent"]
+from rase.device.commands import DEFAULT_FOLDER, DEFAULT_PORT, run_agent
 
-DEFAULT_FOLDER: Final = "rase-device"
-DEFAULT_PORT: Final = 8750
+__all__ = ["agent_command"]
+
 _WORDS: Final = ["device", "run"]
 
 
@@ -63,35 +60,3 @@ def _is_whole(text: str | None, low: int, high: int | None = None) -> bool:
     if not (text.isascii() and text.isdecimal()):
         return False
     return low <= int(text) and (high is None or int(text) <= high)
-
-
-def run_agent(folder: Path, *, rounds: int | None, page_port: int | None = None) -> None:
-    """Run the agent of a folder until SIGTERM, or for so many rounds.
-
-    Args:
-        folder: The device's folder.
-        rounds: Stop by itself after so many rounds.
-        page_port: Serve the owner's page on this port; as the settings say if None.
-
-    Raises:
-        RaseError: If it cannot work.
-    """
-    # What is imported stays: looking for garbage in it would only cost time.
-    gc.disable()
-    stop = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-
-    def wait(seconds: float) -> bool:
-        gc.enable()
-        return stop.wait(seconds)
-
-    try:
-        from rase.device.folder import DeviceFolder
-        from rase.device.program import run_device
-
-        # Modules of the owner for python sources are looked for where the agent was started.
-        sys.path.append("")
-        run_device(DeviceFolder(folder), os.environ, wait=wait, rounds=rounds, page_port=page_port)
-    finally:
-        gc.enable()
-        signal.signal(signal.SIGTERM, before)

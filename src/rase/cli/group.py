@@ -1,13 +1,12 @@
 """All commands behind click: parsing, help, usage errors; each command is imported when called."""
 
-import os
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
-from rase.cli import COMMANDS, tell
+from rase.cli import COMMANDS
+from rase.errors import write_failure
 from rase.version import __version__
 
 __all__ = ["run"]
@@ -33,9 +32,7 @@ def run(arguments: Sequence[str] | None) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
-        if os.environ.get("RASE_DEBUG") == "1":
-            traceback.print_exc()
-        tell(error.format_message())
+        write_failure(error.format_message(), error=error)
         return error.exit_code
     return 0
 

@@ -173,6 +173,10 @@ def _reason(answer: Answer) -> str:
 
 
 def _public_key(secret: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        from rase.wire.ed25519 import public_key_of
 
+        return public_key_of(secret)
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()

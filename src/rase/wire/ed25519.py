@@ -1,12 +1,14 @@
-"""Check Ed25519 signatures without any wheel (RFC 8032), for devices that only have pure Python.
+"""Ed25519 without any wheel (RFC 8032), for devices that only have pure Python.
 
-It only verifies, so there is no secret that its timing could tell.
+Signatures are only verified, which involves no secret. A public key is computed once, when a device
+enrols; how long that takes depends on the secret, so it is not for machines on which others can
+measure it.
 """
 
 from hashlib import sha512
 from typing import TypeAlias
 
-__all__ = ["is_signed"]
+__all__ = ["is_signed", "public_key_of"]
 
 # Extended coordinates: x = X/Z, y = Y/Z, x*y = T/Z.
 _Point: TypeAlias = tuple[int, int, int, int]
@@ -32,6 +34,20 @@ def is_signed(message: bytes, *, signature: bytes, public_key: bytes) -> bool:
     # R = [s]B - [k]A, compared as bytes: the form without cofactor that OpenSSL checks too.
     found = _sum(_multiple(s, _base()), _multiple(k, (-x, y, z, -t)))
     return _bytes_of(found) == signature[:32]
+
+
+def public_key_of(secret: bytes) -> bytes:
+    """Return the public key of a secret of 32 bytes.
+
+    Raises:
+        ValueError: If the secret does not have 32 bytes.
+    """
+    if len(secret) != 32:
+        raise ValueError(f"secret must have 32 bytes, got {len(secret)}.")
+    # RFC 8032, 5.1.5: three low bits and the highest are cleared, the second highest is set.
+    scalar = int.from_bytes(sha512(secret).digest()[:32], "little")
+    scalar = scalar & ~7 & ((1 << 254) - 1) | 1 << 254
+    return _bytes_of(_multiple(scalar, _base()))
 
 
 def _point_of(data: bytes) -> _Point | None:

@@ -1,0 +1,193 @@
+"""What an owner does with a device: enrol it, run it, pause it, forget it, without any package.
+
+Both programs call these: ``rase device`` (rase.cli.device, by click) and ``rase-device.pyz``
+(rase.device.__main__, by the standard library alone).
+"""
+
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from rase.errors import ConfigurationError, RaseError
+
+if TYPE_CHECKING:
+    from rase.device.folder import DeviceFolder
+
+__all__ = [
+    "DEFAULT_FOLDER",
+    "DEFAULT_PORT",
+    "WrongUse",
+    "enrol_device",
+    "enrolled_folder",
+    "forget_device",
+    "resume_device",
+    "run_agent",
+]
+
+DEFAULT_FOLDER: Final = "rase-device"
+DEFAULT_PORT: Final = 8750
+_OWNER: Final = ("shuffler", "campaign", "fusion_key", "shuffler_key")
+_BUDGETS: Final = ("report_epsilon", "span_epsilon", "total_epsilon")
+_LONGEST_TOKEN: Final = 512
+
+
+class WrongUse(RaseError):
+    """Options that cannot be used together, or a file that does not hold what it must."""
+
+    exit_code = 2
+
+
+def enrol_device(folder: Path, token_file: TextIO, options: Mapping[str, Any]) -> str:
+    """Write a device's settings unless they are there, and give a token for a credential.
+
+    Args:
+        folder: The device's folder.
+        token_file: Holds the token of the shuffler's operator.
+        options: The settings by the names of `settings_text`; None where not given.
+
+    Returns:
+        The name the shuffler gave to the device.
+
+    Raises:
+        RaseError: If settings are missing or differ from those in the folder, or the shuffler
+            refuses.
+    """
+    from rase.device.enrolment import enrol, settings_text
+    from rase.device.folder import DeviceFolder
+    from rase.device.program import transport_of
+    from rase.device.settings import settings_of
+    from rase.toml import parse_toml
+    from rase.wire.private_files import write_private
+
+    place = DeviceFolder(folder)
+    token = _token_in(token_file)
+    if place.settings_file.exists():
+        _check_same(place.settings_file, options)
+    else:
+        missing = [f"{name} is missing." for name in _missing(options)]
+        if missing:
+            raise ConfigurationError(missing)
+        text = settings_text(**options)
+        # Whoever mistyped an option types it again, and must not find a file in the way.
+        settings_of(parse_toml(text.encode()), os.environ)
+        place.make()
+        write_private(place.settings_file, text)
+    settings = place.settings(os.environ)
+    return enrol(place, token, transport=transport_of(settings, folder))
+
+
+def run_agent(folder: Path, *, rounds: int | None, page_port: int | None = None) -> None:
+    """Run the agent of a folder until SIGTERM, or for so many rounds.
+
+    Args:
+        folder: The device's folder.
+        rounds: Stop by itself after so many rounds.
+        page_port: Serve the owner's page on this port; as the settings say if None.
+
+    Raises:
+        RaseError: If it cannot work.
+    """
+    # What is imported stays: looking for garbage in it would only cost time.
+    gc.disable()
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+
+    def wait(seconds: float) -> bool:
+        gc.enable()
+        return stop.wait(seconds)
+
+    try:
+        from rase.device.folder import DeviceFolder
+        from rase.device.program import run_device
+
+        # Modules of the owner for python sources are looked for where the agent was started.
+        sys.path.append("")
+        run_device(DeviceFolder(folder), os.environ, wait=wait, rounds=rounds, page_port=page_port)
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGTERM, before)
+
+
+def resume_device(folder: Path) -> None:
+    """Share again, after a pause or after sharing was switched off on the page.
+
+    Raises:
+        ConfigurationError: If the device is not enrolled.
+    """
+    place = enrolled_folder(folder)
+    place.resume()
+    if place.is_off:
+        place.switch(is_on=True)
+
+
+def forget_device(folder: Path) -> Path:
+    """Erase unsent reports, credential and key.
+
+    Returns:
+        The ledger, which keeps what was spent.
+
+    Raises:
+        RaseError: If the settings cannot be read, or an agent is running.
+    """
+    from rase.device.folder import DeviceFolder
+
+    place = DeviceFolder(folder)
+    place.forget(place.settings(os.environ))
+    return place.ledger_file
+
+
+def enrolled_folder(folder: Path) -> "DeviceFolder":
+    """Return the folder of a device that is enrolled.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    from rase.device.folder import DeviceFolder
+
+    place = DeviceFolder(folder)
+    if not place.is_enrolled:
+        raise ConfigurationError([f"{folder} is not enrolled; run rase device enrol first."])
+    return place
+
+
+def _missing(options: Mapping[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name] is None]
+
+
+def _check_same(file: Path, options: Mapping[str, Any]) -> None:
+    """Refuse options that say something else than the settings that are there."""
+    from rase.device.enrolment import settings_text
+
+    given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
+    given += ["--range"] if options["value_range"] else []
+    if not given:
+        return
+    # After an attempt that failed the same command is given again.
+    if _missing(options) or file.read_text(encoding="utf-8") != settings_text(**options):
+        raise WrongUse(
+            f"{file} is there already; give --token-file alone to use it, or edit it instead of "
+            f"{', '.join(given)}."
+        )
+
+
+def _token_in(file: TextIO) -> str:
+    from rase.wire.private_files import secret_of
+
+    token: str | None
+    try:
+        token = secret_of(file, most=_LONGEST_TOKEN + 1)
+    except ValueError:
+        token = None
+    if token == "":
+        raise WrongUse("--token-file must hold a token; it is empty.")
+    if token is None or len(token) > _LONGEST_TOKEN or not token.isprintable() or " " in token:
+        raise WrongUse(
+            "--token-file must hold one token and nothing else; rase shuffler enrol prints one a "
+            "line."
+        )
+    return token

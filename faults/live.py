@@ -10,7 +10,7 @@ _DEVICE: Final = (
     Fault(
         name="noise-drawn-again",
         wrong="A device that asks its ledger for a paid round again draws fresh noise, for free.",
-        file="rase/accounting/ledger.py",
+        file="rase/accounting/ledger/__init__.py",
         old="""            if stored is not None:
                 return stored
             self._book""",
@@ -21,7 +21,7 @@ _DEVICE: Final = (
                     campaign, round, stored.epsilon, report=report, envelope=envelope
                 )
             self._book""",
-        tests=("tests/accounting/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
+        tests=("tests/accounting/ledger/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
     ),
     Fault(
         name="ledger-not-consulted",
@@ -34,7 +34,7 @@ _DEVICE: Final = (
     Fault(
         name="ledger-not-written",
         wrong="A report is handed out to be sent while the ledger has no entry of it.",
-        file="rase/accounting/ledger.py",
+        file="rase/accounting/ledger/__init__.py",
         old="""bytes(seal(report))
             self._file.rows(
                 "INSERT INTO entry""",
@@ -49,11 +49,11 @@ _DEVICE: Final = (
     Fault(
         name="window-overspent",
         wrong="The ledger lets the last report of a window exceed its budget.",
-        file="rase/accounting/ledger_book.py",
+        file="rase/accounting/ledger/book.py",
         old="            if spent + asked > limit:\n",
         new="            if spent > limit:\n",
         tests=(
-            "tests/accounting/test_ledger.py::test_a_window_refuses_with_spent_asked_limit_and_refresh",
+            "tests/accounting/ledger/test_ledger.py::test_a_window_refuses_with_spent_asked_limit_and_refresh",
         ),
     ),
     Fault(

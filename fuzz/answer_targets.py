@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 from rase.device.enrolment import EnrolmentRefused, _enrolled
 from rase.subscriber.answers import FusionUnreachable, read_answer, read_answers, refusal_of
-from rase.subscriber.events import EventReader
-from rase.transport.exchange import NotHttp, exchange
+from rase.subscriber.following import EventReader
 from rase.transport.face import Answer, Unreachable
+from rase.transport.http import NotHttp, exchange
 
 __all__ = ["ANSWER_TARGETS"]
 

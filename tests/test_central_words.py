@@ -19,7 +19,7 @@ from tests.cases import each_case
 
 from rase import Duchi, Range, SeededRandom, Uniform
 from rase.accounting.amplification import amplify
-from rase.accounting.planner import plan
+from rase.accounting.plan import plan
 from rase.privacy import CentralDP
 
 Floats = NDArray[np.float64]

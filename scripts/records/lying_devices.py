@@ -15,7 +15,7 @@ from rase.lab.provenance import Measurement
 
 __all__ = ["main"]
 
-_ROOMS: Final = ("lab/attacks", "lab/experiments/measure.py", "lab/experiments/poisoning_figure.py")
+_ROOMS: Final = ("lab/attacks", "lab/experiments/measure.py", "lab/experiments/own_figures.py")
 _SEED: Final = 1
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rase.accounting.composition import compose_local as compose_local
     from rase.accounting.composition import compose_permutation as compose_permutation
     from rase.accounting.composition import compose_shuffled as compose_shuffled
-    from rase.accounting.planner import plan as plan
+    from rase.accounting.plan import plan as plan
     from rase.counts.aggregates import count as count
     from rase.counts.aggregates import total as total
     from rase.counts.aggregates import variance as variance
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "rase.accounting.amplification": "Amplification amplify",
     "rase.accounting.composition": "compose_local compose_permutation compose_shuffled",
-    "rase.accounting.planner": "plan",
+    "rase.accounting.plan": "plan",
     "rase.counts.aggregates": "count total variance",
     "rase.counts.counts": "Counts",
     "rase.counts.distribution": "histogram quantile quantiles",

@@ -7,7 +7,7 @@ from tests.cases import each_case
 from rase.accounting import error_curves as module
 from rase.accounting.error_curves import error_curves
 from rase.accounting.error_model import ErrorModel
-from rase.accounting.planner import plan
+from rase.accounting.plan import plan
 from rase.domain import Precision, Range
 from rase.laws.registry import FOR_MEANS, best_mechanism
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Opens, Seen, Site
 from tests.browser.test_pages import violations
 
-from rase.accounting.planner import plan
+from rase.accounting.plan import plan
 from rase.campaign import Campaign
 from rase.domain import Range
 

@@ -22,7 +22,7 @@ from rase.service.keyring import (
     rotate_opening_key,
 )
 from rase.service.settings import load_settings
-from rase.shuffler.key_lead import lead_mistakes
+from rase.shuffler.documents import lead_mistakes
 from rase.shuffler.settings import ShufflerSettings
 from rase.wire.key_schedule import limit_mistakes
 from rase.wire.keys import KeyState, Role

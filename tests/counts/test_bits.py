@@ -8,7 +8,7 @@ from scipy import stats
 from tests.cases import each_case
 
 from rase import Counts, Duchi, Hybrid, Optimal, Range, unbiased_mean
-from rase.counts.bits import bit_variance
+from rase.counts.moments import bit_variance
 from rase.kernels.words import SeededRandom
 from rase.series.runs import run_means
 

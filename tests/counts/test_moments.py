@@ -9,9 +9,8 @@ from tests.counts.many import means_of, moments_of_rounds
 
 from rase import Counts, Hybrid, Laplace, Optimal, Piecewise, Range, SeededRandom, unbiased_mean
 from rase.arrays import Floats
-from rase.counts.bits import bit_variance
 from rase.counts.mean import combined_mean
-from rase.counts.moments import moments_of, rounding_variance, variance_bounds
+from rase.counts.moments import bit_variance, moments_of, rounding_variance, variance_bounds
 from rase.errors import NotIdentifiable
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import MECHANISMS, randomizer_named

@@ -261,7 +261,7 @@ def test_without_the_extra_it_says_so(lab: Desk, monkeypatch: pytest.MonkeyPatch
 def test_the_server_loads_no_package_of_the_lab() -> None:
     """Importing the pages loads neither sklearn, matplotlib nor scipy.stats."""
     code = (
-        "import sys, rase.dashboard.registry as r; r.load_pages();"
+        "import sys, rase.dashboard.app as r; r.load_pages();"
         "bad = {'sklearn', 'matplotlib', 'scipy', 'rase.lab'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )

@@ -19,7 +19,7 @@ from tests.dashboard.conftest import Desk
 
 from rase.accounting.composition import compose_live
 from rase.accounting.error_curves import _unit
-from rase.accounting.planner import plan
+from rase.accounting.plan import plan
 from rase.campaign import Campaign
 from rase.cli.plan import command
 from rase.dashboard import explorer
@@ -307,7 +307,7 @@ def test_no_amplification_and_refusal_are_said(desk: Desk) -> None:
 
 def test_a_walk_computes_a_bounded_number_of_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moving one slider asks for few central bounds, whatever the question."""
-    from rase.accounting import plan_periods
+    from rase.accounting import plan
 
     asked: list[int] = []
 
@@ -315,8 +315,8 @@ def test_a_walk_computes_a_bounded_number_of_laws(monkeypatch: pytest.MonkeyPatc
         asked.append(rounds)
         return compose_live(source, n, rounds=rounds, delta=delta)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plan_periods, "compose_live", counted)
-    plan_periods._central.cache_clear()
+    monkeypatch.setattr(plan, "compose_live", counted)
+    plan._central.cache_clear()
     for epsilon in ("0.31", "0.32", "0.33"):
         asked.clear()
         explored(asked_of({"epsilon": epsilon, "devices": "300"}), 0.0)

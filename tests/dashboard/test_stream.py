@@ -10,8 +10,8 @@ from tests.dashboard.conftest import Desk, add_rounds
 from tests.fusion.conftest import ROUND, served
 from tests.patience import PATIENCE_S
 
-from rase.dashboard.hub import Hub
 from rase.dashboard.inside import InsideTransport
+from rase.dashboard.page import Hub
 from rase.fusion.subscribers import list_access
 from rase.subscriber.answers import FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
@@ -113,7 +113,7 @@ def test_two_hundred_clients_see_a_round(desk: Desk) -> None:
 def test_many_pages_of_a_token_ask_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred pages that follow a round cost the questions of one, and all show the round."""
     # On a slow machine the pages may take longer than an answer is otherwise shared.
-    monkeypatch.setattr("rase.dashboard.hub._FRESH_S", 600.0)
+    monkeypatch.setattr("rase.dashboard.page._FRESH_S", 600.0)
 
     async def follow(address: str) -> list[str]:
         async with httpx.AsyncClient(

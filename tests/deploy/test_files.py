@@ -20,8 +20,7 @@ from tests.programs import program
 from rase.answer import Answer
 from rase.cli import COMMANDS, main
 from rase.clock import SystemClock
-from rase.device.setting_keys import KEYS
-from rase.device.settings import SOURCES, settings_of
+from rase.device.settings import KEYS, SOURCES, settings_of
 from rase.fusion.settings import FusionSettings
 from rase.service.keyring import rotate_opening_key
 from rase.service.metrics import COUNTERS, GAUGES

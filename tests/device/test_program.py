@@ -246,7 +246,7 @@ def test_an_agent_starts_without_heavy_modules(
     if scheme == "https":
         behind_tls(http_shuffler, folder)
     modules = start(at_start(folder))
-    assert "rase.transport.exchange" in modules  # it did ask
+    assert "rase.transport.http" in modules  # it did ask
     assert set(HEAVY.split()) & modules == ({"ssl"} if scheme == "https" else set())
     assert not [module for module in modules if module.startswith(OPTIONAL)]
 

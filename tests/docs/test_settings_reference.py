@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from rase.device import setting_keys as device
+from rase.device import settings as device
 from rase.fusion.settings import FusionSettings
 from rase.service.settings import Settings
 from rase.shuffler.settings import ShufflerSettings

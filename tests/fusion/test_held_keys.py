@@ -18,7 +18,7 @@ from tests.fusion.conftest import (
 )
 from tests.patience import PATIENCE_S
 
-from rase.cli.doctor_backlog import examine_work
+from rase.cli.doctor import examine_work
 from rase.clock import FakeClock
 from rase.errors import ConfigurationError, UnknownKey
 from rase.fusion import held_keys

@@ -9,7 +9,7 @@ import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, After, Centre, app_of, ask, parcel, reports
 
 from rase.fusion.health import space_of
-from rase.fusion.history import MAX_POINTS, trace
+from rase.fusion.overview import MAX_POINTS, trace
 from rase.fusion.refusals import Refused
 from rase.fusion.subscribers import (
     ADMIN_CAMPAIGN,
@@ -208,7 +208,7 @@ def test_a_trace_has_bounds(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> No
     assert asked(f"/v1/trace?points={MAX_POINTS + 1}").status_code == 422
     assert asked("/v1/trace?method=nonsense").status_code == 400
     assert asked("/v1/trace?method=median").json()["method"] == "median"
-    monkeypatch.setattr("rase.fusion.history.MAX_TRACED", 2)
+    monkeypatch.setattr("rase.fusion.overview.MAX_TRACED", 2)
     assert asked("/v1/trace").json()["detail"] == "Ask for at most 2 rounds at once."
 
 

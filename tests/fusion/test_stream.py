@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S, until
 from rase.errors import StorageBusy
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import Refused
-from rase.fusion.stream import events, parse_last_id
+from rase.fusion.routes import events, parse_last_id
 from rase.fusion.subscribers import add_subscriber, list_access, revoke_subscriber
 
 

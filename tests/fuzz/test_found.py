@@ -20,7 +20,7 @@ from rase.lab.refit import RefitFiles
 from rase.lab.wide import WideTable
 from rase.service.settings import load_settings
 from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
-from rase.subscriber.events import EventReader
+from rase.subscriber.following import EventReader
 from rase.tables.source import open_source
 from rase.toml import parse_toml
 from rase.transport.face import Answer, Unreachable

@@ -94,4 +94,4 @@ def test_measurements_use_what_they_should() -> None:
         "lab/experiments/measure.py",
     } <= used
     assert not {name for name in used if name.startswith("cli/")}
-    assert not {"lab/plots.py", "lab/report.py", "lab/experiments/fig5.py"} & used
+    assert not {"lab/plots.py", "lab/report.py", "lab/experiments/attack_figures.py"} & used

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from rase.accounting.planner import plan
+from rase.accounting.plan import plan
 from rase.domain import Range
 from rase.lab.plan_figure import draw_plan
 

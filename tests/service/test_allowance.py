@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from tests.spending import spend
 
-from rase.accounting.advice import WORTHLESS_POSTERIOR
 from rase.accounting.ledger import Ledger
-from rase.accounting.ledger_file import create_ledger
-from rase.accounting.ledger_limits import (
+from rase.accounting.ledger.file import create_ledger
+from rase.accounting.ledger.limits import (
     UNASKED_DAY_EPSILON,
     UNASKED_REPORT_EPSILON,
     CampaignLimits,
 )
+from rase.accounting.plan.advice import WORTHLESS_POSTERIOR
 from rase.campaign import Campaign
 from rase.errors import BudgetSpent, ConfigurationError, PrivacyRefused
 from rase.privacy import LocalDP

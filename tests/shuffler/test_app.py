@@ -13,10 +13,9 @@ from tests.patience import PATIENCE_S
 
 from rase.errors import ConfigurationError, StorageBusy
 from rase.shuffler.app import create_shuffler_app
-from rase.shuffler.desk import IntakeDesk
+from rase.shuffler.desk import IntakeDesk, reply_to
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
-from rase.shuffler.gateway import reply_to
 from rase.shuffler.intake import Outcome, Pending, store_reports
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database

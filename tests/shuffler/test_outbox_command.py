@@ -9,7 +9,7 @@ import pytest
 from tests.shuffler.test_outbox import released
 
 from rase.cli import main
-from rase.cli.doctor_backlog import examine_work
+from rase.cli.doctor import examine_work
 from rase.service.heartbeat import Heartbeat
 from rase.wire.keys import Role
 

@@ -12,7 +12,7 @@ from tests.simulation.world import DOCUMENT_STEPS, Operation, World
 
 from rase.campaign import ShufflePlan
 from rase.fusion.opening import BatchOpener
-from rase.shuffler.commits import GroupCommit
+from rase.shuffler.desk import GroupCommit
 from rase.shuffler.intake import Outcome, Pending
 from rase.wire.keys import OpeningKey
 from rase.wire.messages import REPORT_SIZES, Batch

@@ -21,8 +21,7 @@ from rase.errors import (
     StorageUnusable,
 )
 from rase.storage.address import PostgresAddress
-from rase.storage.postgres import _OPTIONS, PostgresDatabase, open_postgres
-from rase.storage.postgres_errors import named, not_opened
+from rase.storage.postgres import _OPTIONS, PostgresDatabase, named, not_opened, open_postgres
 from rase.storage.retry import retried
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 from rase.subscriber.answers import FusionUnreachable
-from rase.subscriber.events import EventReader, ServerEvent
+from rase.subscriber.following import EventReader, ServerEvent
 
 
 def read(reader: EventReader, text: str) -> list[ServerEvent]:

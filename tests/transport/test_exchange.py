@@ -5,7 +5,7 @@ import socket
 import pytest
 from tests.patience import PATIENCE_S
 
-from rase.transport.exchange import NotHttp, Response, exchange
+from rase.transport.http import NotHttp, Response, exchange
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

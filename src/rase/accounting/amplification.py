@@ -23,9 +23,13 @@ from rase.accounting.blanket import (
 )
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
 from rase.accounting.clones import CLONE_THEOREM, ClonePair, closed_form
-from rase.accounting.counting import CountingObserver, best_questions, response_question
 from rase.accounting.curve import crossing
-from rase.accounting.likelihood import observed_epsilon
+from rase.accounting.lower_bounds import (
+    CountingObserver,
+    best_questions,
+    observed_epsilon,
+    response_question,
+)
 from rase.errors import PrivacyRefused
 from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import CentralDP, rounded_down, rounded_up

@@ -13,7 +13,7 @@ import numpy as np
 
 from rase.accounting.binomial import Floats
 from rase.accounting.error_model import BOOTSTRAP_RESAMPLES, COMPARED, ErrorModel
-from rase.accounting.plan_schedule import mean_inverse
+from rase.accounting.plan.schedule import mean_inverse
 from rase.domain import Precision, Range
 from rase.laws.parts import HYBRID_FROM
 from rase.laws.registry import FOR_MEANS, MEAN_CHOICES, best_mechanism, randomizer_named

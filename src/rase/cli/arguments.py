@@ -1,12 +1,29 @@
-"""What was typed to what is meant: sizes, and wrong arguments as usage errors."""
+"""Options that several commands share, sizes, and wrong arguments as usage errors."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["parse_size", "usage"]
+from rase.device.commands import DEFAULT_FOLDER
+from rase.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rase.storage.address import DatabaseAddress
+
+__all__ = [
+    "folder_option",
+    "parse_size",
+    "server_config",
+    "server_databases",
+    "subscriber_options",
+    "token_of",
+    "usage",
+]
 
 
 @contextmanager
@@ -34,3 +51,97 @@ def parse_size(text: str) -> int:
     number, prefix, binary = found.groups()
     power = " KMGT".index(prefix.upper() or " ")
     return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+def folder_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that names the device's folder."""
+    return click.option(
+        "--folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(DEFAULT_FOLDER),
+        show_default=True,
+        help="The device's folder.",
+    )(function)
+
+
+def subscriber_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every question needs."""
+    for option in (
+        click.option("--method", help="The estimator; the campaign's first if not given."),
+        click.option("--campaign", help="The campaign; may be left out if there is one."),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            help="File with the token; RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN.",
+        ),
+        click.option(
+            "--url",
+            envvar="RASE_SUBSCRIBER__URL",
+            default="http://127.0.0.1:8702",
+            show_default=True,
+            help="The fusion centre's address; also RASE_SUBSCRIBER__URL.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def token_of(token_file: Path | None) -> str:
+    """Return the subscriber's token, which is never typed on the command line.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    named = token_file or os.environ.get("RASE_SUBSCRIBER__TOKEN_FILE")
+    if named:
+        from rase.wire.private_files import read_secret
+
+        try:
+            return read_secret(Path(named))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a text"
+            raise ConfigurationError([f"--token-file {named}: {reason}."]) from None
+    token = os.environ.get("RASE_SUBSCRIBER__TOKEN", "").strip()
+    if not token:
+        raise ConfigurationError(
+            ["give a token: --token-file, RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN."]
+        )
+    return token
+
+
+def server_config(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option that names the settings file of either server."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=Path("rase.toml"),
+        show_default=True,
+        help="Settings file; its sections [shuffler] and [fusion] are read.",
+    )(function)
+
+
+def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
+    """Return where each server of a settings file keeps its state.
+
+    Raises:
+        ConfigurationError: With all that is wrong with the settings.
+    """
+    from rase.fusion.settings import FusionSettings
+    from rase.service.settings import load_settings
+    from rase.shuffler.settings import ShufflerSettings
+    from rase.toml import parse_toml
+
+    try:
+        sections = parse_toml(config.read_bytes())
+    except OSError as error:
+        raise ConfigurationError([f"{config}: {error.strerror}."]) from None
+    except ValueError as error:
+        raise ConfigurationError([f"{config} is not TOML: {error}."]) from None
+    found: dict[str, DatabaseAddress] = {}
+    if "shuffler" in sections:
+        found["shuffler"] = load_settings(ShufflerSettings, "shuffler", path=config).database
+    if "fusion" in sections:
+        found["fusion"] = load_settings(FusionSettings, "fusion", path=config).database
+    if not found:
+        raise ConfigurationError([f"{config} must have a section [shuffler] or [fusion]."])
+    return found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rase.cli.device import folder_option
+from rase.cli.arguments import folder_option
 
 __all__ = ["command"]
 

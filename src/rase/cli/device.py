@@ -1,13 +1,12 @@
 """``rase device``: enrol a device, run its agent, pause it, forget it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rase.cli.arguments import folder_option
 from rase.device.commands import (
-    DEFAULT_FOLDER,
     DEFAULT_PORT,
     enrol_device,
     enrolled_folder,
@@ -16,18 +15,7 @@ from rase.device.commands import (
     run_agent,
 )
 
-__all__ = ["command", "folder_option"]
-
-
-def folder_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option that names the device's folder."""
-    return click.option(
-        "--folder",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path(DEFAULT_FOLDER),
-        show_default=True,
-        help="The device's folder.",
-    )(function)
+__all__ = ["command"]
 
 
 @click.group(name="device")

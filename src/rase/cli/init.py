@@ -13,7 +13,7 @@ from rase.errors import ConfigurationError
 from rase.laws.registry import CHOICES
 
 if TYPE_CHECKING:
-    from rase.accounting.ledger_limits import OwnerLimits
+    from rase.accounting.ledger.limits import OwnerLimits
     from rase.campaign import Campaign
 
 __all__ = ["command"]

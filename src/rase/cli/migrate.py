@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rase.cli.storage import server_config, server_databases
+from rase.cli.arguments import server_config, server_databases
 
 __all__ = ["command"]
 

@@ -1,64 +1,17 @@
 """``rase query``: ask a fusion centre for avg(t) and Win(t, w)."""
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.errors import ConfigurationError
+from rase.cli.arguments import subscriber_options, token_of
 
 if TYPE_CHECKING:
     from rase.answer import Answer
 
-__all__ = ["command", "subscriber_options", "token_of"]
-
-
-def subscriber_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every question needs."""
-    for option in (
-        click.option("--method", help="The estimator; the campaign's first if not given."),
-        click.option("--campaign", help="The campaign; may be left out if there is one."),
-        click.option(
-            "--token-file",
-            type=click.Path(path_type=Path),
-            help="File with the token; RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN.",
-        ),
-        click.option(
-            "--url",
-            envvar="RASE_SUBSCRIBER__URL",
-            default="http://127.0.0.1:8702",
-            show_default=True,
-            help="The fusion centre's address; also RASE_SUBSCRIBER__URL.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def token_of(token_file: Path | None) -> str:
-    """Return the subscriber's token, which is never typed on the command line.
-
-    Raises:
-        ConfigurationError: If there is none.
-    """
-    named = token_file or os.environ.get("RASE_SUBSCRIBER__TOKEN_FILE")
-    if named:
-        from rase.wire.private_files import read_secret
-
-        try:
-            return read_secret(Path(named))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not a text"
-            raise ConfigurationError([f"--token-file {named}: {reason}."]) from None
-    token = os.environ.get("RASE_SUBSCRIBER__TOKEN", "").strip()
-    if not token:
-        raise ConfigurationError(
-            ["give a token: --token-file, RASE_SUBSCRIBER__TOKEN_FILE or RASE_SUBSCRIBER__TOKEN."]
-        )
-    return token
+__all__ = ["command"]
 
 
 @click.group("query", short_help="Ask a fusion centre for a mean.")

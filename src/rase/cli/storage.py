@@ -1,7 +1,6 @@
 """``rase storage``: copy a server's state, to a file or to PostgreSQL."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -9,23 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rase.cli.arguments import server_config, server_databases
 from rase.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rase.storage.address import DatabaseAddress
 
-__all__ = ["command", "server_config", "server_databases"]
-
-
-def server_config(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the option that names the settings file of either server."""
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=Path("rase.toml"),
-        show_default=True,
-        help="Settings file; its sections [shuffler] and [fusion] are read.",
-    )(function)
+__all__ = ["command"]
 
 
 @click.group("storage", short_help="Back up a server's state, or move it to another database.")
@@ -98,33 +87,6 @@ def backup(config: Path, target: Path) -> None:
         raise ConfigurationError([f"fusion.database must be a file, got {address}; use pg_dump."])
     back_up(address, target)
     click.echo(f"{target}: a copy of {address}, for its owner only.", err=True)
-
-
-def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
-    """Return where each server of a settings file keeps its state.
-
-    Raises:
-        ConfigurationError: With all that is wrong with the settings.
-    """
-    from rase.fusion.settings import FusionSettings
-    from rase.service.settings import load_settings
-    from rase.shuffler.settings import ShufflerSettings
-    from rase.toml import parse_toml
-
-    try:
-        sections = parse_toml(config.read_bytes())
-    except OSError as error:
-        raise ConfigurationError([f"{config}: {error.strerror}."]) from None
-    except ValueError as error:
-        raise ConfigurationError([f"{config} is not TOML: {error}."]) from None
-    found: dict[str, DatabaseAddress] = {}
-    if "shuffler" in sections:
-        found["shuffler"] = load_settings(ShufflerSettings, "shuffler", path=config).database
-    if "fusion" in sections:
-        found["fusion"] = load_settings(FusionSettings, "fusion", path=config).database
-    if not found:
-        raise ConfigurationError([f"{config} must have a section [shuffler] or [fusion]."])
-    return found
 
 
 def _target(url: str | None, to_file: Path | None) -> "DatabaseAddress":

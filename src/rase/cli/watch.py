@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from rase.cli.query import subscriber_options, token_of
+from rase.cli.arguments import subscriber_options, token_of
 
 if TYPE_CHECKING:
     from rase.answer import Answer

@@ -65,7 +65,7 @@ def unbiased_mean(
     For Duchi's one-bit reports the error is an upper bound, because bits do not show how far the
     readings themselves spread: it is set by the binomial law of the number of ones, so that
     intervals cover at least their level at 0.9, 0.95, 0.99 and 0.999, for any number of reports and
-    any readings (`rase.counts.bits`). Where contributors differ in epsilon, rare wild reports
+    any readings (`rase.counts.moments`). Where contributors differ in epsilon, rare wild reports
     (Piecewise and Hybrid above epsilon 6) do not widen the interval as they do where all share one.
 
     Args:

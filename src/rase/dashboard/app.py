@@ -1,7 +1,7 @@
 """The dashboard's app: pages put together with their guards.
 
 A page is a module of this room that defines ``PAGE``, a `rase.dashboard.page.Page`, and stands in
-`rase.dashboard.registry.PAGES`. To add one:
+`rase.dashboard.app.PAGES`. To add one:
 
 1. write ``async def shown(request: Request) -> Response`` and end it with
    ``return render(request, "name.html", key=value)``;
@@ -29,6 +29,8 @@ A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.ht
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
+from importlib import import_module
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -52,13 +54,12 @@ from rase.dashboard.page import (
     session_of,
     visitor_of,
 )
-from rase.dashboard.registry import load_pages
 from rase.dashboard.sessions import Sessions
 from rase.look.words import sentence
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 
-__all__ = ["dashboard_app"]
+__all__ = ["PAGES", "dashboard_app", "load_pages"]
 
 _MAX_BODY = 1 << 16
 
@@ -218,3 +219,21 @@ def _problem(request: Request, status: int, detail: str) -> Response:
         502: "The fusion centre does not answer",
     }.get(status, "This cannot be done")
     return render(request, "problem.html", status=status, title=title, detail=detail)
+
+
+# Modules of this room, each with a PAGE. Their heavy imports belong inside their functions.
+PAGES: Final = (
+    "live",
+    "rounds",
+    "campaign",
+    "ask",
+    "subscribers",
+    "health",
+    "explorer",
+    "attack_lab",
+)
+
+
+def load_pages() -> tuple[Page, ...]:
+    """Return all pages."""
+    return tuple(import_module(f"rase.dashboard.{name}").PAGE for name in PAGES)

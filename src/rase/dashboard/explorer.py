@@ -25,7 +25,7 @@ from rase.dashboard.page import Page, View, dashboard_of, render
 
 if TYPE_CHECKING:
     from rase.accounting.error_curves import Curves
-    from rase.accounting.plan_values import Plan
+    from rase.accounting.plan.values import Plan
 
 __all__ = ["PAGE", "Explored", "explored"]
 
@@ -64,7 +64,7 @@ def explored(asked: Asked, now_s: float) -> Explored:
     """
     # NumPy and the laws load when somebody explores, not when the server starts.
     from rase.accounting.error_curves import error_curves
-    from rase.accounting.planner import plan
+    from rase.accounting.plan import plan
     from rase.dashboard import explorer_texts as texts
     from rase.domain import Precision, Range
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rase.accounting.plan_schedule import SCHEDULES
+from rase.accounting.plan.schedule import SCHEDULES
 from rase.clock import parse_duration_s
 from rase.dashboard.explorer_fields import MOST_DEVICES, USUAL
 from rase.domain import Range
@@ -90,7 +90,7 @@ class Asked:
         return urlencode(changed)
 
     def for_plan(self) -> dict[str, Any]:
-        """Return the arguments of `rase.accounting.planner.plan` beside range and epsilon."""
+        """Return the arguments of `rase.accounting.plan.plan` beside range and epsilon."""
         return {
             "devices": self.devices,
             "beta": self.beta,

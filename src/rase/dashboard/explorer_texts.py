@@ -2,8 +2,8 @@
 
 import shlex
 
-from rase.accounting.plan_parts import Period
-from rase.accounting.plan_values import Plan
+from rase.accounting.plan.parts import Period
+from rase.accounting.plan.values import Plan
 from rase.campaign import Campaign, ShufflePlan
 from rase.clock import round_number
 from rase.dashboard.explorer_form import Asked, shown_number
@@ -98,7 +98,7 @@ def as_python(asked: Asked) -> str:
     lines = "".join(f"    {name}={value!r},\n" for name, value in arguments.items())
     return (
         "from rase import Range\n"
-        "from rase.accounting.planner import plan\n\n"
+        "from rase.accounting.plan import plan\n\n"
         "made = plan(\n"
         f"    Range({shown_number(asked.low)}, {shown_number(asked.high)}),\n"
         f"    {asked.epsilon!r},\n"

@@ -1,26 +1,33 @@
-"""The fusion centre over HTTP: the app, its work beside requests, and batches from the shuffler."""
+"""The fusion centre over HTTP: the app, its background work, and batches from the shuffler.
+
+It limits questions per token, streams and batches in flight, and traces every question of a
+subscriber: which kind, and how it was answered. Who asked, and for which rounds, is in the access
+log alone.
+"""
 
 import asyncio
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, FastAPI, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rase.clock import Clock
 from rase.errors import Malformed
 from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
 from rase.fusion.centre import FusionCentre
 from rase.fusion.health import gauges_of, readiness_of
-from rase.fusion.limits import limits_of
+from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import Refused
-from rase.fusion.traces import TracedQuestions
 from rase.service.http import (
     BodyTooLarge,
     Readiness,
@@ -28,10 +35,12 @@ from rase.service.http import (
     problem_response,
     read_body,
 )
+from rase.service.limits import AtOnce, RateLimit
+from rase.service.telemetry import Telemetry
 from rase.version import __version__
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
-__all__ = ["fusion_app", "openapi_document"]
+__all__ = ["AskLimits", "TracedQuestions", "fusion_app", "limits_of", "openapi_document"]
 
 _MAX_BODY = 1 << 16
 _TICK_S = 1.0
@@ -181,3 +190,67 @@ async def _work(centre: FusionCentre, app: FastAPI, tick_s: float) -> None:
             await asyncio.wait_for(arrived.wait(), wait_s)
         except TimeoutError:
             continue
+
+
+@dataclass(frozen=True, slots=True)
+class AskLimits:
+    """Hold the limits of one app; all counts begin anew with it.
+
+    Args:
+        questions: How often a subscriber asks.
+        streams: How many streams are open.
+        batches: How many batches are being read.
+    """
+
+    questions: RateLimit
+    streams: AtOnce
+    batches: AtOnce
+
+
+def limits_of(policy: FusionPolicy, clock: Clock) -> AskLimits:
+    """Return the limits that the operator decided."""
+    return AskLimits(
+        questions=RateLimit(policy.questions_per_minute, clock),
+        streams=AtOnce(policy.max_streams, of_one=policy.streams_per_token, retry_s=30),
+        batches=AtOnce(policy.batches_at_once),
+    )
+
+
+_QUESTIONS: Final = "/v1/"
+# Batches have a span of their own; how long a stream was listened to is nobody's business.
+_LEFT_OUT: Final = ("/v1/batches/", "/v1/stream")
+
+
+class TracedQuestions:
+    """Time the requests of subscribers, if spans go anywhere.
+
+    Args:
+        app: What answers.
+        telemetry: Makes the spans.
+    """
+
+    def __init__(self, app: ASGIApp, *, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if (
+            self._telemetry.tracer is None
+            or scope["type"] != "http"
+            or not scope["path"].startswith(_QUESTIONS)
+            or scope["path"].startswith(_LEFT_OUT)
+        ):
+            await self._app(scope, receive, send)
+            return
+        with self._telemetry.span("question", method=scope["method"]) as span:
+
+            async def sending(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    span.tell(status=message["status"])
+                await send(message)
+
+            await self._app(scope, receive, sending)
+            # The pattern, not the address: that may hold a name or a time.
+            route = getattr(scope.get("route"), "path", None)
+            span.tell(route=route or "unknown")

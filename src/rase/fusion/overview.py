@@ -1,11 +1,21 @@
-"""What pages show over HTTP: whose token, which campaigns, many rounds at a glance, health."""
+"""What pages show over HTTP: whose token, which campaigns, many rounds at a glance, health.
 
-from dataclasses import asdict
-from typing import Annotated, Any
+Long histories are combined into means with their errors, or read page by page.
+"""
 
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Final
+
+import numpy as np
 from fastapi import APIRouter, Query, Request
+from numpy.typing import NDArray
 from starlette.responses import JSONResponse, Response
 
+from rase.campaign import Campaign
+from rase.clock import round_start_s, time_in_words
+from rase.counts.estimate import student_quantile
+from rase.counts.registry import TRACKED
 from rase.fusion.access import (
     BEARER,
     PROBLEMS,
@@ -14,15 +24,262 @@ from rase.fusion.access import (
     log_answer,
     logging_refusals,
 )
-from rase.fusion.answers import check_method
-from rase.fusion.campaigns import known_campaigns
+from rase.fusion.answers import check_method, speaks_of_readings
+from rase.fusion.campaigns import campaign_of_version, known_campaigns
 from rase.fusion.health import health_of
-from rase.fusion.history import MAX_POINTS, kept_in_range, page_of_rounds, trace
+from rase.fusion.query import Questions
+from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.routes import From, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
+from rase.series.answers import finite
+from rase.series.window import is_enough, missing_error, with_missing
+from rase.storage.face import Database, Row
 from rase.wire.signed import campaign_hash
 
-__all__ = ["router"]
+__all__ = [
+    "MAX_POINTS",
+    "MAX_TRACED",
+    "Point",
+    "kept_in_range",
+    "page_of_rounds",
+    "router",
+    "trace",
+]
+
+MAX_POINTS: Final = 2000
+# 25 days of rounds of 8 seconds are 270,000.
+MAX_TRACED: Final = 400_000
+_LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Hold some rounds that follow each other, put together.
+
+    Args:
+        time: When the first of them began: RFC 3339, UTC.
+        round: The first round.
+        rounds: How many rounds it stands for.
+        status: "ok" if three quarters or more were estimated; else "too_few" if one was withheld,
+            and "gap" if none is there.
+        withheld: How many were withheld.
+        value: The mean of their estimates, for all of them; None unless the status is "ok".
+        value_low: The smallest of them.
+        value_high: The largest of them.
+        standard_error: Its error, what withheld rounds may have done included; None if unknown.
+        low: The lower end of the 95 % interval of that mean; None if unknown.
+        high: The upper end.
+        n: The reports of all of them; 0 where there is no estimate.
+        n_low: The fewest reports of a round.
+        n_high: The most.
+    """
+
+    time: str
+    round: int
+    rounds: int
+    status: str
+    withheld: int = 0
+    value: float | None = None
+    value_low: float | None = None
+    value_high: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    n_low: int = 0
+    n_high: int = 0
+
+
+def trace(
+    database: Database, campaign: Campaign, *, first: int, last: int, points: int, method: str
+) -> tuple[int, list[Point]]:
+    """Return how many rounds a point stands for, and the points, oldest first.
+
+    A point is the mean of its rounds with the interval of that mean, by the rule of windows
+    (`rase.series.window`): errors of different rounds average out, those of tracked rounds
+    are taken as if they went together, what withheld rounds may have done is added, and with fewer
+    than three quarters of its rounds there is no mean. The smallest and largest estimate are kept,
+    too.
+
+    Args:
+        database: The fusion centre's; it is only read.
+        campaign: The campaign.
+        first: The first round.
+        last: The last round, included.
+        points: How many points at most; one more if the raster cuts the first.
+        method: The estimator.
+
+    Raises:
+        Refused: If there are too many rounds or points.
+    """
+    if not 1 <= points <= MAX_POINTS:
+        raise Refused(BAD_QUESTION, f"points must be from 1 to {MAX_POINTS}.")
+    with database.snapshot() as transaction:
+        ((low, high),) = transaction.execute(
+            "SELECT MIN(round), MAX(round) FROM rounds WHERE campaign = ? AND round >= ? "
+            "AND round <= ? AND state <> 'open'",
+            (campaign.id, first, last),
+        )
+        if low is None:
+            return 1, []
+        rows = transaction.execute(
+            "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
+            "LEFT JOIN answers e ON e.campaign = r.campaign AND e.round = r.round "
+            "AND e.method = ? WHERE r.campaign = ? AND r.round >= ? AND r.round <= ? "
+            "AND (r.state = 'withheld' OR e.value IS NOT NULL) ORDER BY r.round LIMIT ?",
+            (method, campaign.id, low, high, MAX_TRACED + 1),
+        )
+    if len(rows) > MAX_TRACED:
+        raise Refused(BAD_QUESTION, f"Ask for at most {MAX_TRACED} rounds at once.")
+    if not rows:
+        return 1, []
+    width = math.ceil((high - low + 1) / points)
+    # Points stay where they are while rounds come in.
+    begin = low - low % width
+    return width, _points(campaign, rows, begin, width, last=high, is_tracked=method == TRACKED)
+
+
+def page_of_rounds(
+    database: Database,
+    questions: Questions,
+    campaign: Campaign,
+    *,
+    before: int | None,
+    limit: int,
+    method: str | None,
+) -> dict[str, Any]:
+    """Return some rounds, newest first, also those still open, and where the next page begins."""
+    with database.snapshot() as transaction:
+        rows = transaction.execute(
+            "SELECT round, version, state, batches FROM rounds WHERE campaign = ? AND round < ? "
+            "ORDER BY round DESC LIMIT ?",
+            (campaign.id, 2**32 if before is None else before, limit + 1),
+        )
+        counts = transaction.execute(
+            "SELECT state, COUNT(*) FROM rounds WHERE campaign = ? GROUP BY state", (campaign.id,)
+        )
+    more, rows = len(rows) > limit, rows[:limit]
+    told: dict[int, dict[str, Any]] = {}
+    if rows:
+        answers = questions.between(campaign, rows[-1][0], rows[0][0], method=method)
+        told = {one.round: one.as_fields() for one in answers}
+    return {
+        "campaign": campaign.id,
+        "rounds": [_round(campaign, row, told.get(row[0])) for row in rows],
+        "counts": dict(sorted(counts)),
+        "next": rows[-1][0] if more else None,
+    }
+
+
+def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[str, Any]:
+    round, version, state, batches = row
+    time = time_in_words(round_start_s(round, campaign.round_s))
+    more = {"version": version, "state": state, "batches": batches}
+    if told is not None:
+        return {**told, **more}
+    # A final round whose version did not have the estimator says nothing about it.
+    status = "open" if state == "open" else "gap"
+    return {"time": time, "round": round, "status": status, "value": None, "n": 0, **more}
+
+
+def _points(
+    campaign: Campaign, rows: list[Row], begin: int, width: int, *, last: int, is_tracked: bool
+) -> list[Point]:
+    place = np.array([row[0] for row in rows], np.int64)
+    is_ok = np.array([row[1] is not None for row in rows], np.bool_)
+    mean = _floats([row[1] for row in rows])
+    error = _floats([row[2] for row in rows])
+    degrees = np.array([math.inf if row[3] is None else row[3] for row in rows])
+    n = np.array([row[4] or 0 for row in rows], np.int64)
+    bucket = (place - begin) // width
+    starts = np.flatnonzero(np.diff(bucket, prepend=bucket[0] - 1))
+    ends = np.append(starts[1:], len(rows))
+    found: list[Point] = []
+    previous: int | None = None
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        number = int(bucket[start])
+        if previous is not None and number > previous + 1:
+            # Rounds that never came are told once, however many they are.
+            missing = begin + (previous + 1) * width
+            found.append(_bare(campaign, missing, (number - previous - 1) * width, "gap", 0))
+        previous = number
+        good = np.flatnonzero(is_ok[start:end]) + start
+        withheld = end - start - len(good)
+        first = begin + number * width
+        # Rounds that are still to come are not missing, nor those before the first one asked for.
+        of = min(first + width - 1, last) - max(first, int(place[0])) + 1
+        if not is_enough(len(good), of):
+            status = "too_few" if withheld else "gap"
+            found.append(_bare(campaign, first, width, status, withheld))
+            continue
+        middle = float(mean[good].mean())
+        wrong = float(error[good].mean())
+        if not is_tracked:
+            wrong = float(np.sqrt(np.square(error[good]).sum())) / len(good)
+        # The round whose error is known least decides how far an interval reaches.
+        known_by = float(degrees[good].min())
+        if len(good) < of:
+            lacking = missing_error(
+                mean[good].tolist(), np.square(error[good]).tolist(), w=of, is_tracked=is_tracked
+            )
+            wrong, known_by = with_missing(wrong, known_by, lacking, m=len(good))
+        reaches = student_quantile(_LEVEL, known_by) * wrong
+        found.append(
+            Point(
+                time=time_in_words(round_start_s(first, campaign.round_s)),
+                round=first,
+                rounds=width,
+                status="ok",
+                withheld=withheld,
+                value=middle,
+                value_low=float(mean[good].min()),
+                value_high=float(mean[good].max()),
+                standard_error=finite(wrong),
+                low=finite(middle - reaches),
+                high=finite(middle + reaches),
+                n=int(n[good].sum()),
+                n_low=int(n[good].min()),
+                n_high=int(n[good].max()),
+            )
+        )
+    return found
+
+
+def kept_in_range(
+    database: Database, campaign: Campaign, points: list[Point], *, method: str
+) -> list[Point]:
+    """Return points whose intervals end where the range does, as those of single rounds do.
+
+    Versions may differ in range, and a point may hold rounds of two: the widest bounds all. What
+    speaks of the reports has no bounds (`rase.counts.estimate.Estimate`).
+    """
+    if not speaks_of_readings(method):
+        return points
+    with database.snapshot() as transaction:
+        held = [
+            campaign_of_version(transaction, campaign.id, number)
+            for number in range(1, campaign.version + 1)
+        ]
+    low, high = min(one.low for one in held), max(one.high for one in held)
+    return [_cut(one, low, high) for one in points]
+
+
+def _cut(point: Point, low: float, high: float) -> Point:
+    if point.value is None or point.low is None or point.high is None:
+        return point
+    reach = (point.high - point.low) / 2
+    centre = min(max(point.value, low), high)
+    return replace(point, low=max(centre - reach, low), high=min(centre + reach, high))
+
+
+def _bare(campaign: Campaign, round: int, rounds: int, status: str, withheld: int) -> Point:
+    time = time_in_words(round_start_s(round, campaign.round_s))
+    return Point(time=time, round=round, rounds=rounds, status=status, withheld=withheld)
+
+
+def _floats(values: list[float | None]) -> NDArray[np.float64]:
+    return np.array([math.nan if value is None else value for value in values])
+
 
 _FRESH = {"Cache-Control": "no-store"}
 

@@ -9,11 +9,11 @@ from rase.counts.fleet import of_fleet, of_reporters
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED, estimator_named
 from rase.errors import StorageConflict, StorageError
+from rase.fusion.answers import Settled, keep_tags, read_settled, write_settled
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of
 from rase.fusion.probes import write_probes
-from rase.fusion.settled import Settled, keep_tags, read_settled, write_settled
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.series.rounds import RoundEstimates, estimate_round

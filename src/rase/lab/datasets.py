@@ -1,20 +1,296 @@
 """Data of any kind to a panel: prepared sets, the synthetic fleet, long and wide tables, REFIT.
 
 Files are read as streams; what is held is the panel, and of the REFIT download one house.
+
+Every kind of data is read as one stream of readings.
 """
 
-from collections.abc import Callable
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
+from rase.clock import parse_duration_s
 from rase.errors import DataError
+from rase.lab.fleet import SyntheticFleet
 from rase.lab.panel import Panel
+from rase.lab.refit import RefitFiles, is_refit_header, refit_houses
 from rase.lab.resample import Grid, usual_interval_ms
-from rase.lab.streams import Stream, Wanted, open_stream
+from rase.lab.sources import SOURCES, Source, find_file
+from rase.lab.wide import Decimal, WideTable, header_of
+from rase.tables.files import Columns
 from rase.tables.rows import Rows
+from rase.tables.source import TableSource, open_source
 
-__all__ = ["Loaded", "Wanted", "load", "open_panel"]
+__all__ = ["Loaded", "Stream", "Wanted", "load", "open_panel", "open_stream"]
+
+_HOUR_MS = 3_600_000
+_NEVER_MS = -(1 << 62)
+_FLEET = re.compile(r"fleet(?::(\d+)x(\d+)(?::(\d+))?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Say how data shall be read; every field has a default.
+
+    Args:
+        every: The length of a round, such as "1h"; None for the data's own interval.
+        devices: How many devices to keep: those with most readings, in the order of the data. For
+            the synthetic fleet its size.
+        start: Leave out what is earlier, such as "2014-06-08" or "2014-06-08T18:00Z"; UTC.
+        end: Leave out this moment and what is later.
+        min_coverage: The share of a round a device must have measured; below, it has no reading.
+        min_present: The share of rounds a device must have readings in; below, it is left out.
+        time_column: Name of the column of times; None for "time", or the first of a wide table.
+        device_column: Name of the column of devices; a table with one is long, not wide.
+        value_column: Name of the column of readings, likewise.
+        decimal: How a wide table writes decimals.
+        unit: The unit of a reading, where the data does not tell.
+        has_mains: Whether the mains of the REFIT download count as devices.
+
+    Raises:
+        ValueError: If a number is out of its range, or a duration or moment cannot be read.
+    """
+
+    every: str | None = None
+    devices: int | None = None
+    start: str | None = None
+    end: str | None = None
+    min_coverage: float = 0.5
+    min_present: float = 0.0
+    time_column: str | None = None
+    device_column: str | None = None
+    value_column: str | None = None
+    decimal: Decimal = "auto"
+    unit: str = ""
+    has_mains: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields once."""
+        for name in ("min_coverage", "min_present"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
+        if self.devices is not None and self.devices < 1:
+            raise ValueError(f"devices must be at least 1, got {self.devices}.")
+        start, end = self.start_ms, self.end_ms
+        if start is not None and end is not None and start >= end:
+            raise ValueError(f"end must be later than start, {self.start}, got {self.end}.")
+        if self.every is not None:
+            parse_duration_s(self.every)
+
+    @property
+    def every_ms(self) -> int | None:
+        """The length of a round in milliseconds."""
+        return None if self.every is None else 1000 * parse_duration_s(self.every)
+
+    @property
+    def start_ms(self) -> int | None:
+        """The start in milliseconds since 1970."""
+        return _moment_ms("start", self.start)
+
+    @property
+    def end_ms(self) -> int | None:
+        """The end in milliseconds since 1970."""
+        return _moment_ms("end", self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Hold something that yields readings, and what is known of it.
+
+    Args:
+        layout: "prepared", "fleet", "refit", "long" or "wide".
+        batches: Reads it from the start.
+        names: The devices by code; complete once all was read.
+        unit: The unit of a reading.
+        share_read: How much has been read, from 0 to 1.
+        notes: What a reader should know of how it was understood.
+        interval_ms: The time between readings, where it is known beforehand.
+        scale: What values are to be multiplied by.
+        ahead_ms: How far its clock is ahead of UTC.
+    """
+
+    layout: str
+    batches: Callable[[], Iterator[Rows]]
+    names: Callable[[], Sequence[str]]
+    unit: str
+    share_read: Callable[[], float] = lambda: 0.0
+    notes: Callable[[], Sequence[str]] = tuple
+    interval_ms: int | None = None
+    scale: float = 1.0
+    ahead_ms: int = 0
+
+
+def open_stream(source: str, wanted: Wanted) -> Stream:
+    """Find out what a source is, and open it; nothing but its header is read.
+
+    Raises:
+        DataError: If there is no such source, or it cannot be used as it is.
+    """
+    if source in SOURCES:
+        return _prepared(SOURCES[source])
+    if _FLEET.fullmatch(source):
+        return _fleet(source, wanted)
+    path = Path(source)
+    if path.is_dir():
+        return _refit(path, wanted)
+    if not path.exists():
+        close = difflib.get_close_matches(source, [*SOURCES, "fleet"], n=1)
+        meant = f"did you mean {close[0]!r}? Otherwise " if close else ""
+        raise DataError(
+            f"there is no data set or file {source!r}; {meant}see the names with: rase lab data."
+        )
+    if path.suffix.lower() in {".7z", ".zip", ".tar", ".tgz"}:
+        raise DataError(f"{path} is an archive; unpack it and give the file or folder inside.")
+    names, _ = header_of(path)
+    if is_refit_header(names):
+        return _refit(path, wanted)
+    if wanted.device_column or wanted.value_column or {"device", "value"} & set(names):
+        return _long(path, wanted)
+    if re.match(r"[+-]?\d", names[0]):
+        raise DataError(f"{path} has no header line; write one above the rows: time,device,value.")
+    return _wide(path, wanted)
+
+
+def _prepared(source: Source) -> Stream:
+    columns = Wanted(value_column=source.value_column)
+    table = _table(find_file(source), columns)
+    return Stream(
+        layout="prepared",
+        batches=lambda: _forward(table),
+        names=lambda: list(table.device_codes),
+        unit=source.unit,
+        share_read=lambda: table.share_read,
+        interval_ms=1000 * parse_duration_s(source.interval),
+        scale=source.scale,
+        ahead_ms=_HOUR_MS * source.ahead_h,
+    )
+
+
+def _fleet(source: str, wanted: Wanted) -> Stream:
+    match = _FLEET.fullmatch(source)
+    sizes = [int(group) for group in (match.groups() if match else ()) if group]
+    devices, days, seed = (*sizes, *(64, 25, 1)[len(sizes) :])
+    # Rounds of an hour or more are averaged from hours, shorter ones are simulated as they are.
+    every_ms = wanted.every_ms or _HOUR_MS
+    interval_s = every_ms // 1000 if 60_000 <= every_ms < _HOUR_MS else _HOUR_MS // 1000
+    try:
+        fleet = SyntheticFleet(wanted.devices or devices, days, seed, interval_s)
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    return Stream(
+        layout="fleet",
+        batches=fleet.batches,
+        names=lambda: fleet.names,
+        unit="W",
+        interval_ms=1000 * fleet.interval_s,
+    )
+
+
+def _refit(path: Path, wanted: Wanted) -> Stream:
+    houses = refit_houses(path)
+    every_ms = wanted.every_ms
+    if every_ms is None:
+        raise DataError(f"the rows of {path} come at irregular times; give rounds, such as 1h.")
+    files = RefitFiles(
+        houses=houses,
+        interval_s=every_ms // 1000,
+        start_s=None if wanted.start_ms is None else wanted.start_ms // 1000,
+        end_s=None if wanted.end_ms is None else -(-wanted.end_ms // 1000),
+        min_coverage=wanted.min_coverage,
+        has_mains=wanted.has_mains,
+    )
+    note = (
+        f"REFIT houses {', '.join(str(house) for house, _ in houses)}; rows marked by Issues, "
+        f"spikes above {files.spike_w:g} W and outages beyond {files.outage_s} s count as not "
+        "measured."
+    )
+    return Stream(
+        layout="refit",
+        batches=files.batches,
+        names=lambda: files.names,
+        unit="W",
+        share_read=lambda: files.share_read,
+        notes=lambda: [note],
+    )
+
+
+def _long(path: Path, wanted: Wanted) -> Stream:
+    table = _table(path, wanted)
+    return Stream(
+        layout="long",
+        batches=lambda: _forward(table),
+        names=lambda: list(table.device_codes),
+        unit=wanted.unit,
+        share_read=lambda: table.share_read,
+        notes=lambda: table.notes,
+    )
+
+
+def _wide(path: Path, wanted: Wanted) -> Stream:
+    table = WideTable(path, time_column=wanted.time_column, decimal=wanted.decimal)
+    return Stream(
+        layout="wide",
+        batches=table.batches,
+        names=lambda: table.names,
+        unit=wanted.unit,
+        share_read=lambda: table.share_read,
+        notes=lambda: table.notes,
+    )
+
+
+def _table(path: Path, wanted: Wanted) -> TableSource:
+    time = wanted.time_column or "time"
+    device, value = wanted.device_column or "device", wanted.value_column or "value"
+    return open_source(path, columns=Columns(time, device, value))
+
+
+def _forward(table: TableSource) -> Iterator[Rows]:
+    """Yield the rows of a table, and refuse one in which the time of a device stands or goes back.
+
+    A repeated row would count twice in a mean, and cannot be found without that order.
+    """
+    last = np.zeros(0, dtype=np.int64)
+    count = 0
+    for rows in table.batches():
+        devices = int(rows.device.max(initial=-1)) + 1
+        last = np.append(last, np.full(max(devices - len(last), 0), _NEVER_MS))
+        order = np.argsort(rows.device, kind="stable")
+        codes, times = rows.device[order], rows.time_ms[order]
+        before = np.append(_NEVER_MS, times[:-1])
+        is_first = np.append(True, codes[1:] != codes[:-1])
+        before[is_first] = last[codes[is_first]]
+        wrong = order[times <= before]
+        if len(wrong):
+            row = int(wrong.min())
+            was = before[order == row][0]
+            what = "repeats a time of" if rows.time_ms[row] == was else "goes back in time for"
+            raise DataError(
+                f"row {count + row + 1} {what} its device; sort the table by device and time, and "
+                "keep one row per time and device."
+            )
+        last[codes] = times
+        count += len(rows)
+        yield rows
+
+
+def _moment_ms(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must look like 2014-06-08 or 2014-06-08T18:00Z, got {text!r}."
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
 
 _PEEKED_ROWS = 50_000
 

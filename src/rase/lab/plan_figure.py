@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from rase.accounting.plan_parts import CurvePoint
-from rase.accounting.plan_values import Plan
+from rase.accounting.plan.parts import CurvePoint
+from rase.accounting.plan.values import Plan
 
 __all__ = ["draw_plan"]
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from rase.accounting.ledger_limits import (
+from rase.accounting.ledger.limits import (
     UNASKED_DAY_EPSILON,
     UNASKED_REPORT_EPSILON,
     OwnerLimits,

@@ -1,41 +1,119 @@
-"""The desk where reports are handed in: who sends, whether it may be taken, what is answered.
+"""The intake of reports: who sends, whether a report may be taken, what is answered.
 
 Every way in, HTTP, gateways and a broker, ends here; nothing here can open a report.
+
+A gateway sends the reports of several devices in one request. It has the credentials of its
+devices, so it could send in their names; it cannot read what it carries. Each report succeeds or
+fails by itself.
+
+Concurrent reports share one commit: what arrives while one is written goes into the next. A commit
+waits for the disk; that wait, not the work, decides how many reports a second fit. The number of
+waiting reports and their wait are bounded; what is refused was not written.
 """
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from rase.clock import Clock
-from rase.errors import RaseError, StorageError, WireError, WrongSize
+from rase.errors import Malformed, RaseError, StorageError, WireError, WrongSize
 from rase.service.heartbeat import Heartbeat
-from rase.service.http import BodyTooLarge, read_body
+from rase.service.http import BodyTooLarge, HttpProblem, read_body
 from rase.service.limits import RateLimit, too_many
 from rase.service.telemetry import Telemetry
-from rase.shuffler.commits import GroupCommit, Overloaded
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled
-from rase.shuffler.gateway import (
-    GATEWAY_TYPE,
-    Handed,
-    body_limit,
-    read_reports,
-    reply_to,
-    write_replies,
-)
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
 from rase.shuffler.settings import LimitSettings
 from rase.storage.face import Database
+from rase.wire import cbor
 from rase.wire.frames import Reply
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE
+from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["IntakeDesk"]
+__all__ = [
+    "GATEWAY_TYPE",
+    "GroupCommit",
+    "Handed",
+    "IntakeDesk",
+    "Overloaded",
+    "body_limit",
+    "read_reports",
+    "reply_to",
+    "write_replies",
+]
+
+GATEWAY_TYPE: Final = "application/cbor"
+# A credential, and the heads of the pair and its parts.
+_BESIDE_REPORT: Final = 128 + 16
+_RETRY_S: Final = 5
+
+
+class Handed(NamedTuple):
+    """A report with the credential of the device that made it."""
+
+    credential: str
+    wire: bytes
+
+
+def body_limit(most: int) -> int:
+    """Return the most bytes of a request with ``most`` reports."""
+    return most * (max(REPORT_SIZES.values()) + _BESIDE_REPORT) + 16
+
+
+def read_reports(body: bytes, *, most: int) -> list[Handed]:
+    """Read the CBOR array [[credential, report], …].
+
+    Args:
+        body: The request.
+        most: How many reports it may hold.
+
+    Raises:
+        WireError: Named, if it is no such array; whether a report is one is not looked at.
+    """
+    pairs: Any = cbor.decode(body, max_size=body_limit(most))
+    if not isinstance(pairs, list) or not 1 <= len(pairs) <= most:
+        raise Malformed(f"reports must be an array of 1 to {most} pairs [credential, report].")
+    for place, pair in enumerate(pairs):
+        if not isinstance(pair, list) or [type(part) for part in pair] != [str, bytes]:
+            raise Malformed(
+                f"reports must be pairs [credential as text, report as bytes]; number {place} is "
+                "not, and none was taken."
+            )
+    return [Handed(*pair) for pair in pairs]
+
+
+def reply_to(error: RaseError) -> Reply:
+    """Return what a gateway is told about a report that was refused."""
+    match error:
+        case HttpProblem():
+            retry_s = error.headers.get("Retry-After")
+            kind = error.problem.type
+            return Reply(kind.status, kind.name, None if retry_s is None else int(retry_s))
+        case WireError():
+            return Reply(PROBLEM_TYPES[error.problem].status, error.problem)
+        case StorageError():
+            return Reply(PROBLEM_TYPES["unavailable"].status, "unavailable", _RETRY_S)
+        case _:
+            raise error
+
+
+def write_replies(replies: Sequence[Reply]) -> bytes:
+    """Return the replies as a CBOR array of maps, in the order of the reports."""
+    return cbor.encode(
+        [
+            {name: value for name, value in reply._asdict().items() if value is not None}
+            for reply in replies
+        ]
+    )
+
 
 _REPORT_TYPE = REPORT_TYPE.encode()
 _GATEWAY_TYPE = GATEWAY_TYPE.encode()
@@ -275,3 +353,113 @@ class IntakeDesk:
                 self._telemetry.count(f"reports_{outcome.value}", count)
         self._telemetry.count("commits")
         return outcomes
+
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+_LOOKS: Final = 4
+
+
+class Overloaded(WireError):
+    """More reports wait for the disk than the operator allows."""
+
+    problem = "too-many"
+
+
+class GroupCommit(Generic[_In, _Out]):
+    """Hand what many tasks submit to one writer, in groups.
+
+    Args:
+        write: Write a group and return an outcome for each; runs in a thread of its own.
+        max_group: The most of one group; 1 for a commit each, to measure against.
+        max_waiting: How many may wait; more are refused.
+        max_wait_s: How long one may wait for its group to begin; then it is refused.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[_In]], Sequence[_Out]],
+        *,
+        max_group: int = 1000,
+        max_waiting: int = 2000,
+        max_wait_s: float = 5.0,
+    ) -> None:
+        self._write = write
+        self._max_group = max_group
+        self._max_waiting = max_waiting
+        self._max_wait_s = max_wait_s
+        self._waiting: deque[_Waiting[_In, _Out]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="group-commit")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more would be refused."""
+        return len(self._waiting) >= self._max_waiting
+
+    def submit(self, item: _In) -> asyncio.Future[_Out]:
+        """Return what will hold the outcome of an item, once its group is on the disk.
+
+        It raises whatever writing the group raised, or `Overloaded` if the group did not begin in
+        time; nothing of it was written then.
+
+        Raises:
+            Overloaded: If too many wait.
+        """
+        if self.is_full:
+            raise Overloaded("too many reports wait for the disk.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Out] = loop.create_future()
+        self._waiting.append(_Waiting(loop.time(), item, future))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all())
+        return future
+
+    async def aclose(self) -> None:
+        """Write what waits, and end the thread."""
+        if self._writer is not None:
+            await self._writer
+        self._thread.shutdown()
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            self._refuse_late()
+            size = min(self._max_group, len(self._waiting))
+            group = [self._waiting.popleft() for _ in range(size)]
+            if not group:
+                break
+            try:
+                outcomes = await self._written([one.item for one in group])
+            except Exception as error:  # noqa: BLE001 - told to everybody who waits for it
+                for one in group:
+                    if not one.future.done():
+                        one.future.set_exception(error)
+                continue
+            for one, outcome in zip(group, outcomes, strict=True):
+                # A sender may have hung up meanwhile; its report is stored all the same.
+                if not one.future.done():
+                    one.future.set_result(outcome)
+        self._writer = None
+
+    async def _written(self, items: list[_In]) -> Sequence[_Out]:
+        """Write a group; while the disk takes its time, refuse those behind who waited too long."""
+        loop = asyncio.get_running_loop()
+        writing = loop.run_in_executor(self._thread, self._write, items)
+        while not (await asyncio.wait([writing], timeout=self._max_wait_s / _LOOKS))[0]:
+            self._refuse_late()
+        return await writing
+
+    def _refuse_late(self) -> None:
+        before_s = asyncio.get_running_loop().time() - self._max_wait_s
+        while self._waiting and self._waiting[0].since_s <= before_s:
+            future = self._waiting.popleft().future
+            if not future.done():
+                future.set_exception(Overloaded("the disk is too slow for all that comes."))
+
+
+class _Waiting(NamedTuple, Generic[_In, _Out]):
+    """Something to write, since when it waits, and what will hold its outcome."""
+
+    since_s: float
+    item: _In
+    future: asyncio.Future[_Out]

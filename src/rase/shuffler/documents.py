@@ -1,6 +1,10 @@
-"""What was agreed: campaigns and keysets, countersigned within the operator's policy."""
+"""What was agreed: campaigns and keysets, countersigned within the operator's policy.
 
-from collections.abc import Iterable, Iterator
+New keys of the fusion centre must wait before they are used. The operator cannot set how long:
+devices go by the same rule, see `rase.wire.key_schedule`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -9,11 +13,11 @@ from rase.campaign import Campaign
 from rase.clock import round_number
 from rase.errors import Malformed, WireError
 from rase.mistakes import CampaignInvalid
-from rase.shuffler.key_lead import lead_mistakes
 from rase.shuffler.own_keys import check_own_keys
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES, split_proposal
 from rase.storage.face import Database, Transaction
 from rase.wire import cbor
+from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
 from rase.wire.keys import Keyset, SigningKey
 from rase.wire.signed import (
     PinnedKeys,
@@ -31,6 +35,7 @@ __all__ = [
     "OpenRound",
     "Policy",
     "PolicyRefused",
+    "lead_mistakes",
     "load_documents",
 ]
 
@@ -383,3 +388,34 @@ def _refuse(rules: list[tuple[bool, str, float, float]]) -> None:
     ]
     if broken:
         raise PolicyRefused(" ".join(broken))
+
+
+def lead_mistakes(
+    keyset: Keyset, agreed: Sequence[tuple[Keyset, int | None]], *, now_s: float
+) -> list[str]:
+    """Return how a keyset could split the reports of a round among two keys; none for the first.
+
+    Args:
+        keyset: What is to be countersigned.
+        agreed: The keysets that were agreed and when, newest first; None if that was not noted.
+        now_s: The time.
+    """
+    mistakes = limit_mistakes(keyset, now_s=now_s)
+    if not agreed:
+        return mistakes
+    newest, _ = agreed[0]
+    caches = [keyset.cache_s, newest.cache_s]
+    # Devices that keep an earlier keyset for longer may not have heard of the newest one yet.
+    caches += [
+        older.cache_s
+        for (older, _), (_, replaced_s) in zip(agreed[1:], agreed, strict=False)
+        if replaced_s is None or now_s < replaced_s + older.cache_s
+    ]
+    lead_s = LEAD_CACHES * max(caches)
+    changes = sudden_changes(keyset, newest, since_s=now_s - lead_s, until_s=now_s + lead_s)
+    if changes:
+        changes.append(
+            f"A change must wait {lead_s} s, {LEAD_CACHES} cache times: make the key again by rase "
+            "keys rotate --replace-pending, and publish it sooner."
+        )
+    return mistakes + changes

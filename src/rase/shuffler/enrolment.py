@@ -1,4 +1,9 @@
-"""Who may send: single-use enrolment tokens, and device credentials kept only as hashes."""
+"""Who may send: single-use enrolment tokens, and device credentials kept only as hashes.
+
+A limit on devices per owner keeps one person from being a crowd. Robustness and k_min count
+devices. An operator who says whose tokens are whose bounds what one owner can be; an owner's name
+is stored as a hash only, never together with what a device sent.
+"""
 
 import base64
 import binascii
@@ -7,10 +12,10 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
-from rase.shuffler.owners import check_room, keep_owner, owner_id
 from rase.storage.face import Database, Row, Transaction
 from rase.wire.frames import broker_password, credential_key, read_report
 
@@ -22,10 +27,13 @@ __all__ = [
     "NotEnrolled",
     "Sender",
     "broker_users",
+    "check_room",
     "check_token",
     "enrol",
     "enrolled_devices",
+    "keep_owner",
     "make_tokens",
+    "owner_id",
     "prune_tokens",
     "revoke_devices",
 ]
@@ -395,3 +403,49 @@ def _key_of(text: str) -> bytes:
     if len(key) != _KEY_BYTES:
         raise NotEnrolled("device_key must be the 32 bytes of a public Ed25519 key in base64url.")
     return key
+
+
+_LONGEST: Final = 200
+
+
+def owner_id(name: str) -> bytes | None:
+    """Return what is stored for an owner; None if no name was given.
+
+    Whoever can guess the name can find it, so a customer number is better than a name.
+
+    Args:
+        name: The operator's word for the owner.
+
+    Raises:
+        ValueError: If the name is too long.
+    """
+    if len(name) > _LONGEST:
+        raise ValueError(f"owner must have at most {_LONGEST} characters, got {len(name)}.")
+    return sha256(b"rase owner\0" + name.encode()).digest() if name else None
+
+
+def keep_owner(transaction: Transaction, owner: bytes) -> None:
+    """Make a row for an owner, unless there is one."""
+    transaction.execute("INSERT INTO owner (id) VALUES (?) ON CONFLICT DO NOTHING", (owner,))
+
+
+def check_room(transaction: Transaction, owner: bytes, *, count: int, most: int) -> None:
+    """Refuse devices beyond what an owner may have; until the transaction's end nobody adds one.
+
+    Args:
+        transaction: That in which the devices are added.
+        owner: As returned by `owner_id`.
+        count: How many are to be added.
+        most: How many the owner may have.
+
+    Raises:
+        ValueError: If there would be too many.
+    """
+    # The row is held, so that two at once do not both find the last place free.
+    transaction.execute("SELECT id FROM owner WHERE id = ? FOR UPDATE", (owner,))
+    ((found,),) = transaction.execute("SELECT count(*) FROM device WHERE owner = ?", (owner,))
+    if found + count > most:
+        raise ValueError(
+            f"an owner must have at most {most} devices, got {found + count}; revoke one that is "
+            "no longer used, or raise shuffler.limits.devices_per_owner."
+        )

@@ -6,10 +6,9 @@ import pytest
 from rase.domain import Precision, Range
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
-from rase.lab.attacks.forest import forest_guesses
+from rase.lab.attacks.forest import ProfileAttack, forest_guesses
 from rase.lab.attacks.likelihood import histograms, likelihood_of
 from rase.lab.attacks.mallows_aware import sinkhorn
-from rase.lab.attacks.profile import ProfileAttack
 from rase.lab.attacks.range import RangeAttack
 from rase.lab.attacks.ranking import best_first, nearest_in_rank, posterior_of
 from rase.lab.attacks.runner import case_for

@@ -7,8 +7,7 @@ from rase.domain import Range
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks import ATTACK_NAMES, attack_named
-from rase.lab.attacks.forest import ForestAttack
-from rase.lab.attacks.profile import ProfileAttack
+from rase.lab.attacks.forest import ForestAttack, ProfileAttack
 from rase.lab.attacks.protocol import Attack, Knowledge
 from rase.lab.attacks.runner import SplitKind, attack_scheme, case_for
 from rase.lab.panel import Panel

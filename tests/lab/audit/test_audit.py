@@ -10,7 +10,7 @@ from rase import SeededRandom
 from rase.kernels.permute import inversion_count
 from rase.kernels.words import Random
 from rase.lab.audit.catalogue import BUDGETS, subjects, subjects_named
-from rase.lab.audit.laws import fixed_point_law, inversion_law
+from rase.lab.audit.orders import fixed_point_law, inversion_law
 from rase.lab.audit.subject import Cells, LawSubject, Subject, audited
 from rase.laws.registry import MECHANISMS
 from rase.shuffle.mallows import Mallows

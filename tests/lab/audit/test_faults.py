@@ -18,8 +18,7 @@ from rase.kernels.entropy import Entropy
 from rase.kernels.integers import chosen_with, integers_below
 from rase.kernels.words import Keystream, Random, source_of
 from rase.lab.audit.catalogue import randomizers
-from rase.lab.audit.laws import kept_subject, mallows_law_subject
-from rase.lab.audit.orders import order_subject, position_subject
+from rase.lab.audit.orders import kept_subject, mallows_law_subject, order_subject, position_subject
 from rase.lab.audit.reports import (
     certificate_subject,
     forked_subject,

@@ -16,7 +16,7 @@ _HOME = {
     "value_time": "value_time.ValueTimeAttack",
     "value_slot": "value_slot.ValueSlotAttack",
     "slot": "slot.SlotAttack",
-    "profile": "profile.ProfileAttack",
+    "profile": "forest.ProfileAttack",
     "bayes": "bayes.BayesAttack",
     "matching": "matching.MatchingAttack",
     "mallows_aware": "mallows_aware.MallowsAwareAttack",

@@ -8,10 +8,12 @@ from rase.accounting.amplification import amplify
 from rase.campaign import ShufflePlan
 from rase.domain import Precision, Range
 from rase.kernels.words import Random
-from rase.lab.audit.laws import kept_subject, live_kept_subject, mallows_law_subject
 from rase.lab.audit.orders import (
     channel_subject,
+    kept_subject,
+    live_kept_subject,
     live_order_subject,
+    mallows_law_subject,
     order_subject,
     position_subject,
 )

@@ -19,8 +19,7 @@ from rase.kernels.words import SeededRandom
 from rase.lab.accuracy import accuracy
 from rase.lab.attacks import attack_named
 from rase.lab.attacks.averaging import error_by_rounds
-from rase.lab.attacks.forest import ForestAttack
-from rase.lab.attacks.profile import ProfileAttack
+from rase.lab.attacks.forest import ForestAttack, ProfileAttack
 from rase.lab.attacks.protocol import Attack
 from rase.lab.attacks.runner import attack_scheme
 from rase.lab.audit.catalogue import subjects_named

@@ -3,17 +3,12 @@
 import difflib
 from collections.abc import Sequence
 
-from rase.lab.experiments.accuracy_figure import ACCURACY
-from rase.lab.experiments.audit_figure import AUDIT
+from rase.lab.experiments.attack_figures import FIG5, FIG6A, FIG6B, FIG6C, FIG6D
 from rase.lab.experiments.comparisons import EQUAL_EPSILON, STRONGER
 from rase.lab.experiments.departures import BIAS_CLIFF, COMPOSITION, SWITCH_OFF
 from rase.lab.experiments.error_figures import FIG7, FIG8, FIG9
-from rase.lab.experiments.fig5 import FIG5
-from rase.lab.experiments.fig6 import FIG6A, FIG6B, FIG6C, FIG6D
-from rase.lab.experiments.mallows_figures import MALLOWS_CENTRE, MALLOWS_DISTANCE
-from rase.lab.experiments.noise_figures import LOW_BITS, OPTIMUM
-from rase.lab.experiments.poisoning_figure import POISONING
-from rase.lab.experiments.range_figure import RANGES
+from rase.lab.experiments.law_figures import LOW_BITS, MALLOWS_CENTRE, MALLOWS_DISTANCE, OPTIMUM
+from rase.lab.experiments.own_figures import ACCURACY, AUDIT, POISONING, RANGES
 from rase.lab.experiments.study import Experiment
 from rase.lab.experiments.table1 import TABLE1
 

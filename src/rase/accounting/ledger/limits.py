@@ -1,0 +1,218 @@
+"""The limits a ledger enforces, and epsilon as whole numbers so that sums never drift.
+
+Pure Python without NumPy, because the device agent imports it.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+__all__ = [
+    "UNASKED_DAY_EPSILON",
+    "UNASKED_REPORT_EPSILON",
+    "CampaignLimits",
+    "OwnerLimits",
+    "checked_round",
+    "nano_from_limit",
+    "nano_from_spending",
+    "nano_to_epsilon",
+]
+
+# What an owner who says nothing allows at most. One report of 4.5 leaves a guess between two
+# readings right in 98.9 of 100 cases at most, just under what the planner calls hardly any
+# protection; a day of 8 is for whoever could link all reports of a device.
+UNASKED_REPORT_EPSILON = 4.5
+UNASKED_DAY_EPSILON = 8.0
+
+_NANO = 10**9
+_MAX_EPSILON = 1_000_000
+# Rounds begin before the year 8308, spans end within a century: every refresh is a date.
+_LAST_START_S = 200_000_000_000
+_CENTURY_S = 3_155_760_000
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignLimits:
+    """Hold the budgets of one campaign on this device.
+
+    Guarantee: in *any* ``window`` consecutive rounds the reports of this campaign spend at most
+    ``window_epsilon`` together (w-event privacy, Kellaris et al. 2014). Neighbours: two streams of
+    readings of this device that differ in any way within one such window. Assumes that every report
+    goes through the ledger. Tested in tests/accounting/ledger/test_model.py.
+
+    Args:
+        campaign: The campaign's name.
+        round_s: The length of a round in seconds; round r begins at second ``r * round_s``.
+        window: How many consecutive rounds share a budget, w.
+        window_epsilon: What they may spend together.
+        total_epsilon: What the campaign may spend ever; None if only the owner's total bounds it.
+
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If an argument is out of bounds.
+
+    Example:
+        >>> hourly = CampaignLimits("power", 3600, window=24, window_epsilon=1.0)
+        >>> hourly.start_s(2)
+        7200
+    """
+
+    campaign: str
+    round_s: int
+    window: int
+    window_epsilon: float
+    total_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check all numbers once."""
+        if not self.campaign:
+            raise ValueError(f"campaign must be a name, got {self.campaign!r}.")
+        _check_whole("round_s", self.round_s, highest=_CENTURY_S)
+        _check_whole("window", self.window, highest=_CENTURY_S // self.round_s)
+        nano_from_limit("window_epsilon", self.window_epsilon)
+        if self.total_epsilon is not None:
+            nano_from_limit("total_epsilon", self.total_epsilon)
+
+    @property
+    def window_nano(self) -> int:
+        """The window's budget in whole nano-units."""
+        return nano_from_limit("window_epsilon", self.window_epsilon)
+
+    @property
+    def total_nano(self) -> int | None:
+        """The campaign's total in whole nano-units, or None."""
+        if self.total_epsilon is None:
+            return None
+        return nano_from_limit("total_epsilon", self.total_epsilon)
+
+    def start_s(self, round: int) -> int:
+        """Return the second at which a round begins."""
+        return round * self.round_s
+
+    def first_round_from(self, time_s: int) -> int:
+        """Return the first round that begins at or after a second."""
+        return -(-time_s // self.round_s)
+
+    def is_looser_than(self, other: "CampaignLimits") -> bool:
+        """Tell whether these limits allow anything that the other ones refuse."""
+        return (
+            self.window < other.window
+            or self.window_nano > other.window_nano
+            or (other.total_nano is not None and (self.total_nano or math.inf) > other.total_nano)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLimits:
+    """Hold what the owner of a device allows to all campaigns together.
+
+    Campaigns have rounds of different length, so the owner's budget runs over time: the rounds that
+    *begin* within any ``span_s`` seconds spend at most ``span_epsilon`` together.
+
+    Args:
+        report_epsilon: The most one report may spend.
+        span_epsilon: The most all reports of any span may spend.
+        total_epsilon: The most all reports may spend ever.
+        span_s: The length of the span; a day unless told otherwise.
+
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If an argument is out of bounds.
+    """
+
+    report_epsilon: float
+    span_epsilon: float
+    total_epsilon: float
+    span_s: int = 86_400
+
+    def __post_init__(self) -> None:
+        """Check all numbers once."""
+        for name in ("report_epsilon", "span_epsilon", "total_epsilon"):
+            nano_from_limit(name, getattr(self, name))
+        _check_whole("span_s", self.span_s, highest=_CENTURY_S)
+
+    @property
+    def report_nano(self) -> int:
+        """The limit of one report in whole nano-units."""
+        return nano_from_limit("report_epsilon", self.report_epsilon)
+
+    @property
+    def span_nano(self) -> int:
+        """The limit of a span in whole nano-units."""
+        return nano_from_limit("span_epsilon", self.span_epsilon)
+
+    @property
+    def total_nano(self) -> int:
+        """The limit of everything in whole nano-units."""
+        return nano_from_limit("total_epsilon", self.total_epsilon)
+
+
+def checked_round(round: int, limits: CampaignLimits) -> int:
+    """Return a round number that a clock can show.
+
+    Raises:
+        TypeError: If it is not a whole number.
+        ValueError: If it lies before 1970 or absurdly late.
+    """
+    _check_whole("round", round, lowest=0, highest=_LAST_START_S // limits.round_s)
+    return round
+
+
+def nano_from_spending(name: str, epsilon: float) -> int:
+    """Return an epsilon to be spent in billionths, rounded up.
+
+    A float stands for the shortest decimal that names it, as its user typed it: 0.1 is a tenth, and
+    ten of them make 1. The float itself, which no mechanism exceeds, may lie above that decimal by
+    one part in 10^16; so little may a window lose beyond its budget.
+
+    Example:
+        >>> nano_from_spending("epsilon", 0.1), nano_from_spending("epsilon", 1 / 3)
+        (100000000, 333333334)
+    """
+    numerator, denominator = _ratio(name, epsilon)
+    return -(-numerator * _NANO // denominator)
+
+
+def nano_from_limit(name: str, epsilon: float) -> int:
+    """Return an epsilon that limits in billionths, rounded down.
+
+    Example:
+        >>> nano_from_limit("window_epsilon", 1 / 3)
+        333333333
+    """
+    numerator, denominator = _ratio(name, epsilon)
+    nano = numerator * _NANO // denominator
+    if not nano:
+        raise ValueError(f"{name} must be at least 1e-09, got {epsilon}.")
+    return nano
+
+
+def nano_to_epsilon(nano: int) -> float:
+    """Return billionths as an epsilon.
+
+    Below 10^6 a float names 15 digits without doubt, so the way back gives the same billionths.
+
+    Example:
+        >>> nano_to_epsilon(41_666_666)
+        0.041666666
+    """
+    return nano / _NANO
+
+
+def _ratio(name: str, epsilon: float) -> tuple[int, int]:
+    """Return an epsilon as an exact fraction."""
+    if isinstance(epsilon, bool | str) or not hasattr(epsilon, "__float__"):
+        raise TypeError(f"{name} must be a number, got {epsilon!r}.")
+    value = float(epsilon)
+    if not 0 < value <= _MAX_EPSILON:
+        raise ValueError(
+            f"{name} must be greater than 0 and at most {_MAX_EPSILON}, got {epsilon}."
+        )
+    return Decimal(repr(value)).as_integer_ratio()
+
+
+def _check_whole(name: str, value: int, *, lowest: int = 1, highest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, got {value!r}.")
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name} must be between {lowest} and {highest}, got {value}.")

@@ -1,0 +1,173 @@
+"""What ``rase plan --data`` foretells: the error of `tracked` beside that of a constant."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.accounting.foretell import Forecast, Mechanisms, Remedy, foretell, remedies
+from rase.accounting.motion import Motion, foretell_motion, motion_remedies
+from rase.accounting.plan.values import Plan
+from rase.cli.progress import Progress
+from rase.domain import Range
+from rase.laws.randomizer import RangeRandomizer
+from rase.laws.registry import randomizer_named
+from rase.tables.readings import Contributions
+
+__all__ = ["Outlook", "forecast_lines", "outlook_of", "outlook_of_motion", "table_of"]
+
+Floats = NDArray[np.float64]
+
+# The first month of hours tells how a fleet moves; more would only take longer.
+_MOST_ROUNDS = 720
+_MOST_READINGS = 2_000_000
+_READINGS = "your readings"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Hold what is foretold for the fleet that was asked for.
+
+    Args:
+        forecast: The errors.
+        devices: How many devices it is for.
+        helps: What would beat the constant, where it is not beaten.
+        basis: What it was tried on, in words.
+    """
+
+    forecast: Forecast
+    devices: int
+    helps: tuple[Remedy, ...]
+    basis: str = _READINGS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        told = asdict(self.forecast)
+        return {
+            **told,
+            "devices": self.devices,
+            "skill": self.forecast.skill,
+            "beats_constant": self.forecast.beats_constant,
+            "helps": [asdict(one) for one in self.helps],
+            "basis": self.basis,
+        }
+
+
+def table_of(some: Contributions, interval_ms: int) -> tuple[Floats, Floats]:
+    """Return the readings of the first rounds as rounds x devices, and when each round began."""
+    rounds, devices, readings = some.round, some.device, some.reading
+    numbers = np.unique(rounds)
+    columns = int(devices.max()) + 1
+    most = max(min(_MOST_ROUNDS, _MOST_READINGS // columns), 2)
+    numbers = numbers[:most]
+    chosen = rounds <= numbers[-1]
+    table = np.full((len(numbers), columns), np.nan)
+    table[np.searchsorted(numbers, rounds[chosen]), devices[chosen]] = readings[chosen]
+    return table, np.asarray(numbers * (interval_ms / 1000), dtype=np.float64)
+
+
+def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
+    """Foretell what `tracked` achieves; None where a single round or part of a fleet tells nothing.
+
+    A fleet that is larger than the data's is made of as many copies of it as fit.
+    """
+    readings, times_s = table
+    request = plan.request
+    copies = request.devices // readings.shape[1]
+    # To rotate or split is to report otherwise than the trial does.
+    if len(times_s) < 2 or not copies or request.schedule.name != "every":
+        return None
+
+    made = _maker(plan)
+    mechanism = made(request.epsilon, request.value_range)
+    with Progress() as progress:
+        forecast = foretell(
+            readings,
+            times_s,
+            mechanism=mechanism,
+            copies=copies,
+            on_trial=lambda share: progress.show("trying the estimator on your data", share),
+        )
+    helps: tuple[Remedy, ...] = ()
+    if not forecast.beats_constant:
+        helps = remedies(
+            readings,
+            times_s,
+            mechanism_of=made,
+            epsilon=request.epsilon,
+            value_range=request.value_range,
+        )
+    return Outlook(forecast, copies * readings.shape[1], helps)
+
+
+def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | None:
+    """Foretell what `tracked` achieves on a fleet whose motion was stated; None likewise."""
+    request = plan.request
+    if request.schedule.name != "every":
+        return None
+    made = _maker(plan)
+    with Progress() as progress:
+        progress.show("trying the estimator on a fleet that moves so", 0.0)
+        forecast = foretell_motion(
+            motion,
+            every_s=every_s,
+            devices=request.devices,
+            mechanism=made(request.epsilon, request.value_range),
+        )
+        helps: tuple[Remedy, ...] = ()
+        if not forecast.beats_constant:
+            helps = motion_remedies(
+                motion,
+                every_s=every_s,
+                devices=request.devices,
+                mechanism_of=made,
+                epsilon=request.epsilon,
+                value_range=request.value_range,
+            )
+    return Outlook(forecast, request.devices, helps, "a made-up fleet that moves as stated")
+
+
+def _maker(plan: Plan) -> Mechanisms:
+    request = plan.request
+
+    def made(epsilon: float, value_range: Range) -> RangeRandomizer:
+        return randomizer_named(
+            request.mechanism, epsilon, domain=value_range, precision=request.precision
+        )
+
+    return made
+
+
+def forecast_lines(outlook: Outlook) -> Iterator[str]:
+    """Yield the forecast, for people."""
+    yield from _numbers(outlook)
+    if outlook.basis == _READINGS:
+        yield (
+            "          for the days of these readings; other days may differ by more than the "
+            "interval says."
+        )
+
+
+def _numbers(outlook: Outlook) -> Iterator[str]:
+    told = outlook.forecast
+    yield (
+        f"forecast  on {told.rounds} rounds of {outlook.basis} with trial noise, {outlook.devices} "
+        f"devices: tracked RMSE {told.tracked:.4g} per round ({told.error_low:.3g} to "
+        f"{told.error_high:.3g}), a round by itself {told.alone:.4g}, the constant learnt from "
+        f"earlier rounds {told.history:.4g}."
+    )
+    skill = f"          skill {told.skill:.2f}, at least {told.skill_low:.2f}:"
+    if told.beats_constant:
+        yield f"{skill} worth more than repeating a constant."
+        return
+    yield f"{skill} it does not clearly beat repeating a constant."
+    for one in outlook.helps:
+        what = "a range of width" if one.what == "range" else one.what
+        yield f"          {what} {one.value:g} would: skill {one.skill:.2f}."
+    if not outlook.helps:
+        yield (
+            "          nor would 16 times the devices or epsilon or a range that just holds the "
+            "readings; take the mean over a window."
+        )

@@ -54,7 +54,7 @@ def _noise(name: str, factor: str) -> tuple[Fault, Fault, Fault]:
 def _left(name: str, share: str, one_in: int) -> tuple[Fault, Fault, Fault]:
     """Return orders that leave some rounds as they came: batches, single rounds, the live path.
 
-    The last word of a round decides nothing, for the last place has one item left.
+    In a batch the last word of a round decides which: the last place has one item left.
     """
     return (
         Fault(
@@ -82,13 +82,11 @@ def _left(name: str, share: str, one_in: int) -> tuple[Fault, Fault, Fault]:
             name=f"single-order-left-{name}",
             wrong=f"Shuffling a single round leaves {share} of them as they came.",
             file=_PERMUTE,
-            old="""            native.interchange(partners, moving, start, order)
-    return order
+            old="""    bits = entries.view(f"u{entries.itemsize}")
 """,
-            new=f"""            native.interchange(partners, moving, start, order)
-    if n and words[-1] % {one_in} == 0:
-        return np.arange(n)
-    return order
+            new=f"""    bits = entries.view(f"u{{entries.itemsize}}")
+    if source.words(1)[0] % {one_in} == 0:
+        return
 """,
             tests=("tests/faults/test_uniform_orders.py::test_single_rounds_are_shuffled",),
         ),
@@ -111,8 +109,8 @@ def _theta(percent: int) -> Fault:
         name=f"mallows-theta-{percent}-percent",
         wrong=f"Mallows orders are drawn with a theta {percent} % larger than stated.",
         file="rase/shuffle/mallows.py",
-        old="exact_geometric(self.theta, orders.size, source)",
-        new=f"exact_geometric({1 + percent / 100} * self.theta, orders.size, source)",
+        old="exact_geometric(self.theta, count * self.n, source)",
+        new=f"exact_geometric({1 + percent / 100} * self.theta, count * self.n, source)",
         tests=("tests/faults/test_mallows_theta.py",),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from rase.campaign import ShufflePlan
 from rase.kernels.permute import shuffle_rows, uniform_order
 from rase.kernels.words import SeededRandom
+from rase.shuffle.shufflers import Uniform
 from rase.shuffler.order import draw_order
 
 REPORTS = 24
@@ -30,6 +31,9 @@ def test_single_rounds_are_shuffled() -> None:
     came = np.arange(REPORTS)
     source = SeededRandom(2026)
     assert not any((uniform_order(REPORTS, source) == came).all() for _ in range(ROUNDS))
+    values = came.astype(np.float64)
+    shuffled = (Uniform().shuffle(values, rng=source).values for _ in range(ROUNDS))
+    assert not any((one == values).all() for one in shuffled)
 
 
 def test_released_rounds_are_shuffled() -> None:

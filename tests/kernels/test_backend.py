@@ -78,8 +78,12 @@ GRID = (0.0, 1.0, 10)
         ("swap_rows", (WORDS, np.ones(4), 0)),
         ("partners_of", (WORDS, 2, 5, np.ones(4, np.int64))),
         ("partners_of", (WORDS, -1, 5, np.ones(4, np.int64))),
-        ("interchange", (WORDS, np.ones(5, np.uint32), 2, np.ones(5, np.int64))),
-        ("interchange", (WORDS, np.ones(4, np.uint32), 0, np.ones(5, np.int64))),
+        ("interchange", (WORDS, np.ones(5, np.uint32), 4, 2)),
+        ("interchange", (WORDS, np.ones(5, np.uint64), 8, -1)),
+        ("interchange", (WORDS, np.ones(5, np.uint32), 8, 0)),
+        ("interchange", (WORDS, np.ones(4, np.uint16), 2, 0)),
+        ("interchange", (WORDS, np.ones(24, np.uint8)[1:17], 4, 0)),
+        ("replace_items", (WORDS, np.ones(3))),
         ("order_from_swaps", (WORDS, np.ones(3, np.int64))),
         ("orders_from_codes", (WORDS, np.ones(4, np.int64), 3, True)),
         ("count_inversions", (np.ones(9, np.uint8),)),
@@ -134,5 +138,7 @@ def test_false_guides_and_partners_stay_inside(native: backend.Compiled) -> None
     native.window_or_bit_places((*strange[:5], 0, 0, 0), GRID, readings, ~WORDS, places)
     far = np.array([0, 9, 1], np.int64)
     assert not native.order_from_swaps(far, np.empty(3, np.int64))
-    assert not native.interchange(far, np.arange(3, dtype=np.uint32), 0, np.empty(3, np.int64))
+    assert not native.interchange(far, np.arange(3, dtype=np.uint32), 4, 0)
+    assert not native.interchange(far, np.arange(3.0), 8, 0)
+    assert not native.replace_items(far, np.arange(3.0))
     assert not native.integers_below(WORDS, np.zeros(4, np.int64), drawn)

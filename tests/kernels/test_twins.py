@@ -1,5 +1,8 @@
 """The same words give the same results in C and in NumPy, whatever the sizes."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from tests.cases import each_case
 from tests.twins import FixedWords, assert_same, twice
 
 from rase.kernels import backend
+from rase.kernels.digits import _tables
 from rase.kernels.integers import integers_from
 from rase.kernels.permute import (
     disagreement_count,
@@ -19,8 +23,10 @@ from rase.kernels.permute import (
     orders_from_codes,
     orders_from_free_codes,
     shuffle_rows,
+    shuffle_values,
     uniform_order,
     uniform_orders,
+    values_in_order,
 )
 from rase.kernels.words import SeededRandom
 from rase.shuffle.mallows import Mallows
@@ -120,6 +126,54 @@ def test_small_codes_that_grow_give_the_same_orders(n: int, change: int) -> None
     assert assert_same(lambda: order_from_codes(ones))[-1] == 0
 
 
+@each_case("n", [16_384, 16_385, 20_000, 140_003])
+@each_case("theta", [2e-2, 1e-3, 2e-4, 1e-5])
+def test_codes_that_stay_near_give_the_same_orders(n: int, theta: float) -> None:
+    """Items a few thousand places ahead, some farther, and so many that the tree takes over."""
+    words = SeededRandom(2026).words(n).astype(np.float64) / 2.0**64
+    free = (-np.log1p(-words) / theta).astype(np.int64)
+    codes = free % np.arange(n, 0, -1)
+    assert is_permutation(assert_same(lambda: order_from_codes(codes)))
+    # Small first, any in the middle, small again: the tree goes on from what is left.
+    codes[n // 4 : n // 2] = (SeededRandom(1).words(n) % np.uint64(n // 2)).astype(np.int64)[
+        n // 4 : n // 2
+    ]
+    assert is_permutation(assert_same(lambda: order_from_codes(codes)))
+
+
+@each_case("n", [3, 64, 65, 20_000])
+def test_orders_may_take_the_memory_of_their_codes(n: int) -> None:
+    """Each code is read before its item is written."""
+    free = SeededRandom(5).words(3 * n).reshape(3, n) >> np.uint64(50)
+
+    def apart() -> NDArray[np.int64]:
+        orders = np.empty(free.shape, np.int64)
+        orders_from_free_codes(free, out=orders)
+        return orders
+
+    def together() -> NDArray[np.int64]:
+        codes = free.copy()
+        orders_from_free_codes(codes, out=codes.view(np.int64))
+        return codes.view(np.int64)
+
+    assert np.array_equal(assert_same(together), assert_same(apart))
+
+
+@each_case("rate", [3.0, 0.3, 1e-3, 1e-6])
+def test_words_at_a_boundary_are_left_open(native: backend.Compiled, rate: float) -> None:
+    """No word that equals a partial sum is settled in C, crowded or not; its neighbours are."""
+    for digit, table in _tables(rate):
+        words = np.array(digit.sums[:: max(len(digit.sums) // 60, 1)], np.uint64)
+        for shift, is_settled in ((0, False), (1, True)):
+            for word in words[words < 2**64 - 2] + np.uint64(shift):
+                one, value = np.array([word], np.uint64), np.zeros(1, np.uint64)
+                arguments = table.arrays, one, 1, value, False
+                is_near = word in table.sums
+                assert native.add_settled(*arguments) == (is_settled and not is_near)
+                if is_settled and not is_near:
+                    assert value[0] == np.searchsorted(table.sums, word, side="right")
+
+
 @each_case("n", [*SIZES, LARGE])
 def test_inversions_are_the_same(n: int) -> None:
     """Of a random order and of the two extreme ones."""
@@ -209,6 +263,62 @@ def test_rows_of_floats_are_shuffled_as_their_places() -> None:
 
     orders = uniform_orders(200, 9, SeededRandom(3))
     assert np.array_equal(assert_same(shuffled), np.take_along_axis(values, orders, axis=1))
+
+
+@each_case(
+    "values",
+    [
+        np.linspace(0, 1, 9001),
+        np.array([math.nan, -0.0, 0.0, math.inf]),
+        np.linspace(0, 1, 70, dtype=np.float32),
+        np.arange(70, dtype=np.int16),
+        np.arange(70, dtype=">i8"),
+        np.arange(140.0)[::2],
+        np.arange(140).reshape(70, 2),
+        np.array(["a", "bb", "ccc"]),
+        np.array([1, "two", None], dtype=object),
+        np.empty(0),
+    ],
+)
+def test_values_of_any_kind_stand_where_a_uniform_order_puts_them(values: NDArray[Any]) -> None:
+    """Values that are moved in place and those that are picked by an order end up alike."""
+    kept = values.copy()
+    order = uniform_order(len(values), SeededRandom(3))
+
+    def as_seen(shuffled: NDArray[Any]) -> bytes | list[Any]:
+        return shuffled.tolist() if values.dtype.hasobject else shuffled.tobytes()
+
+    expected = as_seen(values[order])
+    for moved in twice(lambda: shuffle_values(values, SeededRandom(3))):
+        assert as_seen(moved) == expected
+        assert moved.dtype == values.dtype
+    for moved in twice(lambda: values_in_order(values, order.copy())):
+        assert as_seen(moved) == expected
+        assert moved.dtype == values.dtype
+    assert as_seen(values) == as_seen(kept)
+
+
+def test_items_that_do_not_exist_have_no_value() -> None:
+    """An order of other items is refused by both."""
+    for native in (backend.compiled, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(backend, "native", native)
+            with pytest.raises(IndexError):
+                values_in_order(np.arange(2.0), np.array([0, 5]))
+
+
+def test_long_rows_are_shuffled_one_by_one() -> None:
+    """Rows longer than a piece of words have each an order of its own."""
+    n = 9000
+
+    def shuffled() -> NDArray[np.int64]:
+        rows = np.tile(np.arange(n), (2, 1))
+        shuffle_rows(rows, SeededRandom(3))
+        return rows
+
+    source = SeededRandom(3)
+    expected = [uniform_order(n, source), uniform_order(n, source)]
+    assert np.array_equal(assert_same(shuffled), expected)
 
 
 def test_orders_too_long_for_the_compiled_kernels_go_to_numpy(

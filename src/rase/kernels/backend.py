@@ -66,11 +66,14 @@ class Compiled(Protocol):
     def partners_of(self, words: _Array, start: int, n: int, out: _Array, /) -> bool:
         """Draw for places from ``start`` on the places of n they are interchanged with."""
 
-    def interchange(self, partners: _Array, order: _Array, start: int, out: _Array, /) -> bool:
-        """Interchange places from ``start`` on in turn; ``order`` has 4 bytes an entry."""
+    def interchange(self, partners: _Array, entries: _Array, size: int, start: int, /) -> bool:
+        """Interchange places from ``start`` on in turn; an entry has ``size`` bytes, 4 or 8."""
 
     def order_from_swaps(self, partners: _Array, out: _Array, /) -> bool:
         """Interchange in turn; False if a partner does not exist."""
+
+    def replace_items(self, order: _Array, values: _Array, /) -> bool:
+        """Put each item's value in the item's place; False if an item does not exist."""
 
     def orders_from_codes(self, codes: _Array, out: _Array, rounds: int, is_free: bool, /) -> bool:
         """Pick among the remaining items; False if a code is too large and not free to be."""

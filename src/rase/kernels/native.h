@@ -41,6 +41,9 @@
     type name parameters { return body arguments; }
 #endif
 
+/* Numbers are worked off in blocks that stay in the nearest cache. */
+#define BLOCK 256
+
 /* A grid has 65536 steps at most; far more would still fit 32 bits. */
 #define MOST_STEPS ((long long)1 << 28)
 
@@ -94,9 +97,10 @@ enum outcome row_places(struct rows rows, struct grid grid, const double *readin
 /* native_orders.c */
 enum outcome swap_rows(const uint64_t *words, uint64_t *rows, size_t rounds, size_t n);
 enum outcome partners_of(const uint64_t *words, size_t start, size_t n, int64_t *out, size_t count);
-enum outcome interchange(const int64_t *partners, uint32_t *order, size_t start, size_t n,
-                         int64_t *out, size_t count);
+enum outcome interchange(const int64_t *partners, void *entries, size_t size, size_t start,
+                         size_t n, size_t count);
 enum outcome order_from_swaps(const int64_t *partners, int64_t *out, size_t n);
+enum outcome replace_items(uint64_t *order, const uint64_t *values, size_t n);
 enum outcome orders_from_codes(const uint64_t *codes, int64_t *out, size_t rounds, size_t n,
                                int is_free);
 enum outcome count_inversions(const int64_t *order, size_t n, uint64_t *total);
@@ -104,22 +108,46 @@ enum outcome count_disagreements(const int64_t *a, const int64_t *b, size_t n, u
 enum outcome check_permutation(const int64_t *entries, size_t n);
 const char *instructions_used(void);
 
-/* The weight a word falls into, unless its cell is crowded, which is noted in *cells; the word
- * 2^64 - 1 may be led one too far. Without a branch: boundaries are unpredictable. */
-ALWAYS_INLINE uint32_t drawn_once(struct table table, uint64_t word, uint32_t *cells)
-{
-    uint32_t cell = table.guide[word >> table.shift], index = cell & table.mask;
-    *cells |= cell;
-    return index + (uint32_t)(table.bounds[index + 1] <= word);
-}
-
-/* The same for words of any cell. */
+/* The weight a word falls into. */
 ALWAYS_INLINE uint32_t drawn(struct table table, uint64_t word)
 {
     uint32_t index = table.guide[word >> table.shift] & table.mask;
     while (index < table.count && table.bounds[index + 1] <= word)
         index++;
     return index;
+}
+
+/* Draw a block of at most BLOCK indices; the word 2^64 - 1 may be led one too far. One step each
+ * and no branch, for boundaries are unpredictable; words of crowded cells are listed, again without
+ * a branch, and drawn with as many steps as they need. *touched, where asked for, becomes other than
+ * 0 if a word may equal the boundary at which its weight begins. */
+ALWAYS_INLINE void draw_block(struct table table, const uint64_t *words, uint32_t *out, size_t n,
+                              uint64_t *touched)
+{
+    uint32_t cells = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t cell = table.guide[words[i] >> table.shift], index = cell & table.mask;
+        uint64_t next = table.bounds[index + 1];
+        cells |= cell;
+        out[i] = index + (uint32_t)(next <= words[i]);
+        /* A boundary before the next lies at the first word of the cell or before it. */
+        if (touched)
+            *touched |= (uint64_t)(next == words[i]) | (uint64_t)!(words[i] << (64 - table.shift));
+    }
+    if (!(cells & CROWDED))
+        return;
+    uint16_t again[BLOCK];
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        again[count] = (uint16_t)i;
+        count += table.guide[words[i] >> table.shift] >> 31;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word = words[again[i]];
+        out[again[i]] = drawn(table, word);
+        if (touched)
+            *touched |= (uint64_t)(table.bounds[out[again[i]]] == word);
+    }
 }
 
 /* The high and the low half of a 128-bit product. */

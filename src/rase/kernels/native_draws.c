@@ -14,47 +14,39 @@ enum outcome integers_below(const uint64_t *words, const int64_t *bounds, int64_
     return again ? NOT_DONE : DONE;
 }
 
-#define BLOCK 256
-
-/* Draw a block of indices. */
-ALWAYS_INLINE void draw_block(struct table table, const uint64_t *words, uint32_t *out, size_t n)
-{
-    uint32_t cells = 0;
-    for (size_t i = 0; i < n; i++)
-        out[i] = drawn_once(table, words[i], &cells);
-    for (size_t i = 0; cells & CROWDED && i < n; i++)
-        if (table.guide[words[i] >> table.shift] & CROWDED)
-            out[i] = drawn(table, words[i]);
-    for (size_t i = 0; i < n; i++)
-        out[i] = out[i] < (uint32_t)table.count ? out[i] : (uint32_t)table.count;
-}
-
 void draw_indices(struct table table, const uint64_t *words, int64_t *out, size_t n)
 {
+    const uint32_t last = (uint32_t)table.count;
     for (size_t first = 0; first < n; first += BLOCK) {
         uint32_t block[BLOCK];
         size_t count = n - first < BLOCK ? n - first : BLOCK;
-        draw_block(table, words + first, block, count);
+        draw_block(table, words + first, block, count, NULL);
         for (size_t i = 0; i < count; i++)
-            out[first + i] = block[i];
+            out[first + i] = block[i] < last ? block[i] : last;
     }
 }
 
-/* Add weight times a draw to each value. A word that equals a boundary, or lies beyond an endless
- * table, leaves the draw open: NumPy then settles it with further words. */
-enum outcome add_settled(struct table table, const uint64_t *words, uint64_t weight,
-                         uint64_t *values, size_t n, int is_endless)
+/* Add weight times a draw to each value. A word that may equal a boundary, or lies beyond an
+ * endless table, leaves the draw open: NumPy then settles it, with further words if need be. */
+ALWAYS_INLINE enum outcome settled_of(struct table table, const uint64_t *words, uint64_t weight,
+                                      uint64_t *values, size_t n, int is_endless)
 {
-    int is_open = 0;
+    const uint32_t last = (uint32_t)table.count, open = is_endless ? last : UINT32_MAX;
+    uint64_t is_open = 0;
     for (size_t first = 0; first < n; first += BLOCK) {
         uint32_t block[BLOCK];
         size_t count = n - first < BLOCK ? n - first : BLOCK;
-        draw_block(table, words + first, block, count);
+        draw_block(table, words + first, block, count, &is_open);
         for (size_t i = 0; i < count; i++) {
-            is_open |= block[i] && table.bounds[block[i]] == words[first + i];
-            is_open |= is_endless && block[i] == table.count;
-            values[first + i] += weight * block[i];
+            uint32_t drawn = block[i] < last ? block[i] : last;
+            is_open |= (uint64_t)(drawn == open);
+            values[first + i] += weight * drawn;
         }
     }
     return is_open ? NOT_DONE : DONE;
 }
+
+VERSIONS(enum outcome, add_settled,
+         (struct table table, const uint64_t *words, uint64_t weight, uint64_t *values, size_t n,
+          int is_endless),
+         settled_of, (table, words, weight, values, n, is_endless))

@@ -221,18 +221,20 @@ static PyObject *py_partners_of(PyObject *self, PyObject *args)
 
 static PyObject *py_interchange(PyObject *self, PyObject *args)
 {
-    Py_buffer v[3];
-    Py_ssize_t start;
-    if (!PyArg_ParseTuple(args, "y*w*nw*", &v[0], &v[1], &start, &v[2]))
+    Py_buffer v[2];
+    Py_ssize_t start, size;
+    if (!PyArg_ParseTuple(args, "y*w*nn", &v[0], &v[1], &size, &start))
         return NULL;
-    Py_ssize_t count = entries(&v[0]), n = entries(&v[2]);
-    if (count < 0 || n < 0 || (uintptr_t)v[1].buf % 4 || v[1].len != 4 * n || start < 0 ||
-        start > n || count > n - start)
-        return wrong_sizes(v, 3);
+    Py_ssize_t count = entries(&v[0]);
+    if (count < 0 || (size != 4 && size != 8) || v[1].len % size || (uintptr_t)v[1].buf % size)
+        return wrong_sizes(v, 2);
+    Py_ssize_t n = v[1].len / size;
+    if (start < 0 || start > n || count > n - start)
+        return wrong_sizes(v, 2);
     enum outcome outcome;
-    WITHOUT_LOCK(outcome = interchange(v[0].buf, v[1].buf, (size_t)start, (size_t)n, v[2].buf,
+    WITHOUT_LOCK(outcome = interchange(v[0].buf, v[1].buf, (size_t)size, (size_t)start, (size_t)n,
                                        (size_t)count));
-    return answer(outcome, v, 3);
+    return answer(outcome, v, 2);
 }
 
 static PyObject *py_order_from_swaps(PyObject *self, PyObject *args)
@@ -245,6 +247,19 @@ static PyObject *py_order_from_swaps(PyObject *self, PyObject *args)
         return wrong_sizes(v, 2);
     enum outcome outcome;
     WITHOUT_LOCK(outcome = order_from_swaps(v[0].buf, v[1].buf, (size_t)n));
+    return answer(outcome, v, 2);
+}
+
+static PyObject *py_replace_items(PyObject *self, PyObject *args)
+{
+    Py_buffer v[2];
+    if (!PyArg_ParseTuple(args, "w*y*", &v[0], &v[1]))
+        return NULL;
+    Py_ssize_t n = entries(&v[0]);
+    if (n < 0 || entries(&v[1]) != n)
+        return wrong_sizes(v, 2);
+    enum outcome outcome;
+    WITHOUT_LOCK(outcome = replace_items(v[0].buf, v[1].buf, (size_t)n));
     return answer(outcome, v, 2);
 }
 
@@ -322,6 +337,7 @@ static PyMethodDef methods[] = {
     {"partners_of", py_partners_of, METH_VARARGS, "Draw the partner of each place."},
     {"interchange", py_interchange, METH_VARARGS, "Go on interchanging in turn."},
     {"order_from_swaps", py_order_from_swaps, METH_VARARGS, "Interchange in turn."},
+    {"replace_items", py_replace_items, METH_VARARGS, "Put values where their items stand."},
     {"orders_from_codes", py_orders_from_codes, METH_VARARGS, "Pick among the remaining."},
     {"count_inversions", py_count_inversions, METH_VARARGS, "Count pairs in falling order."},
     {"count_disagreements", py_count_disagreements, METH_VARARGS, "Count pairs two orders turn."},

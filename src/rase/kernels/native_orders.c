@@ -6,12 +6,19 @@
 #include "native.h"
 
 #define AHEAD 32
+#ifdef __GNUC__
+#define PREFETCH(place) __builtin_prefetch(place, 1)
+#else
+#define PREFETCH(place) ((void)0)
+#endif
 #define LINE 64
 #define MOST_LEVELS 8
 /* How many words of a bitmap may be passed for each place, and at the start, before a tree
  * serves. */
 #define FEW 2
 #define START 64
+/* Of how many places one may pass a node. */
+#define SELDOM 8
 
 struct tree {
     uint64_t *leaves;
@@ -69,14 +76,14 @@ static inline unsigned count_portable(uint64_t word)
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_NEWER 1
 #include <immintrin.h>
-#define NAMED(name) name##_newer
-#define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 #define SELECT(word, k) ((unsigned)_tzcnt_u64(_pdep_u64((uint64_t)1 << (k), (word))))
 #define PICK(word, k) _pdep_u64((uint64_t)1 << (k), (word))
 #define PLACE(bit) ((size_t)_tzcnt_u64(bit))
+#define POPCOUNT(word) _mm_popcnt_u64(word)
+#define NAMED(name) name##_newer
+#define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 #define STEP(before, v) step_newer(before, v)
 #define RAISE(before, more) raise_newer(before, more)
-#define POPCOUNT(word) _mm_popcnt_u64(word)
 TARGET static inline __attribute__((always_inline)) void raise_newer(int32_t *before,
                                                                      const int32_t *more)
 {
@@ -105,6 +112,31 @@ TARGET static inline __attribute__((always_inline)) size_t step_newer(int32_t *b
 #include "native_orders_body.h"
 #undef NAMED
 #undef TARGET
+#undef STEP
+#undef RAISE
+
+/* A node is one register. */
+#define NAMED(name) name##_newest
+#define TARGET __attribute__((target("avx512f,avx2,bmi,bmi2,popcnt")))
+#define STEP(before, v) step_newest(before, v)
+#define RAISE(before, more) raise_newest(before, more)
+TARGET static inline __attribute__((always_inline)) void raise_newest(int32_t *before,
+                                                                      const int32_t *more)
+{
+    __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(before), _mm512_loadu_si512(more));
+    _mm512_storeu_si512(before, sum);
+}
+TARGET static inline __attribute__((always_inline)) size_t step_newest(int32_t *before, int32_t v)
+{
+    __m512i node = _mm512_loadu_si512(before);
+    __mmask16 is_above = _mm512_cmpgt_epi32_mask(node, _mm512_set1_epi32(v));
+    _mm512_storeu_si512(before,
+                        _mm512_mask_sub_epi32(node, is_above, node, _mm512_set1_epi32(1)));
+    return (size_t)_tzcnt_u32((unsigned)is_above | 1u << 16) - 1;
+}
+#include "native_orders_body.h"
+#undef NAMED
+#undef TARGET
 #undef SELECT
 #undef PICK
 #undef PLACE
@@ -116,7 +148,12 @@ static int is_newer(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 }
-#define CHOSEN(name) (is_newer() ? name##_newer : name##_portable)
+static int is_newest(void)
+{
+    return is_newer() && __builtin_cpu_supports("avx512f");
+}
+#define CHOSEN(name)                                                                               \
+    (is_newest() ? name##_newest : is_newer() ? name##_newer : name##_portable)
 #else
 #define HAS_NEWER 0
 #define CHOSEN(name) name##_portable
@@ -225,6 +262,14 @@ enum outcome orders_from_codes(const uint64_t *codes, int64_t *out, size_t round
         if (done == n)
             continue;
         fill_levels(&tree);
+        if (tree.levels > 2) {
+            size_t more = CHOSEN(take_ahead)(&tree, codes + done, out + done, n - done, &strange);
+            done += more;
+            if (done == n)
+                continue;
+            if (more)
+                fill_levels(&tree);
+        }
         strange |= CHOSEN(take_all)(&tree, codes + done, out + done, n - done);
     }
     free(tree.leaves);
@@ -318,25 +363,32 @@ enum outcome partners_of(const uint64_t *words, size_t start, size_t n, int64_t 
     return again ? NOT_DONE : DONE;
 }
 
-/* The interchanges of places start, start + 1, ...; `out` takes those that are final. Items are 32
- * bits wide, which takes half the cache. */
-enum outcome interchange(const int64_t *partners, uint32_t *order, size_t start, size_t n,
-                         int64_t *out, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-#ifdef __GNUC__
-        /* Partners lie anywhere: fetch them long before they are needed. */
-        if (i + AHEAD < count && (uint64_t)partners[i + AHEAD] < n)
-            __builtin_prefetch(order + partners[i + AHEAD], 1);
-#endif
-        uint64_t partner = (uint64_t)partners[i];
-        if (partner >= n)
-            return NOT_DONE;
-        uint32_t kept = order[start + i];
-        out[start + i] = order[partner];
-        order[partner] = kept;
+/* Interchange places start, start + 1, ... of `entries` with their partners, in place. */
+#define INTERCHANGE(name, type)                                                                    \
+    static enum outcome name(const int64_t *partners, type *entries, size_t start, size_t n,       \
+                             size_t count)                                                         \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            /* Partners lie anywhere: fetch them long before they are needed. */                   \
+            if (i + AHEAD < count && (uint64_t)partners[i + AHEAD] < n)                            \
+                PREFETCH(entries + partners[i + AHEAD]);                                           \
+            uint64_t partner = (uint64_t)partners[i];                                              \
+            if (partner >= n)                                                                      \
+                return NOT_DONE;                                                                   \
+            type kept = entries[start + i];                                                        \
+            entries[start + i] = entries[partner];                                                 \
+            entries[partner] = kept;                                                               \
+        }                                                                                          \
+        return DONE;                                                                               \
     }
-    return DONE;
+INTERCHANGE(interchange_4, uint32_t)
+INTERCHANGE(interchange_8, uint64_t)
+
+enum outcome interchange(const int64_t *partners, void *entries, size_t size, size_t start,
+                         size_t n, size_t count)
+{
+    return size == 4 ? interchange_4(partners, entries, start, n, count)
+                     : interchange_8(partners, entries, start, n, count);
 }
 
 enum outcome order_from_swaps(const int64_t *partners, int64_t *out, size_t n)
@@ -352,4 +404,16 @@ enum outcome order_from_swaps(const int64_t *partners, int64_t *out, size_t n)
         out[partner] = kept;
     }
     return DONE;
+}
+
+/* Replace each item of an order by its value. */
+enum outcome replace_items(uint64_t *order, const uint64_t *values, size_t n)
+{
+    int strange = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t item = order[i];
+        strange |= item >= n;
+        order[i] = values[item < n ? item : 0];
+    }
+    return strange ? NOT_DONE : DONE;
 }

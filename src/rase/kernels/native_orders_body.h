@@ -91,6 +91,61 @@ TARGET static size_t NAMED(take_near)(uint64_t *leaves, const uint64_t *codes, i
     return i;
 }
 
+/* How many items are left in a node of the lowest level; 0 where there is no such node. */
+TARGET static inline int32_t NAMED(left_in)(const struct tree *tree, size_t node)
+{
+    size_t last = 16 * node + 15;
+    if (node >= tree->node_count[0])
+        return 0;
+    return tree->level[0][last] +
+           (last < tree->leaf_count ? (int32_t)POPCOUNT(tree->leaves[last]) : 0);
+}
+
+/* Where codes stay below some thousands, the item is in one of the first 16 nodes of the lowest
+ * level that have any left: two steps, however high the tree. Ends early, with the number of places
+ * done, when nodes behind those were looked at too often; the bitmap is then as the tree needs it. */
+TARGET static size_t NAMED(take_ahead)(struct tree *tree, const uint64_t *codes, int64_t *out,
+                                       size_t n, int *strange)
+{
+    int32_t before[16], total = 0;
+    size_t first = 0, passed = 0, i;
+    for (int child = 0; child < 16; child++) {
+        before[child] = total;
+        total += NAMED(left_in)(tree, (size_t)child);
+    }
+    for (i = 0; i < n && passed <= i / SELDOM + START; i++) {
+        uint64_t code = codes[i];
+        if (code >= n - i) {
+            code = code % (n - i);
+            *strange = 1;
+        }
+        while (!before[1]) {
+            memmove(before, before + 1, 15 * sizeof(int32_t));
+            before[15] = total;
+            total += NAMED(left_in)(tree, first++ + 16);
+        }
+        int32_t v = (int32_t)code;
+        size_t node = first;
+        if (v < total) {
+            size_t child = STEP(before, v);
+            v -= before[child];
+            node += child;
+            total--;
+        } else {
+            node += 16;
+            v -= total;
+            for (int32_t here; v >= (here = NAMED(left_in)(tree, node)); node++, passed++)
+                v -= here;
+        }
+        int32_t *lowest = tree->level[0] + 16 * node;
+        size_t child = STEP(lowest, v), leaf = 16 * node + child;
+        uint64_t taken = PICK(tree->leaves[leaf], (unsigned)(v - lowest[child]));
+        tree->leaves[leaf] ^= taken;
+        out[i] = (int64_t)(64 * leaf + PLACE(taken));
+    }
+    return i;
+}
+
 /* Up to 64 items: the bitmap is one word. Four rounds go together, since each waits on itself. */
 TARGET static int NAMED(take_few)(const uint64_t *codes, int64_t *out, size_t rounds, size_t n)
 {

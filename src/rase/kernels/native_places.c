@@ -7,10 +7,7 @@
 
 #include "native.h"
 
-/* Readings are worked off in blocks that stay in the nearest cache, each in three sweeps of which
- * the first and the last run in vector registers. */
-#define BLOCK 256
-
+/* Each block in three sweeps, of which the first and the last run in vector registers. */
 struct spot {
     int32_t index[BLOCK];
     uint64_t share[BLOCK];
@@ -63,13 +60,8 @@ ALWAYS_INLINE enum outcome clamped_of(struct table table, struct grid grid, cons
         struct spot spot;
         uint32_t noise[BLOCK];
         int32_t codes[BLOCK];
-        uint32_t cells = 0;
         strange |= find(grid, readings + first, &spot, count);
-        for (size_t i = 0; i < count; i++)
-            noise[i] = drawn_once(table, word[i], &cells);
-        for (size_t i = 0; cells & CROWDED && i < count; i++)
-            if (table.guide[word[i] >> table.shift] & CROWDED)
-                noise[i] = drawn(table, word[i]);
+        draw_block(table, word, noise, count, NULL);
         for (size_t i = 0; i < count; i++) {
             uint64_t start = table.bounds[noise[i]];
             uint64_t rounded = part(spot.share[i], table.bounds[noise[i] + 1] - start);

@@ -29,9 +29,12 @@ __all__ = [
     "order_from_swaps",
     "orders_from_codes",
     "orders_from_free_codes",
+    "shuffle_entries",
     "shuffle_rows",
+    "shuffle_values",
     "uniform_order",
     "uniform_orders",
+    "values_in_order",
 ]
 
 Order = NDArray[np.int64]
@@ -59,21 +62,36 @@ def uniform_order(n: int, source: Random) -> Order:
 
     Validation: chi-square over all orders in tests/shuffle/test_laws.py.
     """
-    order: Order = np.empty(n, dtype=np.int64)
+    # Items of 32 bits take half of the cache while they move.
     moving = np.arange(n, dtype=np.uint32 if n <= backend.MOST_ITEMS else np.int64)
+    shuffle_entries(moving, source)
+    return moving.astype(np.int64)
+
+
+def shuffle_entries(entries: NDArray[Any], source: Random) -> None:
+    """Bring entries into a uniformly random order, in place: that of `uniform_order`.
+
+    Words are drawn in pieces, so that a million entries need no memory but their own.
+
+    Args:
+        entries: A contiguous array of one dimension, 4 or 8 bytes an entry.
+        source: Where the words come from.
+
+    Validation: as `uniform_order`, which is this of the numbers from 0.
+    """
+    n = entries.size
+    native = backend.native if n <= backend.MOST_ITEMS else None
+    bits = entries.view(f"u{entries.itemsize}")
+    items: list[int] = bits.tolist() if native is None else []
     stream = source.stream()
     for start in range(0, n, _AT_ONCE):
-        words = stream.words(min(_AT_ONCE, n - start))
-        partners = np.empty(words.size, dtype=np.int64)
-        native = backend.native if n <= backend.MOST_ITEMS else None
-        if native is None or not native.partners_of(words, start, n, partners):
-            places = np.arange(start, start + words.size)
-            partners = places + integers_from(words, n - places, source=source)
+        partners = _later_places(stream.words(min(_AT_ONCE, n - start)), start, n, source)
         if native is None:
-            numpy_interchange(partners, moving, start, order)
+            numpy_interchange(partners, items, start)
         else:
-            native.interchange(partners, moving, start, order)
-    return order
+            native.interchange(partners, bits, bits.itemsize, start)
+    if native is None:
+        bits[:] = items
 
 
 def uniform_orders(rounds: int, n: int, source: Random) -> Order:
@@ -84,6 +102,37 @@ def uniform_orders(rounds: int, n: int, source: Random) -> Order:
     return orders
 
 
+def shuffle_values(values: NDArray[Any], source: Random) -> NDArray[Any]:
+    """Return a copy of the values, or of the rows of a table, in the order of `uniform_order`.
+
+    Args:
+        values: An array of one dimension or more; along the first it is shuffled.
+        source: Where the words come from.
+    """
+    if _is_plain(values, sizes=(4, 8)):
+        shuffled = np.array(values, order="C")
+        shuffle_entries(shuffled, source)
+        return shuffled
+    return np.asarray(values[uniform_order(len(values), source)])
+
+
+def values_in_order(values: NDArray[Any], order: Order) -> NDArray[Any]:
+    """Return the values, or the rows of a table, in a given order.
+
+    Args:
+        values: An array of one dimension or more, as long as the order.
+        order: A permutation that is needed no longer: its memory may become that of the result.
+
+    Raises:
+        IndexError: If the order names an item that does not exist.
+    """
+    if backend.native is not None and order.size and _is_plain(values, sizes=(8,)):
+        if not backend.native.replace_items(order, np.ascontiguousarray(values)):
+            raise IndexError(f"order must be a permutation of 0..{order.size - 1}, got another.")
+        return order.view(values.dtype)
+    return np.asarray(values[order])
+
+
 def shuffle_rows(rows: NDArray[Any], source: Random) -> None:
     """Bring the entries of every row into a uniformly random order, in place.
 
@@ -92,6 +141,10 @@ def shuffle_rows(rows: NDArray[Any], source: Random) -> None:
         source: Where the words come from.
     """
     rounds, n = rows.shape
+    if n > _AT_ONCE:
+        for row in rows:
+            shuffle_entries(row, source)
+        return
     at_once = max(_AT_ONCE // max(n, 1), 1)
     stream = source.stream()
     for start in range(0, rounds, at_once):
@@ -111,7 +164,7 @@ def orders_from_free_codes(free: Words, *, out: Order) -> None:
 
     Args:
         free: Any whole numbers from 0, one round a row.
-        out: Where the orders go, one a row.
+        out: Where the orders go, one a row; may be the memory of the codes themselves.
     """
     rounds, n = free.shape
     if backend.native is not None and rounds and n <= backend.MOST_ITEMS:
@@ -245,20 +298,10 @@ def numpy_order_from_swaps(partners: Order) -> Order:
     return np.array(order, dtype=np.int64)
 
 
-def numpy_interchange(partners: Order, moving: NDArray[Any], start: int, order: Order) -> None:
-    """Interchange places from ``start`` on with later ones; ``order`` takes those that are final.
-
-    Args:
-        partners: For each place itself or a later one.
-        moving: All items, as interchanged so far.
-        start: The first place.
-        order: Where final items go.
-    """
-    items = moving[start:].tolist()
-    for place, partner in enumerate((partners - start).tolist()):
+def numpy_interchange(partners: Order, items: list[int], start: int) -> None:
+    """Interchange places from ``start`` on with their partners in turn, without compiled code."""
+    for place, partner in enumerate(partners.tolist(), start):
         items[place], items[partner] = items[partner], items[place]
-    order[start : start + partners.size] = items[: partners.size]
-    moving[start:] = items
 
 
 def numpy_swap_rows(words: Words, rows: NDArray[Any], source: Random) -> None:
@@ -305,6 +348,21 @@ def numpy_inversion_count(order: Order) -> int:
         total -= blocks * (half * (half - 1) // 2) + rest * (rest - 1) // 2
         items = _parted(items[zero_places], items[is_one], half)
     return total
+
+
+def _is_plain(values: NDArray[Any], *, sizes: tuple[int, ...]) -> bool:
+    """Tell whether values are one column of entries of such sizes, which may be moved as bits."""
+    return values.ndim == 1 and values.itemsize in sizes and not values.dtype.hasobject
+
+
+def _later_places(words: Words, start: int, n: int, source: Random) -> Order:
+    """Return for each place from ``start`` on itself or a later one of n, all equally likely."""
+    partners: Order = np.empty(words.size, dtype=np.int64)
+    native = backend.native if n <= backend.MOST_ITEMS else None
+    if native is None or not native.partners_of(words, start, n, partners):
+        places = np.arange(start, start + words.size)
+        partners = places + integers_from(words, n - places, source=source)
+    return partners
 
 
 def _partners(words: Words, source: Random) -> Order:

@@ -169,10 +169,8 @@ class Mallows:
         source = source_of(rng)
         if self.theta == 0:
             return uniform_order(self.n, source)
-        order = np.empty((1, self.n), dtype=np.int64)
         # Drawn from the stream of one key, however many digits a number has.
-        self._draw(order, source.stream())
-        return order.reshape(self.n)
+        return self._draw(1, source.stream()).reshape(self.n)
 
     def samples(self, count: int, *, rng: Random | None = None) -> Order:
         """Draw ``count`` independent orders, one a row."""
@@ -184,16 +182,17 @@ class Mallows:
         stream = source.stream()
         for start in range(0, count, at_once):
             some = orders[start : start + at_once]
-            self._draw(some, stream)
+            some[:] = self._draw(len(some), stream)
         return orders
 
-    def _draw(self, orders: Order, source: Random | Keystream) -> None:
-        # A geometric number modulo m is the geometric number truncated to 0 .. m - 1.
+    def _draw(self, count: int, source: Random | Keystream) -> Order:
         if math.isinf(self.theta):
-            orders[:] = np.arange(self.n)
-            return
-        free = exact_geometric(self.theta, orders.size, source)
-        orders_from_free_codes(free.view(np.uint64).reshape(orders.shape), out=orders)
+            return np.tile(np.arange(self.n), (count, 1))
+        # A geometric number modulo m is the geometric number truncated to 0 .. m - 1.
+        free = exact_geometric(self.theta, count * self.n, source).reshape(count, self.n)
+        # Each code is read before its item is written: no second array.
+        orders_from_free_codes(free.view(np.uint64), out=free)
+        return free
 
 
 def _brackets(n: int, theta: float) -> NDArray[np.float64]:

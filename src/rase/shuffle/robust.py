@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rase.kernels.permute import Order, shuffle_rows, uniform_order
+from rase.kernels.permute import Order, shuffle_rows, uniform_order, values_in_order
 from rase.kernels.words import Random, source_of
 from rase.shuffle.agglomeration import Edges
 from rase.shuffle.attacker import order_attack
@@ -133,20 +133,26 @@ class Robust:
             ValueError: If the partition is one of another number of contributors, or ``arrival``
                 is not an order of them.
         """
-        return self.insecure_shuffle_with_order(values, rng=rng, arrival=arrival)[0]
+        table = as_values(values)
+        manifest, order = self._draw_order(len(table), rng, arrival)
+        return Release(values_in_order(table, order), manifest)
 
     def insecure_shuffle_with_order(
         self, values: ArrayLike, *, rng: Random | None = None, arrival: ArrayLike | None = None
     ) -> tuple[Release, Order]:
         """Shuffle and also return the order, which undoes all protection; for study only."""
         table = as_values(values)
-        if self.mode == "paper" and len(table):
-            printed = self._paper_plan(len(table), arrival)
-            manifest, order = printed.manifest, printed.draw(rng=rng)
-        else:
-            manifest = self.manifest_for(len(table), arrival=arrival)
-            order = _drawn(manifest, source_of(rng))
+        manifest, order = self._draw_order(len(table), rng, arrival)
         return Release(table[order], manifest), order
+
+    def _draw_order(
+        self, n: int, rng: Random | None, arrival: ArrayLike | None
+    ) -> tuple[Manifest, Order]:
+        if self.mode == "paper" and n:
+            printed = self._paper_plan(n, arrival)
+            return printed.manifest, printed.draw(rng=rng)
+        manifest = self.manifest_for(n, arrival=arrival)
+        return manifest, _drawn(manifest, source_of(rng))
 
     def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
         """Shuffle many rounds, one a row, each on its own; the manifest is that of every one.

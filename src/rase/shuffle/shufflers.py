@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rase.kernels.integers import integers_below
-from rase.kernels.permute import Order, order_from_swaps, shuffle_rows, uniform_order
+from rase.kernels.permute import (
+    Order,
+    order_from_swaps,
+    shuffle_rows,
+    shuffle_values,
+    uniform_order,
+    values_in_order,
+)
 from rase.kernels.words import Random, source_of
 from rase.shuffle.checks import positive_number
 from rase.shuffle.mallows import Mallows
@@ -58,7 +65,8 @@ class Uniform:
 
     def shuffle(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
         """Return the values in a uniformly random order."""
-        return self.insecure_shuffle_with_order(values, rng=rng)[0]
+        table = as_values(values)
+        return Release(shuffle_values(table, source_of(rng)), self.manifest_for(len(table)))
 
     def insecure_shuffle_with_order(
         self, values: ArrayLike, *, rng: Random | None = None
@@ -160,8 +168,14 @@ class MallowsShuffle:
             )
 
     def shuffle(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
-        """Return the values in an order near that of arrival."""
-        return self.insecure_shuffle_with_order(values, rng=rng)[0]
+        """Return the values in an order near that of arrival.
+
+        Raises:
+            ValueError: If the partition is one of another number of reports.
+        """
+        table = as_values(values)
+        manifest = self.manifest_for(len(table))
+        return Release(values_in_order(table, _draw_order(manifest, rng)), manifest)
 
     def insecure_shuffle_with_order(
         self, values: ArrayLike, *, rng: Random | None = None
@@ -173,9 +187,7 @@ class MallowsShuffle:
         """
         table = as_values(values)
         manifest = self.manifest_for(len(table))
-        if manifest.theta is None:
-            return Release(table.copy(), manifest), np.empty(0, dtype=np.int64)
-        order = Mallows(manifest.n, manifest.theta).sample(rng=rng)
+        order = _draw_order(manifest, rng)
         return Release(table[order], manifest), order
 
     def manifest_for(self, n: int) -> Manifest:
@@ -188,8 +200,8 @@ class MallowsShuffle:
             raise ValueError(f"partition must group all {n} reports, got {self.partition.n}.")
         if n == 0:
             return uniform_manifest(0, "There was nothing to shuffle.")
-        groups = Partition.contiguous(n, 1) if self.partition is None else self.partition
-        exact = sensitivity(groups)
+        # Without groups all may change: the most is to reverse everybody.
+        exact = n * (n - 1) // 2 if self.partition is None else sensitivity(self.partition)
         theta = self.theta or (self.alpha or 0.0) / exact
         loss = theta * exact
         return mallows_manifest(
@@ -200,6 +212,13 @@ class MallowsShuffle:
             alpha=loss,
             real_loss=loss,
         )
+
+
+def _draw_order(manifest: Manifest, rng: Random | None) -> Order:
+    """Draw an order of the Mallows law that a manifest states; without reports there is one."""
+    if manifest.theta is None:
+        return np.empty(0, dtype=np.int64)
+    return Mallows(manifest.n, manifest.theta).sample(rng=rng)
 
 
 def cyclic_order(n: int, source: Random) -> Order:

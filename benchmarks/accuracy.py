@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.foretell import Forecast, foretell
+from rase.accounting.forecast import Forecast, foretell
 from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import PAPERS, SETS, Accuracy, MeasuredSet, accuracy

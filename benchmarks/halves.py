@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.foretell import foretell
+from rase.accounting.forecast import foretell
 from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import SETS

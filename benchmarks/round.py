@@ -28,7 +28,7 @@ from rase.fusion.centre import FusionCentre
 from rase.fusion.opening import BatchOpener
 from rase.service.telemetry import Telemetry
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Role
 

@@ -19,7 +19,7 @@ from rase.device.folder import DeviceFolder
 from rase.service.doctor import fetch
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.postgres import PostgresDatabase
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire.keys import Keyset, Role

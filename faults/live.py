@@ -49,7 +49,7 @@ _DEVICE: Final = (
     Fault(
         name="window-overspent",
         wrong="The ledger lets the last report of a window exceed its budget.",
-        file="rase/accounting/ledger/book.py",
+        file="rase/accounting/ledger/limits.py",
         old="            if spent + asked > limit:\n",
         new="            if spent > limit:\n",
         tests=(
@@ -106,7 +106,7 @@ _SHUFFLER: Final = (
     Fault(
         name="acknowledged-before-commit",
         wrong="The shuffler acknowledges a report before it is on the disk.",
-        file="rase/shuffler/desk.py",
+        file="rase/shuffler/report_handler.py",
         old="            outcome = await self._commits.submit(pending)\n",
         new="""            waiting = self._commits.submit(pending)
             waiting.add_done_callback(lambda done: done.exception())
@@ -200,7 +200,7 @@ _SHUFFLER: Final = (
     Fault(
         name="device-in-log",
         wrong="The shuffler's log names the device of a report together with its bytes.",
-        file="rase/shuffler/desk.py",
+        file="rase/shuffler/report_handler.py",
         old="        if outcome is Outcome.STORED:\n            return 201\n",
         new="""        if outcome is Outcome.STORED:
             self._telemetry.event("stored", state=f"{device:016x}-{wire.hex()}")

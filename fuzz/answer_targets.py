@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from rase.device.enrolment import EnrolmentRefused, _enrolled
 from rase.subscriber.answers import FusionUnreachable, read_answer, read_answers, refusal_of
 from rase.subscriber.following import EventReader
-from rase.transport.face import Answer, Unreachable
 from rase.transport.http import NotHttp, exchange
+from rase.transport.interface import Answer, Unreachable
 
 __all__ = ["ANSWER_TARGETS"]
 

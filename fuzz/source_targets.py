@@ -8,13 +8,13 @@ from typing import Final
 
 from fuzz.scratch import written
 from rase.device.sources.csv import CsvSource
-from rase.device.sources.face import Source, SourceFailed
 from rase.device.sources.homeassistant import HomeAssistantSource
 from rase.device.sources.http import HttpSource
+from rase.device.sources.interface import Source, SourceFailed
 from rase.device.sources.mqtt import MqttSource
 from rase.device.sources.presets import PRESETS
 from rase.device.sources.stdin import StdinSource
-from rase.transport.face import Answer
+from rase.transport.interface import Answer
 
 __all__ = ["SOURCE_TARGETS"]
 

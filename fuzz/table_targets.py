@@ -8,8 +8,7 @@ import numpy as np
 
 from fuzz.scratch import written
 from rase.errors import DataError
-from rase.lab.refit import RefitFiles
-from rase.lab.wide import WideTable
+from rase.lab.readers import RefitFiles, WideTable
 from rase.tables.groups import read_edges
 from rase.tables.rows import Rows
 from rase.tables.source import open_source

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from rase.errors import Malformed, UnknownVersion, Unsupported, WireError
-from rase.shuffler.desk import read_reports
+from rase.shuffler.report_handler import read_reports
 from rase.wire import cbor
 from rase.wire.frames import TAG_BYTES, Policy, read_answer, read_report, report_frame
 from rase.wire.inner import InnerOpener

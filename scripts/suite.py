@@ -38,7 +38,7 @@ TIMES = LOGS / "times.jsonl"
 MATHEMATICS = (
     *(
         f"src/rase/{name}.py"
-        for name in ("answer", "domain", "campaign", "mistakes", "privacy", "clock")
+        for name in ("answer", "domain", "campaign", "validation", "privacy", "clock")
     ),
     *(
         f"src/rase/{name}/**"

@@ -11,7 +11,7 @@ from tests.cases import each_case
 from rase.campaign import Campaign, ShufflePlan
 from rase.counts.registry import ESTIMATORS, estimator_named
 from rase.domain import Precision, Range
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 
 FIELDS: dict[str, Any] = {
     "id": "street-power",

@@ -27,7 +27,7 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.documents import Countersigner, Policy
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
 from rase.shuffler.settings import LimitSettings
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Role

@@ -25,10 +25,10 @@ from rase.shuffler.documents import Countersigner, Policy, load_documents
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import BatchSender
 from rase.shuffler.intake import check_report, store_reports
-from rase.shuffler.own_keys import keep_own_keys
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
+from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Content

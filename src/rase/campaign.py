@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 from rase.counts.registry import ESTIMATORS, TRACKED
 from rase.domain import MAX_STEPS, Precision, Range
 from rase.laws.registry import MECHANISMS, PROBE
-from rase.mistakes import CampaignInvalid, Mistakes, shown
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
+from rase.validation import CampaignInvalid, Mistakes, shown
 
 __all__ = [
     "KEMS",

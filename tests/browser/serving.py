@@ -32,7 +32,7 @@ from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.service.telemetry import Telemetry
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.signed import PinnedKeys, signature_of

@@ -23,8 +23,8 @@ from tests.fusion.conftest import (
 
 from rase.clock import FakeClock
 from rase.dashboard.app import dashboard_app
-from rase.dashboard.beside import Beside
-from rase.dashboard.inside import InsideTransport
+from rase.dashboard.asgi_transport import InsideTransport
+from rase.dashboard.mounting import Beside
 from rase.dashboard.sessions import Sessions, Store
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.storage.sqlite import open_sqlite

@@ -13,7 +13,7 @@ from rase.clock import FakeClock
 from rase.dashboard.session_store import SessionStore
 from rase.dashboard.sessions import IDLE_S, LONGEST_S, Session, Sessions
 from rase.errors import StorageBusy
-from rase.storage.face import Transaction
+from rase.storage.interface import Transaction
 
 TOKEN = "rase_a-token-that-opens-everything"  # noqa: S105 - made up
 SCOPES = frozenset({"read:estimates"})

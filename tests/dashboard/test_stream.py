@@ -10,7 +10,7 @@ from tests.dashboard.conftest import Desk, add_rounds
 from tests.fusion.conftest import ROUND, served
 from tests.patience import PATIENCE_S
 
-from rase.dashboard.inside import InsideTransport
+from rase.dashboard.asgi_transport import InsideTransport
 from rase.dashboard.page import Hub
 from rase.fusion.subscribers import list_access
 from rase.subscriber.answers import FusionUnreachable

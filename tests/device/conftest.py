@@ -14,12 +14,12 @@ from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.campaign import Campaign
 from rase.clock import Clock, FakeClock, SystemClock
 from rase.device.agent import Agent
-from rase.device.habits import Habits
+from rase.device.behaviour import Habits
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
-from rase.transport.face import Answer
+from rase.transport.interface import Answer
 from rase.transport.memory import MemoryTransport, Message
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey

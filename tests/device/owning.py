@@ -17,11 +17,11 @@ from tests.patience import PATIENCE_S
 from rase.campaign import Campaign
 from rase.clock import FakeClock
 from rase.device.agent import Agent
+from rase.device.behaviour import Habits
+from rase.device.comparison import Mirror
 from rase.device.enrolment import settings_text
 from rase.device.folder import DeviceFolder
-from rase.device.habits import Habits
 from rase.device.memory import Memory
-from rase.device.mirror import Mirror
 from rase.device.page.owner import Owner
 from rase.device.page.server import OwnerPage
 from rase.device.state import StateFile

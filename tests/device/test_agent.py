@@ -12,12 +12,12 @@ from scipy import stats
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.clock import FakeClock
-from rase.device.habits import Habits, rotating
-from rase.device.sources.face import SourceFailed
+from rase.device.behaviour import Habits, rotating
+from rase.device.sources.interface import SourceFailed
 from rase.device.terms import TermsRefused
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
 from rase.laws.randomizer import Randomizer
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import FaultyTransport, Handler, MemoryTransport
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Header

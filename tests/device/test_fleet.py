@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rase.device.habits import Habits
+from rase.device.behaviour import Habits
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.memory import FaultyTransport
 

@@ -12,7 +12,7 @@ from rase.device.enrolment import EnrolmentRefused, enrol
 from rase.device.folder import DeviceFolder, FolderBusy
 from rase.device.settings import settings_of
 from rase.errors import ConfigurationError
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import MemoryTransport
 
 KEY = "A" * 42 + "E"

@@ -11,8 +11,8 @@ from tests.patience import until
 
 from rase.device.folder import DeviceFolder
 from rase.device.home import HomeEntities
-from rase.device.sources.face import SourceFailed
 from rase.device.sources.homeassistant import HomeAssistantSource
+from rase.device.sources.interface import SourceFailed
 from rase.transport.discovery import Discovery, Entity, unit_fields
 from rase.transport.session import BrokerSession
 

@@ -11,18 +11,18 @@ import pytest
 from tests.broker import Mosquitto
 from tests.patience import PATIENCE_S, until
 
+from rase.device.behaviour import Habits
 from rase.device.collection import Collection
-from rase.device.habits import Habits
 from rase.device.program import broker_at_home, report_transport_of, source_of
 from rase.device.settings import settings_of
-from rase.device.sources.face import SourceFailed, number_in
 from rase.device.sources.homeassistant import HomeAssistantSource
+from rase.device.sources.interface import SourceFailed, number_in
 from rase.device.sources.mqtt import MqttSource
 from rase.device.sources.presets import PRESETS, meter_of
 from rase.device.sources.units import factor_between
 from rase.errors import ConfigurationError
-from rase.transport.face import Answer, Unreachable
 from rase.transport.http import HttpTransport
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import MemoryTransport, Message
 from rase.transport.mqtt import MqttTransport
 from rase.transport.session import BrokerSession

@@ -14,7 +14,7 @@ from rase.clock import FakeClock
 from rase.device.outbox import Outbox, Verdict
 from rase.device.reporter import Envelope
 from rase.kernels.entropy import SeededEntropy
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import MemoryTransport, Message
 from rase.wire.problems import PROBLEM_TYPES, Problem
 

@@ -168,7 +168,7 @@ subprocess tempfile traceback unittest urllib.request uuid uvicorn xml zoneinfo
 # The owner's page, brokers and meters in the network are for those who have them.
 OPTIONAL = (
     "rase.device.home",
-    "rase.device.mirror",
+    "rase.device.comparison",
     "rase.device.page",
     "rase.service",
     "rase.transport.broker",

@@ -13,7 +13,7 @@ from rase.device.reporter import Envelope, Reporter
 from rase.device.terms import OwnerRules
 from rase.errors import Malformed, PrivacyRefused
 from rase.kernels.entropy import SeededEntropy
-from rase.transport.face import Answer
+from rase.transport.interface import Answer
 from rase.wire.messages import Header
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import SignedCampaign

@@ -11,12 +11,12 @@ from tests.patience import PATIENCE_S
 
 from rase.device.sources.csv import CsvSource
 from rase.device.sources.exec import ExecSource
-from rase.device.sources.face import Source, SourceFailed, number_in
 from rase.device.sources.function import FunctionSource, function_named
 from rase.device.sources.http import HttpSource, found_at
+from rase.device.sources.interface import Source, SourceFailed, number_in
 from rase.device.sources.stdin import StdinSource
 from rase.errors import ConfigurationError
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import MemoryTransport
 
 

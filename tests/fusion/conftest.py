@@ -29,7 +29,7 @@ from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.service.telemetry import Telemetry
 from rase.storage.address import DatabaseAddress, PostgresAddress
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info

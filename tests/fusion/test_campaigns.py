@@ -27,7 +27,7 @@ from rase.fusion.campaigns import (
 )
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
 from rase.fusion.mechanism import effect_of
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.keys import Keyset
 from rase.wire.problems import PROBLEM_TYPES, Problem

@@ -20,7 +20,7 @@ from tests.fusion.conftest import (
 
 from rase.errors import StorageBusy, WireError
 from rase.fusion.subscribers import list_access, record_access
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.storage.opening import open_database
 from rase.storage.postgres import _OPTIONS
 

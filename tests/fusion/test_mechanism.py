@@ -5,7 +5,7 @@ from tests.fusion.conftest import CAMPAIGN
 
 from rase.fusion.mechanism import campaign_of
 from rase.laws.registry import best_mechanism, randomizer_named
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 from rase.wire.signed import campaign_bytes, campaign_from_bytes
 
 

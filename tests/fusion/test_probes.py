@@ -17,7 +17,7 @@ from rase.fusion.mechanism import counts_of, randomizer_of
 from rase.fusion.probes import probes_of, range_status, write_probes
 from rase.kernels.words import SeededRandom
 from rase.laws.windows import SquareWave
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.migrate import migrate
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 

@@ -18,8 +18,8 @@ from rase.fusion.rounds import Rounds
 from rase.fusion.tracking import PATIENCE_S, last_tracked
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.tracker import Tracker
-from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.interface import Database
 from rase.storage.opening import open_database
 
 FOLLOWED = replace(CAMPAIGN, estimators=("tracked",))

@@ -13,17 +13,16 @@ from rase.cli.campaign import _read as read_campaign_file
 from rase.device.enrolment import _enrolled
 from rase.device.settings import read_settings
 from rase.device.sources.csv import CsvSource
-from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.interface import SourceFailed, number_in
 from rase.errors import ConfigurationError, DataError, Unsupported
 from rase.fusion.settings import FusionSettings
-from rase.lab.refit import RefitFiles
-from rase.lab.wide import WideTable
+from rase.lab.readers import RefitFiles, WideTable
 from rase.service.settings import load_settings
 from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
 from rase.subscriber.following import EventReader
 from rase.tables.source import open_source
 from rase.toml import parse_toml
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.wire import cbor
 from rase.wire.frames import TAG_BYTES, read_answer
 from rase.wire.keys import OpeningKey, Role

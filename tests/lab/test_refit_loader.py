@@ -11,7 +11,7 @@ from tests.tables.peak_memory import peak_mib_of
 
 from rase.errors import DataError
 from rase.lab.datasets import Wanted, load, open_panel
-from rase.lab.refit import RefitFiles, refit_houses
+from rase.lab.readers import RefitFiles, refit_houses
 
 START_S = 1381323600  # 2013-10-09 13:00:00 UTC
 APPLIANCES = [f"Appliance{number}" for number in range(1, 10)]

@@ -13,7 +13,7 @@ import pytest
 
 from rase.cli import main
 from rase.errors import DataError
-from rase.lab.refit import house_batches
+from rase.lab.readers import house_batches
 from rase.lab.refit_events import events_in, find_events, minute_means
 from rase.lab.refit_recipe import (
     APPLIANCES,

@@ -10,7 +10,7 @@ import pytest
 
 from rase.errors import DataError
 from rase.lab.datasets import Wanted, load, open_panel
-from rase.lab.wide import WideTable, header_of
+from rase.lab.readers import WideTable, header_of
 
 UCI = (
     '"";"MT_001";"MT_002"\n'

@@ -20,11 +20,11 @@ from rase.shuffler.documents import Countersigner, Documents, Policy, load_docum
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome, check_report, store_reports
-from rase.shuffler.own_keys import keep_own_keys
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
+from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
 from rase.storage.address import DatabaseAddress
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey

@@ -13,12 +13,12 @@ from tests.patience import PATIENCE_S
 
 from rase.errors import ConfigurationError, StorageBusy
 from rase.shuffler.app import create_shuffler_app
-from rase.shuffler.desk import IntakeDesk, reply_to
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.intake import Outcome, Pending, store_reports
+from rase.shuffler.report_handler import IntakeDesk, reply_to
 from rase.shuffler.settings import LimitSettings
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire import cbor
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
@@ -216,7 +216,7 @@ def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
         assert gate.wait(PATIENCE_S)
         return store_reports(database, reports)
 
-    monkeypatch.setattr("rase.shuffler.desk.store_reports", hang)
+    monkeypatch.setattr("rase.shuffler.report_handler.store_reports", hang)
 
     async def work(client: httpx.AsyncClient) -> None:
         def send(device: int) -> "asyncio.Task[httpx.Response]":
@@ -411,7 +411,7 @@ def test_a_gateway_is_told_what_to_send_again(
 
     async def work(client: httpx.AsyncClient) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("rase.shuffler.desk.store_reports", _fail)
+            patch.setattr("rase.shuffler.report_handler.store_reports", _fail)
             assert (
                 replies(await client.post(**handed(world, first, second)))
                 == [{"status": 503, "problem": "unavailable", "retry_after_s": 5}] * 2
@@ -586,11 +586,11 @@ def test_what_others_countersign_is_noticed(
     world: "World", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The intake looks again from time to time, and goes on if it cannot."""
-    monkeypatch.setattr("rase.shuffler.desk._REFRESH_S", 0.005)
+    monkeypatch.setattr("rase.shuffler.report_handler._REFRESH_S", 0.005)
 
     async def work(client: httpx.AsyncClient) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("rase.shuffler.desk.load_documents", _fail)
+            patch.setattr("rase.shuffler.report_handler.load_documents", _fail)
             while "refresh_failed" not in capsys.readouterr().err:
                 await asyncio.sleep(0.005)
         world.countersigner.campaign(
@@ -623,7 +623,7 @@ def test_what_was_agreed_is_read_by_one_at_a_time(
         steps.append("end")
         return load_documents(database, pinned)
 
-    monkeypatch.setattr("rase.shuffler.desk.load_documents", slow)
+    monkeypatch.setattr("rase.shuffler.report_handler.load_documents", slow)
     threads = [threading.Thread(target=desk.refresh) for _ in range(2)]
     threads[0].start()
     assert is_reading.wait(PATIENCE_S)
@@ -640,7 +640,7 @@ def test_a_revoked_device_is_refused_by_a_running_intake(
     world: "World", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The intake looks from time to time, and then answers not-enrolled."""
-    monkeypatch.setattr("rase.shuffler.desk._REFRESH_S", 0.005)
+    monkeypatch.setattr("rase.shuffler.report_handler._REFRESH_S", 0.005)
     world.upload_time(100)
     wire = world.seal(100)
 

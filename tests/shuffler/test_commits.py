@@ -8,7 +8,7 @@ import pytest
 from tests.patience import PATIENCE_S, turn_on
 
 from rase.errors import StorageBusy
-from rase.shuffler.desk import GroupCommit, Overloaded
+from rase.shuffler.report_handler import GroupCommit, Overloaded
 
 
 def test_what_arrives_during_a_write_shares_the_next() -> None:

@@ -12,7 +12,7 @@ from rase.shuffler.enrolment import NotEnrolled, enrol, make_tokens
 from rase.shuffler.forward import forward_one
 from rase.shuffler.intake import Outcome, Pending, check_report, round_is_open, store_reports
 from rase.shuffler.rounds import LeaseLost, begin_rounds, claim_round
-from rase.storage.face import Transaction
+from rase.storage.interface import Transaction
 
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer

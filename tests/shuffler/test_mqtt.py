@@ -17,12 +17,12 @@ from tests.shuffler.certificates import Authority
 from rase.errors import ConfigurationError, StorageError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.enrolment import broker_users, revoke_devices
 from rase.shuffler.mqtt import MqttIntake, mqtt_intake
+from rase.shuffler.report_handler import IntakeDesk
 from rase.shuffler.settings import LimitSettings
 from rase.transport.broker import Broker
-from rase.transport.face import Unreachable
+from rase.transport.interface import Unreachable
 from rase.transport.mqtt import MqttTransport
 from rase.transport.session import Arrived, BrokerSession
 from rase.wire.frames import Topics, credential_key, handle_of, report_frame

@@ -19,8 +19,8 @@ from rase.device.program import transport_of
 from rase.errors import ConfigurationError
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens
-from rase.transport.face import Unreachable
 from rase.transport.http import ClientTls
+from rase.transport.interface import Unreachable
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World

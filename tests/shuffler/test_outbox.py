@@ -14,9 +14,9 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.forward import Answer, HttpSender
 from rase.shuffler.health import backlog_of, trouble_in
+from rase.shuffler.opening import Peeler
 from rase.shuffler.outbox import discard_batches, list_outbox, retry_batches
-from rase.shuffler.own_keys import ForeignKey
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.public_keys import ForeignKey
 from rase.shuffler.release import Releaser
 from rase.wire.keys import OpeningKey, Role
 from rase.wire.problems import PROBLEM_TYPES, Problem

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rase.shuffler.enrolment import revoke_devices
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World

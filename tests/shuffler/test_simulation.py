@@ -13,8 +13,8 @@ from rase.errors import WireError
 from rase.kernels.words import SeededRandom
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome
-from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.interface import Database
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World

@@ -10,14 +10,14 @@ from typing import Any, TextIO
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.clock import Clock
 from rase.device.agent import Agent
-from rase.device.habits import Habits
+from rase.device.behaviour import Habits
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
-from rase.storage.face import Database, Parameters, Row, Transaction
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.interface import Database, Parameters, Row, Transaction
 from rase.transport.memory import Handler, MemoryTransport
 from rase.wire.signed import PinnedKeys
 

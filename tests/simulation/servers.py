@@ -18,9 +18,9 @@ from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
 from rase.shuffler.release import Releaser
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.keys import Role
 
 __all__ = ["Carrier", "centre_of", "closer_of", "intake_of"]

@@ -17,7 +17,7 @@ from tests.simulation.world import (
 
 from rase.kernels.entropy import SeededEntropy, integer_below
 from rase.shuffler.intake import Outcome, Pending
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_an_answer_before_the_commit_is_noticed(
     def promise(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
         return [Outcome.STORED for _ in reports]
 
-    monkeypatch.setattr("rase.shuffler.desk.store_reports", promise)
+    monkeypatch.setattr("rase.shuffler.report_handler.store_reports", promise)
     with pytest.raises(AssertionError, match="is lost"):
         make_world().run([("round",)])
 

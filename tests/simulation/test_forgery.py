@@ -29,7 +29,7 @@ from tests.simulation.world import World
 from rase.campaign import Campaign
 from rase.device.terms import OwnerRules, Terms, TermsRefused
 from rase.fusion.countersign import NotCountersigned
-from rase.transport.face import Answer
+from rase.transport.interface import Answer
 from rase.transport.memory import Message
 from rase.wire.keys import Role, SigningKey
 from rase.wire.messages import (

@@ -12,8 +12,8 @@ from tests.simulation.world import DOCUMENT_STEPS, Operation, World
 
 from rase.campaign import ShufflePlan
 from rase.fusion.opening import BatchOpener
-from rase.shuffler.desk import GroupCommit
 from rase.shuffler.intake import Outcome, Pending
+from rase.shuffler.report_handler import GroupCommit
 from rase.wire.keys import OpeningKey
 from rase.wire.messages import REPORT_SIZES, Batch
 from rase.wire.suites import AES_128_GCM, KEM_NUMBERS

@@ -40,7 +40,7 @@ from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.faults import SimulatedDeath
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import HEADER_SIZE, REPORT_TYPE, Batch, Header

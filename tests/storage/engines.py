@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rase.storage.address import DatabaseAddress
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.migrate import migrate
 from rase.storage.opening import open_database
 from rase.storage.postgres import PostgresDatabase

@@ -8,7 +8,7 @@ import pytest
 from tests.storage.engines import Engine
 
 from rase.errors import StorageConflict, StorageError
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 
 Write = Callable[[Database], AbstractContextManager[Transaction]]
 BOTH: list[Write] = [lambda database: database.transaction(), lambda database: database.shared()]

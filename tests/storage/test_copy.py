@@ -9,8 +9,8 @@ import pytest
 
 from rase.errors import StorageBusy, StorageError, StorageUnusable
 from rase.storage.copy import copy_database, tables_of
-from rase.storage.face import Database
 from rase.storage.faults import FaultyDatabase, SimulatedDeath
+from rase.storage.interface import Database
 from rase.storage.opening import look_at, open_database
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 

@@ -13,8 +13,8 @@ from benchmarks.loading.ports import held_port
 from tests.patience import PATIENCE_S
 
 from rase.errors import ConfigurationError
-from rase.transport.face import Unreachable
 from rase.transport.http import MAX_ANSWER_BYTES, ClientTls, HttpTransport
+from rase.transport.interface import Unreachable
 
 
 class Server(HTTPServer):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from rase.kernels.entropy import SeededEntropy
-from rase.transport.face import Answer, Transport, Unreachable
+from rase.transport.interface import Answer, Transport, Unreachable
 from rase.transport.memory import FAULTS, Fault, FaultyTransport, MemoryTransport, Message
 
 

@@ -11,7 +11,7 @@ from tests.patience import PATIENCE_S, until
 
 from rase.errors import ConfigurationError
 from rase.transport.broker import Broker
-from rase.transport.face import Unreachable
+from rase.transport.interface import Unreachable
 from rase.transport.mqtt import MqttTransport
 from rase.transport.session import BrokerSession
 from rase.wire.frames import Reply, Topics, answer_frame, handle_of, report_id

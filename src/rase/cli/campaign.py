@@ -10,8 +10,8 @@ from rase.campaign import TARGETS, Campaign
 from rase.cli.fusion import fusion_config, fusion_settings
 from rase.clock import SystemClock, round_number, round_start_s, time_in_words
 from rase.errors import ConfigurationError
-from rase.mistakes import CampaignInvalid
 from rase.toml import parse_toml
+from rase.validation import CampaignInvalid
 
 if TYPE_CHECKING:
     from rase.counts.ranges import RangeAdvice

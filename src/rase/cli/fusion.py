@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rase.fusion.centre import FusionCentre
     from rase.fusion.settings import FusionSettings
-    from rase.storage.face import Database
+    from rase.storage.interface import Database
     from rase.wire.keys import Keyset
 
 __all__ = ["command", "fusion_config", "fusion_settings"]

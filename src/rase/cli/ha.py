@@ -111,7 +111,7 @@ def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":
 
 
 def _send(broker: "Broker", messages: "dict[str, bytes]") -> None:
-    from rase.transport.face import Unreachable
+    from rase.transport.interface import Unreachable
     from rase.transport.session import BrokerSession
 
     reasons: list[str | None] = []

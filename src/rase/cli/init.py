@@ -164,7 +164,7 @@ def command(folder: Path, **options: Any) -> None:
 
 def _asked(campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool) -> Iterator[str]:
     """Yield what devices will draw and spend, and what their owners allow."""
-    from rase.look.words import duration
+    from rase.theme.formatting import duration
 
     window_s = campaign.window * campaign.round_s
     when = "once" if takes_turns else "in every round while the budget lasts"
@@ -184,7 +184,7 @@ def _asked(campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool) -> Ite
 
 def _campaign(now_s: int, **options: Any) -> "Campaign":
     from rase.fusion.mechanism import campaign_of
-    from rase.mistakes import CampaignInvalid
+    from rase.validation import CampaignInvalid
 
     round_s = _seconds("--round", options["round_"])
     upload, grace = options["upload"], options["grace"]

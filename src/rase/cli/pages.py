@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from rase.dashboard.sessions import Sessions
-    from rase.storage.face import Database
+    from rase.storage.interface import Database
 
 __all__ = ["with_dashboard"]
 
@@ -30,8 +30,8 @@ def with_dashboard(
         ModuleNotFoundError: If the templates' library is not installed.
     """
     from rase.dashboard.app import dashboard_app
-    from rase.dashboard.beside import Beside
-    from rase.dashboard.inside import InsideTransport
+    from rase.dashboard.asgi_transport import InsideTransport
+    from rase.dashboard.mounting import Beside
     from rase.dashboard.session_store import SessionStore
     from rase.dashboard.sessions import LONGEST_S, Sessions
     from rase.subscriber.operator import AsyncOperator

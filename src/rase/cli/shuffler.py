@@ -20,7 +20,7 @@ from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
     from rase.shuffler.settings import ShufflerSettings
-    from rase.storage.face import Database
+    from rase.storage.interface import Database
 
 __all__ = ["command"]
 

@@ -23,7 +23,7 @@ streams) goes into ``Page.lifespan``.
 
 A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.html``) that
 ``chart.js`` draws with uPlot when scripts run. CSS tokens and parts are listed at the top of
-``rase/look/static/rase.css``.
+``rase/theme/static/rase.css``.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -55,9 +55,9 @@ from rase.dashboard.page import (
     visitor_of,
 )
 from rase.dashboard.sessions import Sessions
-from rase.look.words import sentence
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.formatting import sentence
 
 __all__ = ["PAGES", "dashboard_app", "load_pages"]
 

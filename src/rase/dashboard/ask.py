@@ -18,9 +18,9 @@ from rase.clock import parse_duration_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.tables import chart_rows, saved
-from rase.look.words import sentence
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator, Raw
+from rase.theme.formatting import sentence
 
 __all__ = ["PAGE", "Question", "snippets"]
 

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 __all__ = ["Asset", "assets", "served", "style", "style_source"]
 
-_PACKAGES: Final = ("rase.dashboard", "rase.look")
+_PACKAGES: Final = ("rase.dashboard", "rase.theme")
 _INLINE: Final = ("rase.css", "vendor/uplot/uPlot.min.css")
 _COMMENT: Final = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
 

@@ -8,10 +8,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rase.campaign import Campaign
-from rase.look.promises import promises
-from rase.look.words import duration
 from rase.service.allowance import epsilon_of_rounds
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.formatting import duration
+from rase.theme.promises import promises
 
 __all__ = ["Fleet", "fleet_of", "promised"]
 

@@ -26,8 +26,8 @@ from rase.dashboard.page import (
     session_of,
 )
 from rase.dashboard.tables import chart_rows, csv_response
-from rase.look.words import duration, number
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.formatting import duration, number
 
 __all__ = ["PAGE", "RANGES", "Alert", "alerts", "overdue_s"]
 

@@ -19,9 +19,9 @@ from starlette.responses import HTMLResponse, Response
 from rase.clock import Clock
 from rase.dashboard.assets import style
 from rase.dashboard.sessions import Session, Sessions
-from rase.look.words import FILTERS
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.formatting import FILTERS
 from rase.version import __version__
 
 __all__ = [

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rase.clock import Clock
 from rase.dashboard.sessions import Kept
-from rase.storage.face import Database
+from rase.storage.interface import Database
 
 __all__ = ["SessionStore"]
 

@@ -7,9 +7,9 @@ from starlette.responses import RedirectResponse, Response
 
 from rase.dashboard.page import ADMIN, READ, Page, View, client_of, dashboard_of, render
 from rase.dashboard.tables import csv_response
-from rase.look.words import moment, sentence
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.formatting import moment, sentence
 
 __all__ = ["PAGE"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from rase.look.words import decimals, moment, near, number
 from rase.subscriber.operator import Raw
+from rase.theme.formatting import decimals, moment, near, number
 
 __all__ = ["chart_rows", "csv_response", "csv_stream", "saved"]
 

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
 from rase.clock import Clock, backoff_s
+from rase.device.behaviour import Habits
 from rase.device.collection import Collection
-from rase.device.habits import Habits
 from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
 from rase.device.outbox import Outbox, Verdict, random_share
 from rase.device.reporter import Envelope, LedgerFace, Reporter
-from rase.device.sources.face import Source, SourceFailed
+from rase.device.sources.interface import Source, SourceFailed
 from rase.device.state import StateUnusable
 from rase.device.terms import TermsRefused
 from rase.errors import PrivacyRefused, UnknownKey
 from rase.kernels.entropy import Entropy, checked_entropy
-from rase.transport.face import Transport, Unreachable
+from rase.transport.interface import Transport, Unreachable
 
 if TYPE_CHECKING:
-    from rase.device.mirror import Witness
+    from rase.device.comparison import Witness
 
 __all__ = ["Agent"]
 

@@ -5,7 +5,7 @@ import json
 
 from rase.device.folder import DeviceFolder
 from rase.errors import ConfigurationError, Malformed, RaseError
-from rase.transport.face import Answer, Transport, Unreachable
+from rase.transport.interface import Answer, Transport, Unreachable
 from rase.wire.problems import Problem
 
 __all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]

@@ -14,7 +14,7 @@ from rase.device.journal import Journal
 from rase.device.reporter import Envelope
 from rase.errors import Malformed
 from rase.kernels.entropy import Entropy, checked_entropy, integer_below
-from rase.transport.face import Answer, Transport, Unreachable
+from rase.transport.interface import Answer, Transport, Unreachable
 from rase.wire.messages import REPORT_TYPE
 
 __all__ = ["REPORTS_PATH", "Outbox", "Verdict", "random_share"]

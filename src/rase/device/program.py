@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rase.campaign import Campaign
 from rase.clock import Clock, SystemClock
 from rase.device.agent import Agent
+from rase.device.behaviour import Habits, every_round, rotating
 from rase.device.folder import DeviceFolder
-from rase.device.habits import Habits, every_round, rotating
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
 from rase.device.settings import (
@@ -20,12 +20,12 @@ from rase.device.settings import (
     SourceSettings,
     is_plain_name,
 )
-from rase.device.sources.face import Source
+from rase.device.sources.interface import Source
 from rase.device.state import StateFile
 from rase.device.terms import Terms
 from rase.errors import ConfigurationError
 from rase.kernels.entropy import SecureEntropy
-from rase.transport.face import Transport
+from rase.transport.interface import Transport
 
 if TYPE_CHECKING:
     from rase.device.page.owner import Owner
@@ -85,7 +85,7 @@ def run_device(
     mirror = None
     if port is not None:
         # Needed with a page alone.
-        from rase.device.mirror import Mirror
+        from rase.device.comparison import Mirror
 
         journal = mirror = Mirror(journal, clock)
     with ExitStack() as stack:

@@ -32,7 +32,7 @@ from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
 
 if TYPE_CHECKING:
-    from rase.device.mirror import Witness
+    from rase.device.comparison import Witness
     from rase.laws.randomizer import Randomizer
 
 __all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]

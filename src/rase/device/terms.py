@@ -11,7 +11,7 @@ from typing import Final
 from rase.campaign import Campaign
 from rase.device.consent import Consent, is_weaker
 from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, UnknownKey, WireError
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
 from rase.wire.keys import KeyConfig, Keyset, Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes

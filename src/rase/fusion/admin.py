@@ -29,7 +29,7 @@ from rase.fusion.subscribers import (
     list_subscribers,
     revoke_subscriber,
 )
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 from rase.wire.signed import SignedCampaign
 
 __all__ = ["router"]

@@ -24,7 +24,7 @@ from rase.privacy import LocalDP, PermutationPrivacy
 from rase.series.answers import answer_of, finite, number_fields
 from rase.series.verdict import Verdict, verdict_in_words, verdicts
 from rase.shuffle.attacker import exposed_success
-from rase.storage.face import Row, Transaction
+from rase.storage.interface import Row, Transaction
 from rase.wire import cbor
 from rase.wire.messages import BatchManifest
 

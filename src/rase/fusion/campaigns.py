@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from rase.campaign import Campaign
 from rase.clock import Clock, round_number
-from rase.mistakes import CampaignInvalid
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
+from rase.validation import CampaignInvalid
 from rase.wire.keys import Keyset, SigningKey
 from rase.wire.signed import (
     PinnedKeys,

@@ -12,7 +12,7 @@ from rase.fusion.query import Questions
 from rase.fusion.rounds import FinalRound, Rounds
 from rase.service.heartbeat import Heartbeat
 from rase.service.telemetry import Telemetry
-from rase.storage.face import Database
+from rase.storage.interface import Database
 
 __all__ = ["FusionCentre"]
 

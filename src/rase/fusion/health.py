@@ -14,7 +14,7 @@ from rase.fusion.refusals import Refused
 from rase.service.heartbeat import key_rows
 from rase.service.http import Readiness
 from rase.service.metrics import Gauge
-from rase.storage.face import Transaction
+from rase.storage.interface import Transaction
 
 __all__ = ["LATE_ROUNDS", "gauges_of", "health_of", "readiness_of", "rounds_behind", "space_of"]
 

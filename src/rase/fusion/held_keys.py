@@ -12,7 +12,7 @@ from rase.fusion.key_check import missing_keys
 from rase.fusion.settings import FusionSettings
 from rase.service.heartbeat import key_rows, running
 from rase.service.key_settings import read_opening_keys
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.keys import Keyset, Role
 
 __all__ = ["KeyNotHeld", "check_held", "wait_until_held"]

@@ -12,7 +12,7 @@ from rase.errors import Malformed, WireError, WrongCampaign
 from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_keyset
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.storage.retry import retried
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id

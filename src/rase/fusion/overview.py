@@ -33,7 +33,7 @@ from rase.fusion.routes import From, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
 from rase.series.answers import finite
 from rase.series.window import is_enough, missing_error, with_missing
-from rase.storage.face import Database, Row
+from rase.storage.interface import Database, Row
 from rase.wire.signed import campaign_hash
 
 __all__ = [

@@ -28,7 +28,7 @@ from rase.fusion.mechanism import randomizer_of
 from rase.kernels.words import Resampling
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.windows import SquareWave
-from rase.storage.face import Database, Row, Transaction
+from rase.storage.interface import Database, Row, Transaction
 
 __all__ = [
     "FEWEST_PROBES",

@@ -19,7 +19,7 @@ from rase.fusion.answers import (
 from rase.fusion.campaigns import current_campaign, known_campaigns
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.series.window import surer_window
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import SignedCampaign
 

@@ -18,7 +18,7 @@ from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.series.rounds import RoundEstimates, estimate_round
 from rase.series.tracker import Tracker
-from rase.storage.face import Database, Row, Transaction
+from rase.storage.interface import Database, Row, Transaction
 
 __all__ = ["FailedRound", "FinalRound", "Rounds"]
 

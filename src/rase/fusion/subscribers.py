@@ -9,7 +9,7 @@ from typing import Final
 
 from rase.clock import Clock
 from rase.fusion.refusals import NO_TOKEN, NOT_ALLOWED, Refused
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 
 __all__ = [
     "ADMIN_CAMPAIGN",

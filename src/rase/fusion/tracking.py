@@ -12,7 +12,7 @@ from rase.clock import round_start_s
 from rase.counts.estimate import Estimate
 from rase.counts.registry import TRACKED
 from rase.series.tracker import Tracker
-from rase.storage.face import Transaction
+from rase.storage.interface import Transaction
 
 __all__ = ["PATIENCE_S", "STATE_EVERY", "Tracking", "is_early", "last_tracked", "write_tracked"]
 

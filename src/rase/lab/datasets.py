@@ -18,10 +18,16 @@ from rase.clock import parse_duration_s
 from rase.errors import DataError
 from rase.lab.fleet import SyntheticFleet
 from rase.lab.panel import Panel
-from rase.lab.refit import RefitFiles, is_refit_header, refit_houses
+from rase.lab.readers import (
+    Decimal,
+    RefitFiles,
+    WideTable,
+    header_of,
+    is_refit_header,
+    refit_houses,
+)
 from rase.lab.resample import Grid, usual_interval_ms
 from rase.lab.sources import SOURCES, Source, find_file
-from rase.lab.wide import Decimal, WideTable, header_of
 from rase.tables.files import Columns
 from rase.tables.rows import Rows
 from rase.tables.source import TableSource, open_source

@@ -16,7 +16,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from rase.errors import DataError
-from rase.lab.refit import house_batches, refit_houses
+from rase.lab.readers import house_batches, refit_houses
 from rase.lab.refit_recipe import APPLIANCES, DAYS, FIRST_DAY, Appliance, Events
 
 __all__ = ["events_in", "find_events", "minute_means"]

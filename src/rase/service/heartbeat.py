@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from rase.clock import Clock
 from rase.errors import StorageError
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
 from rase.wire.keys import KeyConfig, OpeningKey
 

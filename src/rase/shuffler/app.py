@@ -20,14 +20,14 @@ from rase.service.connections import network_of
 from rase.service.http import PlainRoute, create_app
 from rase.service.limits import RateLimit
 from rase.service.telemetry import Telemetry
-from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.enrolment import NotEnrolled, check_token, enrol
 from rase.shuffler.health import gauges_of, readiness_of
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
+from rase.shuffler.report_handler import IntakeDesk
 from rase.shuffler.settings import LimitSettings
 from rase.shuffler.signing import Signature, Signer, SigningDesk
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.version import __version__
 from rase.wire.signed import PinnedKeys
 

@@ -13,7 +13,7 @@ from rase.shuffler.forward import Answer, BatchSender, Forwarded, forward_one
 from rase.shuffler.release import Closed, Releaser
 from rase.shuffler.rounds import Lease, LeaseLost, begin_rounds, claim_round, prune_rounds
 from rase.shuffler.signing import prune_proposals
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["Closer"]
@@ -27,7 +27,7 @@ _LONGEST_WAIT_S: Final = 30.0
 class Closer:
     """Close what is due, forward what waits, forget what is old.
 
-    Once made, it has told the database the public halves of its keys: see rase.shuffler.own_keys.
+    When it is made, it stores the public halves of its keys: see rase.shuffler.public_keys.
 
     Args:
         database: The shuffler's.

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from rase.campaign import Campaign
 from rase.clock import round_number
 from rase.errors import Malformed, WireError
-from rase.mistakes import CampaignInvalid
-from rase.shuffler.own_keys import check_own_keys
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES, split_proposal
-from rase.storage.face import Database, Transaction
+from rase.shuffler.public_keys import check_own_keys
+from rase.storage.interface import Database, Transaction
+from rase.validation import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
 from rase.wire.keys import Keyset, SigningKey

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from rase.errors import WireError
-from rase.storage.face import Database, Row, Transaction
+from rase.storage.interface import Database, Row, Transaction
 from rase.wire.frames import broker_password, credential_key, read_report
 
 __all__ = [

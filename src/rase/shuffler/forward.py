@@ -14,7 +14,7 @@ import httpx
 from rase.clock import FIRST_PAUSE_S, LONGEST_PAUSE_S, backoff_s
 from rase.errors import Malformed
 from rase.service.clients import client as proxied_client
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.parcel import header_of, pack, unpack
 from rase.wire.problems import Problem
 

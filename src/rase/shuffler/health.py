@@ -15,7 +15,7 @@ from rase.service.http import Readiness
 from rase.service.metrics import Gauge
 from rase.shuffler.documents import Agreed, Documents
 from rase.shuffler.outbox import agreed_campaigns
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 
 __all__ = ["Backlog", "backlog_of", "gauges_of", "readiness_of", "trouble_in"]
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from rase.errors import WireError, WrongCampaign, WrongSize
 from rase.shuffler.documents import Agreed, Documents, OpenRound
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.storage.retry import retried
 from rase.wire.keys import Role
 from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header

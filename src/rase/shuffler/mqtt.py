@@ -14,7 +14,7 @@ from typing import Final
 from rase.clock import Clock
 from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.desk import IntakeDesk
+from rase.shuffler.report_handler import IntakeDesk
 from rase.transport.broker import Broker
 from rase.transport.session import Arrived, BrokerSession
 from rase.wire.frames import TAG_BYTES, Policy, Topics, answer_frame, report_id

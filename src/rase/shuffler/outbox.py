@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rase.campaign import Campaign
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
 from rase.wire.signed import campaign_from_bytes
 

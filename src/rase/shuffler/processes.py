@@ -24,11 +24,11 @@ from rase.service.telemetry import Telemetry
 from rase.service.tracing import traced
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
-from rase.shuffler.desk import IntakeDesk
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
 from rase.shuffler.release import Releaser
+from rase.shuffler.report_handler import IntakeDesk
 from rase.shuffler.settings import (
     ShufflerSettings,
     opening_key_files,

@@ -18,11 +18,11 @@ from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed
 from rase.shuffler.intake import tag_number
+from rase.shuffler.opening import Peeler
 from rase.shuffler.order import draw_order
-from rase.shuffler.own_keys import keep_own_keys
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.rounds import Lease, check_lease
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire.keys import OpeningKey, SigningKey
 from rase.wire.messages import Batch, BatchManifest, batch_id
 from rase.wire.signed import SignedManifest, signature_of

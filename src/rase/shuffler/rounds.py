@@ -11,7 +11,7 @@ from typing import Final
 
 from rase.errors import StorageError
 from rase.shuffler.documents import Documents
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 
 __all__ = ["Lease", "LeaseLost", "begin_rounds", "check_lease", "claim_round", "prune_rounds"]
 

@@ -16,9 +16,9 @@ from rase.service.http import HttpProblem
 from rase.service.limits import AtOnce
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import Countersigner
-from rase.shuffler.own_keys import ForeignKey
 from rase.shuffler.proposals import proposed_campaign, proposed_keyset
-from rase.storage.face import Database, Row
+from rase.shuffler.public_keys import ForeignKey
+from rase.storage.interface import Database, Row
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import PinnedKeys
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from rase.errors import StorageError, StorageUnusable
-from rase.storage.face import Database, Row, Transaction
+from rase.storage.interface import Database, Row, Transaction
 from rase.storage.migrate import MOVED, migrations_of
 from rase.storage.sqlite import SqliteDatabase
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from rase.storage.face import Database, Parameters, Row, Transaction
+from rase.storage.interface import Database, Parameters, Row, Transaction
 
 __all__ = ["FaultyDatabase", "SimulatedDeath"]
 

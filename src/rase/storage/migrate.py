@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from rase.errors import StorageBusy, StorageError, StorageUnusable
-from rase.storage.face import Database, Row, Transaction
+from rase.storage.interface import Database, Row, Transaction
 
 __all__ = ["MOVED", "Migration", "migrate", "migrations_of", "version_of"]
 

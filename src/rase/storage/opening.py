@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rase.storage.address import DatabaseAddress
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.storage.migrate import migrations_of, version_of
 from rase.storage.sqlite import SqliteDatabase, open_sqlite
 

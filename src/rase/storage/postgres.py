@@ -29,7 +29,7 @@ from rase.errors import (
 )
 from rase.storage.address import PostgresAddress
 from rase.storage.dialect import to_postgres
-from rase.storage.face import Parameters, Row
+from rase.storage.interface import Parameters, Row
 from rase.storage.migrate import migrate
 
 __all__ = ["LEAST_VERSION", "PostgresDatabase", "named", "not_opened", "open_postgres"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rase.errors import StorageBusy, StorageConflict, StorageError, StorageUnusable
 from rase.storage.dialect import to_sqlite
-from rase.storage.face import Parameters, Row
+from rase.storage.interface import Parameters, Row
 from rase.storage.migrate import migrate
 
 __all__ = ["SqliteDatabase", "open_sqlite"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rase.address import split_address
 from rase.errors import ConfigurationError
-from rase.transport.face import MAX_RETRY_AFTER_S, Answer, Unreachable
+from rase.transport.interface import MAX_RETRY_AFTER_S, Answer, Unreachable
 from rase.wire.private_files import is_open_to_others
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rase.kernels.entropy import Entropy, integer_below, is_chosen
-from rase.transport.face import Answer, Unreachable
+from rase.transport.interface import Answer, Unreachable
 
 __all__ = ["FAULTS", "Fault", "FaultyTransport", "Handler", "MemoryTransport", "Message"]
 

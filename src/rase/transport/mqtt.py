@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rase.clock import SystemClock
 from rase.errors import WireError
 from rase.transport.broker import Broker
-from rase.transport.face import MAX_RETRY_AFTER_S, Answer, Unreachable
+from rase.transport.interface import MAX_RETRY_AFTER_S, Answer, Unreachable
 from rase.wire.frames import (
     Policy,
     Reply,

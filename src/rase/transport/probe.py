@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rase.transport.broker import Broker
-from rase.transport.face import Unreachable
+from rase.transport.interface import Unreachable
 from rase.wire.frames import Topics
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rase.campaign import Campaign
 from rase.errors import BadSignature, Malformed, WireError
-from rase.mistakes import CampaignInvalid
+from rase.validation import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import VERSION, BatchManifest, check_format

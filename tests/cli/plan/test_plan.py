@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rase.accounting.foretell import Forecast
+from rase.accounting.forecast import Forecast
 from rase.cli import main
 from rase.cli.plan.forecast import Outlook, forecast_lines
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tests.device.owning import HOURS, Owned, owned
 
 from rase.campaign import Campaign
-from rase.device.habits import Habits
-from rase.device.mirror import RoundSeen
+from rase.device.behaviour import Habits
+from rase.device.comparison import RoundSeen
 from rase.device.page.payload import example_payload
 from rase.device.page.views import chart
 from rase.kernels.entropy import SecureEntropy

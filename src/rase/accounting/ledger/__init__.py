@@ -17,12 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rase.accounting.ledger.book import Book, Cost, digest_of
 from rase.accounting.ledger.file import LedgerFile, LedgerUnusable, create_ledger
 from rase.accounting.ledger.limits import (
+    Book,
     CampaignLimits,
+    Cost,
     OwnerLimits,
     checked_round,
+    digest_of,
     nano_from_spending,
     nano_to_epsilon,
 )

@@ -28,9 +28,9 @@ from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
 from rase.clock import FakeClock
 from rase.device.agent import Agent
+from rase.device.behaviour import Habits
 from rase.device.enrolment import enrol, settings_text
 from rase.device.folder import DeviceFolder
-from rase.device.habits import Habits
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.outbox import REPORTS_PATH
@@ -53,14 +53,14 @@ from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Policy
 from rase.shuffler.enrolment import make_tokens
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.own_keys import keep_own_keys
-from rase.shuffler.peeling import Peeler
+from rase.shuffler.opening import Peeler
+from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.storage.sqlite import open_sqlite
 from rase.subscriber.client import Subscriber
-from rase.transport.face import Answer, Transport, Unreachable
 from rase.transport.http import HttpTransport
+from rase.transport.interface import Answer, Transport, Unreachable
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rase.device.folder import DeviceFolder
     from rase.service.doctor import Fetched, Finding
-    from rase.storage.face import Transaction
+    from rase.storage.interface import Transaction
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys
 
@@ -238,10 +238,10 @@ def _against(where: str, place: Path, peer: "Role", pinned: "PinnedKeys") -> "li
 
 def _campaign_file(where: str, place: Path) -> "list[Finding]":
     from rase.fusion.mechanism import campaign_of
-    from rase.mistakes import CampaignInvalid
     from rase.service import doctor
     from rase.service.installation import CAMPAIGN_FILE
     from rase.toml import parse_toml
+    from rase.validation import CampaignInvalid
 
     path = place / CAMPAIGN_FILE
     if not path.exists():

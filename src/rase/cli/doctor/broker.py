@@ -31,7 +31,7 @@ def examine_server_broker(
         pinned: The public signing keys of both servers, if they are known.
     """
     from rase.transport.broker import Broker
-    from rase.transport.face import Unreachable
+    from rase.transport.interface import Unreachable
     from rase.transport.probe import probing
 
     if settings.mqtt is None:
@@ -64,7 +64,7 @@ def examine_device_broker(where: str, place: Path, settings: Any) -> "list[Findi
     """
     from rase.device.folder import DeviceFolder
     from rase.device.program import report_transport_of
-    from rase.transport.face import Unreachable
+    from rase.transport.interface import Unreachable
     from rase.wire.signed import versions_from_bytes
 
     folder = DeviceFolder(place)
@@ -92,7 +92,7 @@ def examine_device_broker(where: str, place: Path, settings: Any) -> "list[Findi
 def examine_home_broker(where: str, place: Path, settings: Any) -> "list[Finding]":
     """Check that the broker in the owner's home is reached, if there is one."""
     from rase.device.program import broker_at_home
-    from rase.transport.face import Unreachable
+    from rase.transport.interface import Unreachable
     from rase.transport.probe import probing
 
     try:

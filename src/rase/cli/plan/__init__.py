@@ -14,10 +14,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.motion import Motion
 from rase.accounting.plan import plan
 from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
+from rase.accounting.synthetic_forecast import Motion
 from rase.atomic_files import replacing
 from rase.cli.arguments import usage
 from rase.cli.plan.forecast import forecast_lines, outlook_of, outlook_of_motion, table_of

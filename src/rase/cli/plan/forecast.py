@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.foretell import Forecast, Mechanisms, Remedy, foretell, remedies
-from rase.accounting.motion import Motion, foretell_motion, motion_remedies
+from rase.accounting.forecast import Forecast, Mechanisms, Remedy, foretell, remedies
 from rase.accounting.plan.values import Plan
+from rase.accounting.synthetic_forecast import Motion, foretell_motion, motion_remedies
 from rase.cli.progress import Progress
 from rase.domain import Range
 from rase.laws.randomizer import RangeRandomizer

@@ -3,13 +3,13 @@
 from typing import Final
 
 from rase.campaign import Campaign
-from rase.device.mirror import RoundSeen, Trouble
+from rase.device.comparison import RoundSeen, Trouble
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
 from rase.device.terms import REASONS
-from rase.look.promises import promises
-from rase.look.words import duration, each, held, moment, near, number
+from rase.theme.formatting import duration, each, held, moment, near, number
+from rase.theme.promises import promises
 
 __all__ = [
     "PLACE",

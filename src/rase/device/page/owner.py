@@ -7,8 +7,8 @@ from enum import Enum
 from rase.accounting.ledger import Entry, LedgerStatus
 from rase.campaign import Campaign
 from rase.clock import Clock
+from rase.device.comparison import Mirror, Now, RoundSeen, Trouble
 from rase.device.folder import DeviceFolder
-from rase.device.mirror import Mirror, Now, RoundSeen, Trouble
 from rase.device.page.outlook import Outlook, outlook_of
 from rase.device.page.payload import Payload, example_payload
 from rase.device.settings import DeviceSettings

@@ -19,12 +19,12 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from rase import look
+from rase import theme
 from rase.device.page import views
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.owner import Owner
 from rase.errors import ConfigurationError, RaseError
-from rase.look.words import moment
+from rase.theme.formatting import moment
 
 __all__ = ["OwnerPage"]
 
@@ -52,7 +52,7 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _HERE: Final = Path(__file__).parent
-_LOOK: Final = Path(look.__file__).parent / "static"
+_LOOK: Final = Path(theme.__file__).parent / "static"
 _FILES: Final = {
     "rase.css": (_LOOK, "text/css; charset=utf-8"),
     "icon.svg": (_LOOK, "image/svg+xml"),

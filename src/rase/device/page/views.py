@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Final
 
 from rase.campaign import Campaign
-from rase.device.mirror import RoundSeen
+from rase.device.comparison import RoundSeen
 from rase.device.page import cards
 from rase.device.page.markup import Child, Markup, document, tag
 from rase.device.page.owner import Moment, Sharing
 from rase.device.page.payload import Payload, parts_of
-from rase.look.words import moment, number, sentence
+from rase.theme.formatting import moment, number, sentence
 from rase.version import __version__
 
 __all__ = ["THEMES", "Form", "chart", "forgotten", "home", "payload", "problem"]

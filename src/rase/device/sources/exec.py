@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.interface import SourceFailed, number_in
 
 __all__ = ["ExecSource"]
 

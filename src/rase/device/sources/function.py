@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.interface import SourceFailed, number_in
 
 __all__ = ["FunctionSource", "function_named"]
 

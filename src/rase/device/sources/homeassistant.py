@@ -4,12 +4,12 @@ import json
 import re
 from typing import Any, Final
 
-from rase.device.sources.face import SourceFailed, number_in
 from rase.device.sources.http import found_at
+from rase.device.sources.interface import SourceFailed, number_in
 from rase.device.sources.units import factor_between
 from rase.errors import ConfigurationError
-from rase.transport.face import Transport, Unreachable
 from rase.transport.http import HttpTransport
+from rase.transport.interface import Transport, Unreachable
 
 __all__ = ["HomeAssistantSource"]
 

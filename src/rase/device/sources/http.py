@@ -4,10 +4,10 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.interface import SourceFailed, number_in
 from rase.errors import ConfigurationError
-from rase.transport.face import Transport, Unreachable
 from rase.transport.http import HttpTransport
+from rase.transport.interface import Transport, Unreachable
 
 __all__ = ["HttpSource", "found_at"]
 

@@ -5,8 +5,8 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from rase.device.sources.face import SourceFailed, number_in
 from rase.device.sources.http import found_at
+from rase.device.sources.interface import SourceFailed, number_in
 from rase.transport.broker import Broker
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import os
 import select
 
-from rase.device.sources.face import SourceFailed, number_in
+from rase.device.sources.interface import SourceFailed, number_in
 
 __all__ = ["StdinSource"]
 

@@ -7,10 +7,15 @@ from rase.lab.experiments.attack_figures import FIG5, FIG6A, FIG6B, FIG6C, FIG6D
 from rase.lab.experiments.comparisons import EQUAL_EPSILON, STRONGER
 from rase.lab.experiments.departures import BIAS_CLIFF, COMPOSITION, SWITCH_OFF
 from rase.lab.experiments.error_figures import FIG7, FIG8, FIG9
-from rase.lab.experiments.law_figures import LOW_BITS, MALLOWS_CENTRE, MALLOWS_DISTANCE, OPTIMUM
+from rase.lab.experiments.law_figures import (
+    LOW_BITS,
+    MALLOWS_CENTRE,
+    MALLOWS_DISTANCE,
+    OPTIMUM,
+    TABLE1,
+)
 from rase.lab.experiments.own_figures import ACCURACY, AUDIT, POISONING, RANGES
 from rase.lab.experiments.study import Experiment
-from rase.lab.experiments.table1 import TABLE1
 
 __all__ = ["EXPERIMENTS", "experiments_named"]
 

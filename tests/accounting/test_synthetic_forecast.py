@@ -7,8 +7,8 @@ import pytest
 from tests.cases import each_case
 
 from rase import Precision, Range
-from rase.accounting.foretell import foretell
-from rase.accounting.motion import Motion, foretell_motion, motion_remedies
+from rase.accounting.forecast import foretell
+from rase.accounting.synthetic_forecast import Motion, foretell_motion, motion_remedies
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
 

@@ -1,4 +1,4 @@
-"""Open outer envelopes: here if they are few, by a pool of processes if they are many."""
+"""Open outer envelopes, in this process if they are few, in a pool of processes if many."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -3,7 +3,7 @@
 import pytest
 from tests.cases import each_case
 
-from rase.mistakes import CampaignInvalid, Mistakes, shown
+from rase.validation import CampaignInvalid, Mistakes, shown
 
 
 def test_good_values_leave_no_mistake() -> None:

@@ -31,7 +31,7 @@ from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
 from rase.shuffler.settings import LimitSettings
-from rase.storage.face import Database
+from rase.storage.interface import Database
 from rase.wire import cbor
 from rase.wire.frames import Reply
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rase.errors import WireError
 from rase.service.heartbeat import KeyRow, key_row, key_rows, running
-from rase.storage.face import Database, Transaction
+from rase.storage.interface import Database, Transaction
 from rase.wire.keys import Keyset, OpeningKey, Role
 
 __all__ = ["ForeignKey", "check_own_keys", "keep_own_keys"]

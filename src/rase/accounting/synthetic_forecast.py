@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rase.accounting.foretell import (
+from rase.accounting.forecast import (
     Floats,
     Forecast,
     Mechanisms,

@@ -1,4 +1,4 @@
-"""The dashboard beside a fusion centre's app, at one address: /v1 is the interface, / the pages."""
+"""Mount the dashboard with a fusion centre's app at one address: /v1 is the API, / the pages."""
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send

@@ -11,7 +11,7 @@ from tests.shuffler.test_app import check_problem, talk
 
 from rase.service.key_settings import read_opening_keys
 from rase.service.keyring import read_public_keys, rotate_opening_key
-from rase.shuffler.own_keys import ForeignKey, keep_own_keys
+from rase.shuffler.public_keys import ForeignKey, keep_own_keys
 from rase.storage.faults import FaultyDatabase
 from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
 from rase.wire.private_files import write_private

@@ -3,7 +3,7 @@
 from tests.device.conftest import Notes
 
 from rase.clock import FakeClock
-from rase.device.mirror import Mirror
+from rase.device.comparison import Mirror
 
 
 def test_every_note_is_passed_on() -> None:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tests.counts.many import spread_of
 
 from rase import Duchi, Hybrid, Precision, Range, SeededRandom, unbiased_mean
-from rase.accounting.foretell import Forecast, Remedy, foretell, remedies
+from rase.accounting.forecast import Forecast, Remedy, foretell, remedies
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
 from rase.series.tracker import Tracker
@@ -55,7 +55,7 @@ def test_trials_go_on_until_the_error_is_known(monkeypatch: pytest.MonkeyPatch) 
     shares: dict[str, list[float]] = {"all": [], "some": []}
     every = foretell(readings, hours, mechanism=mechanism, on_trial=shares["all"].append)
     assert every.error_high > 1.05 * every.tracked
-    monkeypatch.setattr("rase.accounting.foretell._NEAR_ENOUGH", 2.0)
+    monkeypatch.setattr("rase.accounting.forecast._NEAR_ENOUGH", 2.0)
     some = foretell(readings, hours, mechanism=mechanism, on_trial=shares["some"].append)
     assert shares == {"all": [0.0, 0.25, 0.5, 0.75], "some": [0.0]}
     assert some == foretell(readings, hours, mechanism=mechanism, seeds=range(1, 17))
@@ -118,7 +118,7 @@ def test_what_does_not_clearly_win_is_no_remedy(monkeypatch: pytest.MonkeyPatch)
     """A change after which the constant is as good as before is not offered."""
     readings, hours = wave(12, 3, 50.0)
     still = Forecast(12, 1.0, 9.0, 1.05, 0.95)
-    monkeypatch.setattr("rase.accounting.foretell.foretell", lambda *_, **__: still)
+    monkeypatch.setattr("rase.accounting.forecast.foretell", lambda *_, **__: still)
     assert remedies(readings, hours, mechanism_of=made, epsilon=1.0, value_range=WATTS) == ()
 
 

@@ -1,8 +1,8 @@
 """What a campaign promises to the owners of devices, in sentences that they can hold it to."""
 
 from rase.campaign import Campaign
-from rase.look.words import duration, number
 from rase.privacy import LocalDP
+from rase.theme.formatting import duration, number
 
 __all__ = ["promises"]
 

@@ -9,7 +9,7 @@ import pytest
 from rase import Optimal, Range
 from rase.lab import optimum
 from rase.lab.optimum import cache_folder, parts_for, programme_for, solve
-from rase.laws.ladder import programme_below
+from rase.laws.ladder import programme_at
 from rase.laws.optimum_bound import lower_bound
 from rase.laws.programme import Programme
 from rase.testing import check_randomizer
@@ -44,7 +44,7 @@ def test_finer_parts_are_solved_from_coarser_ones() -> None:
     coarse, fine = (solve(1.0, parts=parts) for parts in (16, 32))
     assert fine.worst_variance < coarse.worst_variance
     assert lower_bound(1.0, fine.prices) >= lower_bound(1.0, coarse.prices) * (1 - 1e-5)
-    shipped = programme_below(1.0)
+    shipped = programme_at(1.0)
     assert fine.worst_variance == pytest.approx(shipped.worst_variance, rel=1e-4)
 
 

@@ -10,7 +10,7 @@ from tests.cases import each_case
 
 from rase import BudgetAware, Duchi, Hybrid, Optimal, Piecewise, Precision, Range
 from rase.kernels.fixed import WORD, clamped_table, log_ratio
-from rase.laws.ladder import programme_below
+from rase.laws.ladder import programme_at
 from rase.laws.parts import Parts, bit_alone, mixed_up, window_alone, window_half
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
@@ -44,7 +44,7 @@ def boundaries(mechanism: str, epsilon: float, steps: int, index: int, share: in
         for start, end in itertools.pairwise(sums):
             yield from (start, start + (share * (end - start) >> 64))
     elif mechanism == "optimal" and epsilon >= 0.25:
-        programme = programme_below(epsilon)
+        programme = programme_at(epsilon)
         below, rest = divmod(((index << 64) + share) * programme.parts, steps << 64)
         yield from itertools.accumulate(programme.mixed_row(below, rest, steps << 64))
     else:
@@ -103,7 +103,7 @@ def test_each_weight_lies_between_those_of_its_neighbours(
 @each_case("epsilon", [0.3, 1.0, 4.0])
 def test_weights_of_the_optimal_channel_lie_between_those_of_its_inputs(epsilon: float) -> None:
     """Wherever a reading stands, each weight is within those of the two inputs beside it."""
-    programme = programme_below(epsilon)
+    programme = programme_at(epsilon)
     for below in range(programme.parts):
         rows = programme.rows[below], programme.rows[below + 1]
         for share in SHARES:

@@ -16,7 +16,7 @@ from rase.kernels.digits import exact_geometric
 from rase.kernels.table import IntegerTable
 from rase.kernels.words import SeededRandom
 from rase.laws.geometric import ClampedLaw
-from rase.laws.ladder import programme_below
+from rase.laws.ladder import programme_at
 from rase.laws.law import BoundedLaw
 from rase.laws.optimal import ProgrammeLaw
 from rase.laws.parts import bit_alone, mixed_up, one_of_many, window_alone
@@ -31,7 +31,7 @@ LAWS: dict[str, Callable[[float, int], BoundedLaw]] = {
     "window": lambda epsilon, steps: PartsLaw(epsilon, window_alone(epsilon, steps), "window"),
     "mixture": lambda epsilon, steps: PartsLaw(epsilon, mixed_up(epsilon, steps), "mixture"),
     "response": lambda epsilon, steps: PartsLaw(epsilon, one_of_many(epsilon, steps), "response"),
-    "rows": lambda epsilon, steps: ProgrammeLaw(programme_below(max(epsilon, 0.25)), steps),
+    "rows": lambda epsilon, steps: ProgrammeLaw(programme_at(max(epsilon, 0.25)), steps),
 }
 
 

@@ -2,18 +2,18 @@
 
 The law of a report must follow from the campaign alone, because devices and fusion centre never
 meet; so it is read from the ladder everywhere, and never solved where it is used. A budget between
-two rungs is served by the rung below: less epsilon is spent than allowed. Pure Python without
-NumPy, because the device agent draws from it.
+two rungs is served by the rung above, mixed with its own blanket. Pure Python without NumPy,
+because the device agent draws from it.
 """
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left
 from functools import lru_cache
 
 from rase.errors import DataError
 from rase.laws.programme import Programme
 
-__all__ = ["LOWEST_RUNG", "programme_below", "rung_below", "rungs"]
+__all__ = ["LOWEST_RUNG", "programme_at", "rungs"]
 
 LOWEST_RUNG = 0.25
 _FILE = "optimal.jsonl"
@@ -24,35 +24,32 @@ def rungs() -> tuple[float, ...]:
 
     Example:
         >>> 1.0 in rungs(), rungs()[0], rungs()[-1]
-        (True, 0.25, 8.0)
+        (True, 0.25, 8.5)
     """
     return tuple(_lines())
 
 
-def rung_below(epsilon: float) -> float | None:
-    """Return the largest rung that is at most a budget; None if the budget is below all.
-
-    Example:
-        >>> rung_below(1.02), rung_below(30), rung_below(0.2)
-        (1.0, 8.0, None)
-    """
-    known = rungs()
-    place = bisect_right(known, epsilon)
-    return known[place - 1] if place else None
-
-
 @lru_cache(maxsize=128)
-def programme_below(epsilon: float) -> Programme:
-    """Return the channel of the largest rung that is at most a budget.
+def programme_at(epsilon: float) -> Programme:
+    """Return the channel that serves a budget.
+
+    That of its rung; between two rungs the one above, mixed with its own blanket down to the
+    budget; above the ladder the highest.
 
     Raises:
         ValueError: If the budget is below the ladder.
         DataError: If the package's file was damaged.
+
+    Example:
+        >>> programme_at(1.02).epsilon, programme_at(30).epsilon
+        (1.02, 8.5)
     """
-    rung = rung_below(epsilon)
-    if rung is None:
+    if not epsilon >= LOWEST_RUNG:
         raise ValueError(f"epsilon must be at least {LOWEST_RUNG:g}, got {epsilon}.")
-    return _programme(rung)
+    known = rungs()
+    place = min(bisect_left(known, epsilon), len(known) - 1)
+    above = _programme(known[place])
+    return above.mix_blanket(epsilon) if epsilon < above.epsilon else above
 
 
 @lru_cache(maxsize=128)

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from rase.kernels.fixed import WORD
-from rase.laws.ladder import LOWEST_RUNG, programme_below
+from rase.laws.ladder import LOWEST_RUNG, programme_at
 from rase.laws.law import BoundedLaw, RangeLaw
 from rase.laws.optimum_bound import lower_bound
 from rase.laws.programme import Programme, mixed_sum
@@ -37,9 +37,11 @@ class Optimal(RangeRandomizer):
 
     Among all epsilon-LDP channels with an unbiased reading of each report none has a worst variance
     much below this one's: `lower_bound` proves it within 0.2 % up to epsilon 4, 1 % at 6 and 5 % at
-    8. Channels are shipped for budgets from 0.25 to 8; a budget between two of them is served by
-    the one below, whose epsilon the certificate states as ``drawn_epsilon``, and below 0.25 by
-    Duchi's bit, which is optimal there within 1 %. Squares are read without bias on average over
+    8. Channels are shipped for budgets from 0.25 to 8.5, at most 0.1 apart; a budget between two of
+    them is served by the one above, which reports its own blanket just so often that the budget is
+    kept (0.5 % more error at most), one above the ladder by the highest, whose epsilon the
+    certificate states as ``drawn_epsilon``, and one below 0.25 by Duchi's bit, which is optimal
+    there within 1 %. Squares are read without bias on average over
     the places between two inputs, and within a sixth of their squared distance (1.6e-4 squared
     widths up to epsilon 2, 4e-5 above) at each.
 
@@ -86,7 +88,7 @@ class Optimal(RangeRandomizer):
         """Return the worst variance below which no unbiased mechanism of this budget can go.
 
         Computed with fractions from the dual prices that are shipped with the channel, in the
-        squared unit of the readings; for a budget between two rungs it is that of the rung below.
+        squared unit of the readings; for a budget above the ladder it is that of the highest rung.
 
         Args:
             epsilon: One of the budgets; the largest unless given.
@@ -95,7 +97,7 @@ class Optimal(RangeRandomizer):
             ValueError: If no contributor has this budget, or it is below the ladder.
         """
         budget = self.certificate(epsilon=epsilon).epsilon
-        programme = self.programme or programme_below(budget)
+        programme = self.programme or programme_at(budget)
         return self.domain.width**2 * lower_bound(programme.epsilon, programme.prices)
 
     @property
@@ -142,12 +144,12 @@ class Optimal(RangeRandomizer):
         return exact, exact, np.zeros(exact.shape)
 
     def law(self, epsilon: float) -> RangeLaw:
-        """Return the law of the rung at or below a budget; below the ladder that of the bit."""
+        """Return the law that serves a budget; below the ladder that of the bit."""
         if self.programme is not None:
             return _programme_law(self.programme, self.domain.steps)
         if epsilon < LOWEST_RUNG:
             return bit_law(epsilon, self.domain.steps)
-        return _programme_law(programme_below(epsilon), self.domain.steps)
+        return _programme_law(programme_at(epsilon), self.domain.steps)
 
 
 class ProgrammeLaw(BoundedLaw, RangeLaw):

@@ -121,6 +121,50 @@ class Programme:
         heaviest = sorted(range(len(high)), key=lambda output: high[output], reverse=True)
         return tuple(self._row(place, low, high, heaviest) for place in range(self.parts + 1))
 
+    @cached_property
+    def blanket(self) -> int:
+        """How many of 2^64 words say nothing of the reading: the least weight of each output."""
+        return sum(map(min, zip(*self.rows, strict=True)))
+
+    def blanket_share(self, epsilon: float) -> int:
+        """Return how many of 2^64 reports must come from the blanket for a smaller budget.
+
+        Reports of the blanket alone, the law min_x R_x / gamma, with probability s leave each
+        output two likelihoods, whose ratio falls from E to ((1 - s) E + s / gamma) / ((1 - s) + s /
+        gamma). For a ratio of E' that is s / (1 - s) = gamma (E - E') / (E' - 1), rounded up.
+
+        Args:
+            epsilon: A budget of at most this programme's.
+        """
+        (_, own), (_, wished) = decay_powers(self.epsilon, 2), decay_powers(epsilon, 2)
+        mixed = self.blanket * (wished - own) * FIXED_ONE
+        return -(-WORD * mixed // (mixed + WORD * own * (FIXED_ONE - wished)))
+
+    def mix_blanket(self, epsilon: float) -> Self:
+        """Return the channel that reports its own blanket so often that a smaller budget is kept.
+
+        It favours the same inputs by the same outputs, so what is proven of channels with two
+        likelihoods holds for it; values are stretched to stay unbiased. It loses at most 0.5 % of
+        the error of a channel solved for the budget if its own is up to 0.1 above.
+
+        Args:
+            epsilon: A budget below this programme's.
+
+        Raises:
+            ValueError: If the budget is not below.
+        """
+        if not 0 < epsilon < self.epsilon:
+            raise ValueError(f"epsilon must be above 0 and below {self.epsilon}, got {epsilon}.")
+        share = self.blanket_share(epsilon)
+        # Quotients of whole numbers are rounded alike on every machine, exponentials are not.
+        kept, scale = (WORD - share) / WORD, (WORD - share) / WORD + share / self.blanket
+        return type(self)(
+            epsilon,
+            self.parts,
+            tuple(Output(o.value / kept, o.mass * scale, o.favoured) for o in self.outputs),
+            self.prices,
+        )
+
     def _row(
         self, place: int, low: list[int], high: list[int], heaviest: list[int]
     ) -> tuple[int, ...]:

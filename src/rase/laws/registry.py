@@ -53,7 +53,7 @@ REGISTRY: Final[Mapping[str, tuple[type[Range | Categories], str, str]]] = Mappi
 AUTO: Final = "auto"
 # What probing rounds report by.
 PROBE: Final = "square-wave"
-# Below, the optimum is less than 6 % better than one bit, which is simpler to send and to check.
+# Below, the optimum is about 6 % better at most than one bit, which is simpler to send and check.
 OPTIMAL_FROM = 0.6
 
 
@@ -174,9 +174,9 @@ def best_mechanism(epsilon: float | Sequence[float]) -> str:
     """Return the name of the mechanism whose decoded reports have the smallest worst variance.
 
     Where every budget is below 0.6 it is Duchi's bit. Otherwise it is the optimal channel, unless
-    the budget lies so far above a rung of its ladder, or above the ladder itself, that Hybrid or
-    Duchi's bit with the whole budget has less. Contributors who differ in their budgets share one
-    mechanism: the one with the smallest worst variance of the mean of all their reports.
+    the budget lies so far above its ladder that Hybrid with the whole budget has less.
+    Contributors who differ in their budgets share one mechanism: the one with the smallest worst
+    variance of the mean of all their reports.
 
     Args:
         epsilon: The budget of one report, or one for each contributor.
@@ -208,11 +208,11 @@ def best_mechanism(epsilon: float | Sequence[float]) -> str:
 
 def _optimal_worst(epsilon: float) -> float:
     """Return the variance of the channel that serves a budget; below the ladder it is the bit."""
-    from rase.laws.ladder import LOWEST_RUNG, programme_below
+    from rase.laws.ladder import LOWEST_RUNG, programme_at
 
     if epsilon < LOWEST_RUNG:
         return _duchi_worst(epsilon)
-    return programme_below(epsilon).worst_variance
+    return programme_at(epsilon).worst_variance
 
 
 def _duchi_worst(epsilon: float) -> float:

@@ -281,19 +281,20 @@ def test_data_of_one_device_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert "must hold readings of two devices or more" in capsys.readouterr().err
 
 
-def test_a_budget_between_rungs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """The optimal mechanism says which of its shipped budgets it draws with; JSON has it, too."""
-    asked = ("--range", "0", "3000", "--epsilon", "1.02", "--devices", "1000")
-    out, _ = ran(*asked, "--mechanism", "optimal", capsys=capsys)
-    assert "certified One report has epsilon 1, at most the 1.02 asked for" in out
-    assert "this one is that of epsilon 1, the next below." in out
-    out, _ = ran(*asked, "--mechanism", "optimal", "--json", capsys=capsys)
+def test_a_budget_between_rungs_is_drawn_and_one_above_them_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Between rungs the budget itself is certified; above the ladder the highest one is drawn."""
+    asked = ("--range", "0", "3000", "--devices", "1000", "--mechanism", "optimal")
+    out, _ = ran(*asked, "--epsilon", "1.02", "--json", capsys=capsys)
     certificate = json.loads(out)["certificate"]
-    assert (certificate["epsilon"], certificate["drawn_epsilon"]) == (1.02, 1.0)
+    assert (certificate["epsilon"], certificate["drawn_epsilon"]) == (1.02, 1.02)
     numerator, denominator = (int(part) for part in certificate["ratio"])
-    assert 2.718 < numerator / denominator < 2.7183
+    assert 2.773 < numerator / denominator < 2.77320
+    out, _ = ran(*asked, "--epsilon", "9", capsys=capsys)
+    assert "Channels are shipped for budgets up to 8.5 only" in out
     out, _ = ran(*ASKED, "--mechanism", "optimal", capsys=capsys)
-    assert "the next below" not in out
+    assert "Channels are shipped" not in out
 
 
 def wave(path: Path, *, swing: float, devices: int = 8) -> Path:

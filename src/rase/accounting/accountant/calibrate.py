@@ -29,6 +29,8 @@ _CLOSE = 2e-4
 _FIGURES = 5
 _MOST_TRIALS = 60
 _SMALLEST = 1e-300
+# How far below a budget a rung may have less error.
+_NEAR = 0.03
 # Readings at which the variance is looked at.
 _READINGS = 4097
 
@@ -91,7 +93,7 @@ def calibrate(
             highest=_most(name, max_local_epsilon),
         )
         if epsilon is not None:
-            kept.append(law(epsilon))
+            kept += [law(one) for one in (epsilon, *_rungs_below(name, epsilon, excess))]
     if not kept:
         raise PrivacyRefused(
             f"no local epsilon from {MIN_EPSILON:g} on keeps {rounds} reports at "
@@ -106,6 +108,15 @@ def worst_error(randomizer: RangeRandomizer) -> float:
     domain = randomizer.domain
     readings = np.linspace(domain.low, domain.high, _READINGS)
     return math.sqrt(float(randomizer.variance(readings).max()))
+
+
+def _rungs_below(name: str, epsilon: float, excess: Callable[[float], float]) -> list[float]:
+    """Return the rung just below a budget of the optimal channel, if it keeps the promise, too.
+
+    A channel solved for its budget has less error than one that is mixed down to hardly more.
+    """
+    below = [rung for rung in rungs() if epsilon - _NEAR < rung < epsilon]
+    return [rung for rung in below if name == "optimal" and excess(rung) <= 0]
 
 
 def _most(name: str, max_local_epsilon: float | None) -> float:

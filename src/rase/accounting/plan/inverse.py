@@ -152,7 +152,7 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
     Example:
         >>> setting = Setting(value_range=Range(0, 3000), epsilon=1.0, devices=50)
         >>> print(epsilon_needed(setting, 100))
-        Reports of epsilon 3.4 suffice for an error of 100.
+        Reports of epsilon 3.35 suffice for an error of 100.
     """
     error = checked_error(error)
 

@@ -26,7 +26,7 @@ from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
 from rase.domain import Precision, Range
 from rase.errors import DataError
-from rase.laws.ladder import LOWEST_RUNG, rungs
+from rase.laws.ladder import LOWEST_RUNG
 from rase.laws.parts import HYBRID_FROM
 from rase.laws.registry import MEAN_CHOICES, best_mechanism
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
@@ -425,9 +425,6 @@ def _candidates(public: Range, asked: dict[str, Any], rounds: int) -> list[float
     low, high = max(min(0.05, epsilon / 2), MIN_EPSILON), min(max(10.0, 2 * epsilon), MAX_EPSILON)
     name = best_mechanism(epsilon) if asked["mechanism"] == "auto" else asked["mechanism"]
     spread = {*np.geomspace(low, high, _CANDIDATES).tolist()}
-    if name == "optimal":
-        # Between two rungs the lower one serves, so that the curve has its points at rungs.
-        spread = {one for one in spread if one < LOWEST_RUNG} | {*rungs(), low, high}
     jumps = {
         "budget-aware": Precision(asked["beta"], asked["rho"]).epsilon_bound(public),
         "hybrid": HYBRID_FROM * (1 + 1e-9),

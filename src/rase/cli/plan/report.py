@@ -79,8 +79,8 @@ def _rung(plan: Plan) -> Iterator[str]:
     drawn = plan.certificate.drawn_epsilon
     if plan.mechanism == "optimal" and drawn < plan.certificate.epsilon:
         yield (
-            f"Channels are shipped for some budgets only; this one is that of epsilon {drawn:g}, "
-            "the next below."
+            f"Channels are shipped for budgets up to {drawn:g} only, and this one is that of "
+            f"epsilon {drawn:g}."
         )
 
 

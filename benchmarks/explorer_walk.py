@@ -1,8 +1,8 @@
-"""How long does the server work for one change in the Explorer?
+"""How long does the studio work for one change in the Explorer?
 
 Walks of 200 changes, one parameter at a time, each to a random place of its slider; the whole
 answer as JSON, parts of the page included. CPU time, so that other work on the machine does not
-count; the walks are seeded. Before them the server has answered the usual question, as it does when
+count; the walks are seeded. Before them the studio has answered the usual question, as it does when
 it starts.
 """
 
@@ -16,12 +16,11 @@ import numpy as np
 
 from benchmarks.harness import Row, Target
 from rase.clock import SystemClock
-from rase.dashboard import explorer
-from rase.dashboard.app import dashboard_app
-from rase.dashboard.explorer_fields import FIELDS, USUAL, Choice, Field
-from rase.subscriber.operator import AsyncOperator
+from rase.studio.app import studio_app
+from rase.studio.explorer.fields import FIELDS, USUAL, Choice, Field
 
 LIMIT_S = 0.050
+PORT = 8000
 CHANGES = 200
 
 
@@ -42,22 +41,18 @@ def changed(one: Field | Choice, draw: np.random.Generator) -> str:
 async def walk(seed: int) -> list[tuple[float, str, dict[str, str]]]:
     """Return the CPU seconds of each change, and what was changed."""
     draw = np.random.default_rng(seed)
-    app = dashboard_app(
-        lambda token: AsyncOperator("http://localhost", token),
-        SystemClock(),
-        pages=[explorer.PAGE],
-    )
+    app = studio_app(SystemClock(), PORT)
     fields = [one for part in FIELDS.values() for one in part if USUAL[one.name]]
     state = dict(USUAL)
     taken = []
     transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://walk.test") as client:
-        await client.get("/explorer/plan.json")
+    async with httpx.AsyncClient(transport=transport, base_url=app.address) as client:
+        await client.get("explorer/plan.json")
         for _ in range(CHANGES):
             one = fields[int(draw.integers(len(fields)))]
             state[one.name] = changed(one, draw)
             start = time.process_time()
-            answer = await client.get("/explorer/plan.json", params=state)
+            answer = await client.get("explorer/plan.json", params=state)
             # A window of one round cannot be split; such a question is refused, and not counted.
             if answer.status_code == 200:
                 taken.append((time.process_time() - start, one.name, dict(state)))

@@ -39,11 +39,12 @@ MOST_BYTES = 150_000
 WIDTH, HEIGHT = 1280, 820
 # What is run. The demonstration serves its dashboard on until it is interrupted.
 DEMO = "rase demo --seed 1"
+STUDIO = "rase studio"
 OWNER = "rase device run --page"
 COMMANDS = {
     "live": DEMO,
-    "explorer": DEMO,
-    "attack-lab": DEMO,
+    "explorer": STUDIO,
+    "attack-lab": STUDIO,
     "demo": DEMO,
     "owner": OWNER,
 }
@@ -63,7 +64,7 @@ def main(names: list[str]) -> int:
     """Take the pictures that are named, or all."""
     wanted = set(names or COMMANDS)
     unknown = sorted(wanted - set(COMMANDS))
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if unknown or chromium is None:
         why = f"no such picture: {', '.join(unknown)}" if unknown else "chromium is missing"
         print(f"{why}; there are {', '.join(COMMANDS)}. Run .ci/setup for programs.")
@@ -71,8 +72,10 @@ def main(names: list[str]) -> int:
     os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=_CHROMIUM)
-        if wanted - {"owner"}:
+        if wanted & {"demo", "live"}:
             take_demo(browser, wanted)
+        if wanted & {"explorer", "attack-lab"}:
+            take_studio(browser, wanted)
         if "owner" in wanted:
             take_owner(browser)
         browser.close()
@@ -90,24 +93,34 @@ def take_demo(browser: Browser, wanted: set[str]) -> None:
                 page.wait_for_selector(".plot canvas")
                 page.wait_for_selector("#live[data-state='on'], #live[data-state='late']")
                 taken(page, "live")
-            if "explorer" in wanted:
-                page = opened(browser, address("explorer"), scheme="dark")
-                page.goto("/explorer")
-                page.wait_for_selector("#plot canvas")
-                page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
-                page.evaluate("scrollTo(0, document.querySelector('#curve-title').offsetTop - 40)")
-                taken(page, "explorer")
-            if "attack-lab" in wanted:
-                page = opened(browser, address("attack-lab"))
-                page.goto("/attack")
-                page.get_by_role("button", name="Attack", exact=True).click()
-                expect(page.get_by_role("heading", name="Device by device")).to_be_visible(
-                    timeout=600_000
-                )
-                page.wait_for_selector("#plot canvas")
-                taken(page, "attack-lab")
         if "demo" in wanted:
             kept(Image.open(picture), DRAWN, "demo")
+
+
+def take_studio(browser: Browser, wanted: set[str]) -> None:
+    """Run the studio, and take its pages."""
+    with subprocess.Popen(
+        [str(BIN / "rase"), *STUDIO.split()[1:], "--no-browser"], stdout=subprocess.PIPE, text=True
+    ) as studio:
+        assert studio.stdout is not None  # noqa: S101 - it is a pipe, as asked
+        address = studio.stdout.readline().strip()
+        if "explorer" in wanted:
+            page = new_page(browser, address, scheme="dark")
+            page.goto("explorer")
+            page.wait_for_selector("#plot canvas")
+            page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            page.evaluate("scrollTo(0, document.querySelector('#curve-title').offsetTop - 40)")
+            taken(page, "explorer")
+        if "attack-lab" in wanted:
+            page = new_page(browser, address)
+            page.goto("attack")
+            page.get_by_role("button", name="Attack", exact=True).click()
+            expect(page.get_by_role("heading", name="Device by device")).to_be_visible(
+                timeout=600_000
+            )
+            page.wait_for_selector("#plot canvas")
+            taken(page, "attack-lab")
+        studio.terminate()
 
 
 def take_owner(browser: Browser) -> None:
@@ -210,18 +223,23 @@ class Logins:
         self._cookies = [dict(cookie) for cookie in page.context.cookies()]
 
 
-def opened(browser: Browser, logins: Logins, *, scheme: str = "light") -> Page:
-    """Open the dashboard in a browser without any past, logged in."""
+def opened(browser: Browser, logins: Logins) -> Page:
+    """Open the dashboard, logged in."""
+    page = new_page(browser, logins.base)
+    logins.log_in(page)
+    return page
+
+
+def new_page(browser: Browser, address: str, *, scheme: str = "light") -> Page:
+    """Return a page of a browser without any past, which knows where it is to go."""
     context = browser.new_context(
         color_scheme=scheme,  # type: ignore[arg-type]
         viewport={"width": WIDTH, "height": HEIGHT},
-        base_url=logins.base,
+        base_url=address,
         reduced_motion="reduce",
     )
     context.set_default_timeout(60_000)
-    page = context.new_page()
-    logins.log_in(page)
-    return page
+    return context.new_page()
 
 
 def taken(page: Page, name: str) -> None:

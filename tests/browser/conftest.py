@@ -3,6 +3,8 @@
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -83,6 +85,23 @@ def made(nursery: Nursery, folder: Path, rounds: int) -> Site:
     return Site(nursery, folder, held_port(), reader, operator)
 
 
+@dataclass
+class Studio:
+    """The studio, in a process of its own; pages are named without a slash: they lie below it."""
+
+    address: str
+
+
+@pytest.fixture(scope="session")
+def studio() -> Iterator[Studio]:
+    """A studio that tests only look at, or whose runs they erase."""
+    typed = [sys.executable, "-m", "rase", "studio", "--no-browser"]
+    with subprocess.Popen(typed, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield Studio(process.stdout.readline().strip())
+        process.terminate()
+
+
 @contextlib.contextmanager
 def running(nursery: Nursery, folder: Path, rounds: int) -> Iterator[Site]:
     """Run a site until the block ends."""
@@ -158,9 +177,9 @@ class Seen:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
 
-    def elsewhere(self, site: Site) -> list[str]:
+    def elsewhere(self, site: Site | Studio) -> list[str]:
         """Return requests to other places than a site."""
-        ours = (f"{site.address}/", "data:")
+        ours = (f"{site.address.rstrip('/')}/", "data:")
         return [url for url in self.requests if not url.startswith(ours)]
 
 
@@ -179,7 +198,12 @@ def opened(browser: Browser, seen: Seen) -> Iterator[Opens]:
     contexts: list[BrowserContext] = []
 
     def open_(
-        site: Site, token: str = "", *, scheme: str = "light", width: int = 1280, **more: object
+        site: Site | Studio,
+        token: str = "",
+        *,
+        scheme: str = "light",
+        width: int = 1280,
+        **more: object,
     ) -> Page:
         context = browser.new_context(
             color_scheme=scheme,  # type: ignore[arg-type]

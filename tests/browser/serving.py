@@ -21,7 +21,7 @@ import uvicorn
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
 from rase.clock import FakeClock
-from rase.dashboard.page import _templates
+from rase.dashboard.page import templates_of
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
@@ -197,7 +197,7 @@ def _obey(centre: FusionCentre, clock: FakeClock, *, orders: TextIO, answers: Te
 
 def warm() -> None:
     """Compile the pages, for processes that are forked off this one."""
-    pages = _templates()
+    pages = templates_of(("rase.dashboard",))
     for name in pages.list_templates():
         pages.get_template(name)
 

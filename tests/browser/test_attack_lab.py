@@ -5,16 +5,16 @@ import io
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.conftest import Opens, Seen, Site
+from tests.browser.conftest import Opens, Seen, Studio
 from tests.browser.test_pages import violations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_run_is_for_everybody(site: Site, opened: Opens, seen: Seen, scheme: str) -> None:
+def test_a_run_is_for_everybody(studio: Studio, opened: Opens, seen: Seen, scheme: str) -> None:
     """Form and result: no violation, no error, and no sideways scrolling; the files open."""
-    page = opened(site, site.operator, scheme=scheme)
-    page.goto("/attack")
+    page = opened(studio, scheme=scheme)
+    page.goto("attack")
     assert violations(page) == []
     page.fill("#f-devices", "8")
     page.fill("#f-days", "5")
@@ -39,13 +39,13 @@ def test_a_run_is_for_everybody(site: Site, opened: Opens, seen: Seen, scheme: s
     page.get_by_role("button", name="Erase").click()
     page.wait_for_url("**/attack")
     assert seen.errors == []
-    assert seen.elsewhere(site) == []
+    assert seen.elsewhere(studio) == []
 
 
-def test_a_run_can_be_cancelled(site: Site, opened: Opens, seen: Seen) -> None:
+def test_a_run_can_be_cancelled(studio: Studio, opened: Opens, seen: Seen) -> None:
     """Progress is shown while it lasts, and the button ends it."""
-    page = opened(site, site.operator)
-    page.goto("/attack")
+    page = opened(studio)
+    page.goto("attack")
     page.fill("#f-devices", "64")
     page.fill("#f-days", "60")
     page.check("#attacks-value_time")
@@ -59,10 +59,10 @@ def test_a_run_can_be_cancelled(site: Site, opened: Opens, seen: Seen) -> None:
     assert seen.errors == []
 
 
-def test_a_mistake_stands_beside_its_field(site: Site, opened: Opens) -> None:
+def test_a_mistake_stands_beside_its_field(studio: Studio, opened: Opens) -> None:
     """A form that cannot be run comes back with what was typed; it works without scripts."""
-    page = opened(site, site.operator, scripts=False)
-    page.goto("/attack")
+    page = opened(studio, scripts=False)
+    page.goto("attack")
     page.fill("#f-epsilon", "-3")
     page.get_by_role("button", name="Attack", exact=True).click()
     expect(page.locator("#e-epsilon")).to_contain_text("epsilon must be a number")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from playwright.sync_api import Page
-from tests.browser.conftest import ROUNDS, Opens, Site
+from tests.browser.conftest import ROUNDS, Opens, Site, Studio
 from tests.browser.serving import CAMPAIGN, LATER_S
 from tests.browser.test_owner import Place
 from tests.device.owning import QUARTERS, owned
@@ -85,10 +85,10 @@ def test_an_answer(site: Site, opened: Opens, form: str) -> None:
     same(found, told, ["round", "of_rounds", "status", *NUMBERS, "n", "local_epsilon"])
 
 
-def test_the_explorers_curves(site: Site, opened: Opens) -> None:
+def test_the_explorers_curves(studio: Studio, opened: Opens) -> None:
     """CSV: bias and noise make up the error in every row."""
-    page = opened(site)
-    found = read_csv(saved(page, "/explorer", "All curves as CSV"))
+    page = opened(studio)
+    found = read_csv(saved(page, "explorer", "All curves as CSV"))
     total = (found["bias"] ** 2 + found["noise"] ** 2) ** 0.5
     pd.testing.assert_series_equal(total, found["error"], check_names=False, rtol=1e-9)
     assert set(found["estimator"]) >= {"unbiased_mean", "median"}

@@ -12,7 +12,7 @@ _KINDS = "a[href], button, input, select, summary, [tabindex='0']"
 _STOPS = f"""[...document.querySelectorAll("{_KINDS}")]
   .filter((node) => node.checkVisibility() && !node.disabled && node.type !== "hidden")
   .filter((node) => node.type !== "radio" || node.checked)"""
-_FORMS = ("/campaign?beta=0.3&rho=0.5&n=", "/ask?kind=avg", "/subscribers", "/attack")
+_FORMS = ("/campaign?beta=0.3&rho=0.5&n=", "/ask?kind=avg", "/subscribers")
 
 
 def walked(page: Page) -> tuple[list[int], int, int]:

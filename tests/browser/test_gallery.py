@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
 from tests.browser import serving
-from tests.browser.conftest import Seen
+from tests.browser.conftest import Seen, Studio
 from tests.device.owning import HOURS, QUARTERS, Owned, owned
 from tests.patience import PATIENCE_S
 
@@ -226,13 +226,6 @@ def test_the_usual_fleet(painter: Painter, tmp_path: Path) -> None:
         painter.paint("health", f"{at}/health")
         painter.paint("not-found", f"{at}/nowhere")
         painter.cookies = []
-        painter.paint("explorer", f"{at}/explorer", do=plotted)
-        painter.paint("explorer-mistake", f"{at}/explorer?epsilon=nonsense")
-        painter.paint(
-            "explorer-robust",
-            f"{at}/explorer?shuffle=robust&alpha=1&groups=4&devices=64&error=5&attacker_cap=3",
-            do=plotted,
-        )
         painter.paint("login", f"{at}/login")
         painter.paint("login-expired", f"{at}/login?next=%2Flive")
         painter.paint("login-revoked", f"{at}/login?why=ended")
@@ -343,17 +336,27 @@ def test_a_session_that_ended(painter: Painter, tmp_path: Path) -> None:
         painter.paint("live-connection-lost", f"{place.address}/live?range=1d", do=lost)
 
 
-def test_the_attack_lab(painter: Painter, tmp_path: Path) -> None:
+def test_the_explorer(painter: Painter, studio: Studio) -> None:
+    """Its usual question, a mistake, and a robust shuffle with targets."""
+    at = studio.address
+    painter.paint("explorer", f"{at}explorer", do=plotted)
+    painter.paint("explorer-mistake", f"{at}explorer?epsilon=nonsense")
+    painter.paint(
+        "explorer-robust",
+        f"{at}explorer?shuffle=robust&alpha=1&groups=4&devices=64&error=5&attacker_cap=3",
+        do=plotted,
+    )
+
+
+def test_the_attack_lab(painter: Painter, studio: Studio, tmp_path: Path) -> None:
     """Its form, a mistake, and runs that last, end, fail and were cancelled."""
-    with hall(tmp_path / "site", campaigns={serving.CAMPAIGN: filled(10)}) as place:
-        painter.log_in(place)
-        at = place.address
-        painter.paint("attack", f"{at}/attack")
-        painter.paint("attack-mistake", f"{at}/attack", do=mistaken)
-        addresses = attacked(painter, at, tmp_path)
-        for state, address in addresses.items():
-            painter.paint(f"attack-{state}", address, do=quiet)
-        painter.paint("attack-runs", f"{at}/attack")
+    at = studio.address
+    painter.paint("attack", f"{at}attack")
+    painter.paint("attack-mistake", f"{at}attack", do=mistaken)
+    addresses = attacked(painter, at, tmp_path)
+    for state, address in addresses.items():
+        painter.paint(f"attack-{state}", address, do=quiet)
+    painter.paint("attack-runs", f"{at}attack")
 
 
 def mistaken(page: Page) -> None:
@@ -369,13 +372,12 @@ def mistaken(page: Page) -> None:
 def attacked(painter: Painter, at: str, folder: Path) -> dict[str, str]:
     """Start runs of all fates; return where they are."""
     context = painter.browser.new_context(base_url=at)
-    context.add_cookies(painter.cookies)  # type: ignore[arg-type]
     context.set_default_timeout(1000 * PATIENCE_S)
     page = context.new_page()
     found: dict[str, str] = {}
 
     def begun(**fields: str) -> None:
-        page.goto("/attack")
+        page.goto("attack")
         for name, text in fields.items():
             page.fill(f"#f-{name}", text)
 

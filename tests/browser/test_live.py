@@ -155,12 +155,6 @@ def test_charts_keep_their_width(own_site: Site, opened: Opens, width: int) -> N
     own_site.say("round")
     shows(page, shown + 1)
     assert drawn_width(page, "figure .plot") == first
-    page.goto("/explorer")
-    first = drawn_width(page, "#plot")
-    page.select_option("#view", index=1)
-    assert drawn_width(page, "#plot") == first
-    page.emulate_media(color_scheme="dark")
-    assert drawn_width(page, "#plot") == first
 
 
 def drawn_width(page: Page, place: str) -> int:

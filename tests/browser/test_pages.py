@@ -16,7 +16,6 @@ PAGES = {
     "ask": "/ask?kind=win&w=2h",
     "subscribers": "/subscribers",
     "health": "/health",
-    "attack": "/attack",
     "problem": "/nowhere",
 }
 _AXE = AXE.read_text(encoding="utf-8") if AXE.exists() else ""

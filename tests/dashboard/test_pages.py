@@ -577,9 +577,7 @@ def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk
     assert text.count('data-status="too_few"') == 2
 
 
-@pytest.mark.parametrize(
-    "path", ["/live.csv?range=25d", "/rounds.csv", "/ask.csv?kind=avg", "/explorer/curves.csv"]
-)
+@pytest.mark.parametrize("path", ["/live.csv?range=25d", "/rounds.csv", "/ask.csv?kind=avg"])
 def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
     """Columns have types by themselves: numbers are numbers, as in pandas and others."""
     from pyarrow import csv as arrow

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
 )
 from tests.fusion.conftest import CAMPAIGN, PINNED, ROUND, Parcel, made_centre, parcel, reports
 from tests.histories import try_histories
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.errors import WireError
 from rase.fusion.intake import Intake
 from rase.fusion.rounds import Rounds
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 
 # Thousands of commits are waited for here; durability has its own tests, on a real disk.
 MEMORY = Path("/dev/shm")  # noqa: S108 - each history makes a folder of its own in it

@@ -18,6 +18,7 @@ from tests.fusion.conftest import (
     reports,
 )
 from tests.storage.engines import NewAddress
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -37,7 +38,6 @@ from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import MECHANISMS, randomizer_named
 from rase.series.rounds import estimate_round
 from rase.storage.address import DatabaseAddress
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.opening import open_database
 
 PLACES = [0, 100, 2048, 3000, 4096]

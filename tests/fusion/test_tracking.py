@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, envelope, keyset, parcel, reports
 from tests.storage.engines import NewAddress
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase import Hybrid, SeededRandom
 from rase.clock import FakeClock, round_start_s
@@ -18,7 +19,6 @@ from rase.fusion.rounds import Rounds
 from rase.fusion.tracking import PATIENCE_S, last_tracked
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.tracker import Tracker
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
 

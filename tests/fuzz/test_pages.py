@@ -1,7 +1,7 @@
 """Anything to every page: no 5xx, no markup that came from outside, headers on every answer.
 
-The dashboard's routes are asked for by name and with what its forms offer; the owner's page reads
-HTTP by itself, so it is sent bytes, too.
+The routes of dashboard and studio are asked for by name and with what their forms offer; the
+owner's page reads HTTP by itself, so it is sent bytes, too.
 """
 
 import asyncio
@@ -20,14 +20,15 @@ from starlette.routing import Route
 from tests.dashboard.conftest import Desk, add_rounds
 from tests.device.owning import Owned, owned
 from tests.fusion.conftest import ROUND, made_centre
+from tests.studio.conftest import Visitor
 
 from rase.dashboard.app import dashboard_app
-from rase.dashboard.attack_jobs import TooManyRuns
-from rase.dashboard.attack_lab import RUNS
 from rase.dashboard.guard import HEADERS
 from rase.dashboard.page import SESSION_COOKIE, VISIT_COOKIE
 from rase.device.page.server import _HEADERS as OWNER_HEADERS
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
+from rase.studio.attack import RUNS
+from rase.studio.attack.jobs import TooManyRuns
 
 # A stream does not end by itself; its own tests are in tests/dashboard/test_stream.py.
 ENDLESS = "/live/events"
@@ -77,7 +78,7 @@ class Visits:
         text = "\n".join(texts)
         self.names = sorted({*MORE_NAMES, *re.findall(r'name="([\w-]+)"', text)})
         self.offered = sorted(set(re.findall(r'value="([^"]{1,40})"', text)))
-        assert {"token", "epsilon", "proof", "next"} <= set(self.names)
+        assert {"token", "proof", "next"} <= set(self.names)
 
     @staticmethod
     def routes() -> list[Route]:
@@ -115,14 +116,45 @@ class Visits:
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visits]:
-    """A dashboard with rounds; attacks are not really begun."""
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        made_centre(tmp_path_factory.mktemp("pages") / "fusion.sqlite") as centre,
-    ):
-        patch.setattr(RUNS, "start", _no_run)
+    """A dashboard with rounds."""
+    with made_centre(tmp_path_factory.mktemp("pages") / "fusion.sqlite") as centre:
         add_rounds(centre, {ROUND: [0] * 5, ROUND + 1: [], ROUND + 2: [2000] * 9})
         yield Visits(Desk(centre))
+
+
+class StudioVisits:
+    """The studio's pages, and somebody who has its address."""
+
+    def __init__(self) -> None:
+        self.desk = Visitor()
+        pages = [route.path for route in self.routes() if "GET" in (route.methods or ())]
+        text = "\n".join(self.desk.get(path).text for path in pages if "{" not in path)
+        self.names = sorted({*MORE_NAMES, *re.findall(r'name="([\w-]+)"', text)})
+        self.offered = sorted(set(re.findall(r'value="([^"]{1,40})"', text)))
+        assert {"epsilon", "attacks", "proof", "next"} <= set(self.names)
+
+    def routes(self) -> list[Route]:
+        """Return all routes of the studio."""
+        return [one for one in self.desk.app.pages.routes if isinstance(one, Route)]
+
+    def cookies(self, who: str) -> str:
+        """Return the header of the cookies of a visitor."""
+        return f"{VISIT_COOKIE}={'v' * 43}"
+
+    def proof(self, who: str) -> str:
+        """Return the proof that stands in the forms of a visitor."""
+        return self.desk.app.pages.state.site.sessions.proof("v" * 43)  # type: ignore[no-any-return]
+
+    def renew(self) -> None:
+        """There is nobody to log in."""
+
+
+@pytest.fixture(scope="module")
+def studio() -> Iterator[StudioVisits]:
+    """A studio; attacks are not really begun."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RUNS, "start", _no_run)
+        yield StudioVisits()
 
 
 def _no_run(*_: Any, **__: Any) -> None:
@@ -133,7 +165,9 @@ def check_answer(answer: httpx.Response, told: Any) -> None:
     """Whatever was asked, an answer is no failure and carries nothing from outside."""
     assert answer.status_code < 500, told
     for name, value in HEADERS.items():
-        assert answer.headers.get(name) == value, told
+        if name != "Referrer-Policy":
+            assert answer.headers.get(name) == value, told
+    assert answer.headers["Referrer-Policy"] in ("no-referrer", "same-origin"), told
     for name in answer.headers:
         assert MARK not in name, told
     for cookie in answer.headers.get_list("set-cookie"):
@@ -175,12 +209,12 @@ JUNK = ("", f"; rase_theme=<{MARK}>", '; rase_theme="x', "; =; ;", f"; {VISIT_CO
 PART = re.compile(r"\{(\w+)[^}]*\}")
 
 
-def attack(visits: Visits, examples: int) -> set[int]:
+def attack(visits: Visits | StudioVisits, examples: int) -> set[int]:
     """Send examples to every route of the dashboard; return all statuses."""
     return {status for route in visits.routes() for status in press(visits, route, examples)}
 
 
-def press(visits: Visits, route: Route, examples: int) -> set[int]:
+def press(visits: Visits | StudioVisits, route: Route, examples: int) -> set[int]:
     """Send examples to one route; return all statuses."""
     seen: set[int] = set()
     values = st.one_of(VALUES, st.sampled_from(visits.offered))
@@ -221,6 +255,17 @@ def press(visits: Visits, route: Route, examples: int) -> set[int]:
 def test_the_dashboard_answers_anything(visits: Visits) -> None:
     """Every route, its forms, query strings and cookies."""
     assert {200, 303, 400, 403, 404, 405} <= attack(visits, 4)
+
+
+def test_the_studio_answers_anything(studio: StudioVisits) -> None:
+    """Every route below the secret, its forms, query strings and cookies."""
+    assert {200, 303, 400, 403, 404, 405} <= attack(studio, 4)
+
+
+@pytest.mark.slow
+def test_the_studio_answers_anything_for_long(studio: StudioVisits) -> None:
+    """The same, a hundred times as many."""
+    attack(studio, 400)
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ from hypothesis.stateful import (
 )
 from tests.histories import try_histories
 from tests.shuffler.conftest import FIRST, World
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.errors import WireError
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 
 # Thousands of commits are waited for here; durability has its own tests, on a real disk.
 MEMORY = Path("/dev/shm")  # noqa: S108 - each history makes a folder of its own in it

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from tests.shuffler.test_app import check_problem, talk
+from tests.storage.faults import FaultyDatabase
 
 from rase.service.key_settings import read_opening_keys
 from rase.service.keyring import read_public_keys, rotate_opening_key
 from rase.shuffler.public_keys import ForeignKey, keep_own_keys
-from rase.storage.faults import FaultyDatabase
 from rase.wire.keys import KeyConfig, Keyset, OpeningKey, Role
 from rase.wire.private_files import write_private
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.errors import WireError
 from rase.kernels.words import SeededRandom
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.interface import Database
 
 if TYPE_CHECKING:

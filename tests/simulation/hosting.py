@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 from tests.simulation.processes import MortalDatabase
+from tests.storage.faults import SimulatedDeath
 
 from rase.storage.address import DatabaseAddress
-from rase.storage.faults import SimulatedDeath
 from rase.storage.opening import open_database
 
 __all__ = ["Server"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
+
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.clock import Clock
 from rase.device.agent import Agent
@@ -16,7 +18,6 @@ from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.interface import Database, Parameters, Row, Transaction
 from rase.transport.memory import Handler, MemoryTransport
 from rase.wire.signed import PinnedKeys

@@ -30,6 +30,7 @@ from tests.simulation.hosting import Server
 from tests.simulation.processes import Device
 from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
 from tests.simulation.setting import FIRST, MOST_OUTER, PINNED, ROUND_S, SIGNERS, Setting
+from tests.storage.faults import SimulatedDeath
 
 from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
@@ -39,7 +40,6 @@ from rase.fusion.tracking import PATIENCE_S
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
-from rase.storage.faults import SimulatedDeath
 from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.keys import Keyset, Role, SigningKey

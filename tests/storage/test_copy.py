@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.errors import StorageBusy, StorageError, StorageUnusable
 from rase.storage.copy import copy_database, tables_of
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.interface import Database
 from rase.storage.opening import look_at, open_database
 from rase.storage.sqlite import SqliteDatabase, open_sqlite

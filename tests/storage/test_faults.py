@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
-from rase.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.storage.sqlite import open_sqlite
 
 

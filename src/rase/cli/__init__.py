@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
+    "studio": _Place("rase.cli.studio", "Explore parameters and attacks in a browser, locally."),
     "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
     "doctor": _Place(
@@ -53,6 +54,7 @@ COMMANDS = {
 _EXTRA_OF = {
     "fastapi": "service",
     "httpx": "service",
+    "jinja2": "service",
     "matplotlib": "plot",
     "opentelemetry": "otlp",
     "paho": "mqtt",

@@ -1,7 +1,7 @@
 """The dashboard's app: pages put together with their guards.
 
 A page is a module of this room that defines ``PAGE``, a `rase.dashboard.page.Page`, and stands in
-`rase.dashboard.app.PAGES`. To add one:
+`PAGES`. To add one:
 
 1. write ``async def shown(request: Request) -> Response`` and end it with
    ``return render(request, "name.html", key=value)``;
@@ -26,10 +26,11 @@ A chart is a table first: ``<figure data-chart>`` holds a table (see ``macros.ht
 ``rase/theme/static/rase.css``.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from importlib import import_module
+from types import MappingProxyType
 from typing import Final
 
 from starlette.applications import Starlette
@@ -39,6 +40,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ExceptionHandler
 
 from rase.clock import Clock
 from rase.dashboard import assets, login
@@ -48,10 +50,13 @@ from rase.dashboard.page import (
     Dashboard,
     Endpoint,
     Page,
+    Site,
+    address_of,
     dashboard_of,
     login_address,
     render,
     session_of,
+    site_of,
     visitor_of,
 )
 from rase.dashboard.sessions import Sessions
@@ -59,9 +64,11 @@ from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import sentence
 
-__all__ = ["PAGES", "dashboard_app", "load_pages"]
+__all__ = ["PAGES", "dashboard_app", "pages_app"]
 
-_MAX_BODY = 1 << 16
+# Modules of this room, each with a PAGE, in the order of the navigation.
+PAGES: Final = ("live", "rounds", "campaign", "ask", "subscribers", "health")
+_MAX_BODY: Final = 1 << 16
 
 
 def dashboard_app(
@@ -79,20 +86,48 @@ def dashboard_app(
         pages: Its pages; all that there are if None.
         sessions: Who is logged in; nobody if None.
     """
-    found = load_pages() if pages is None else tuple(pages)
-    who = Sessions(clock) if sessions is None else sessions
-    dashboard = Dashboard(connect=connect, clock=clock, sessions=who, pages=found)
+    site = Dashboard(
+        connect=connect,
+        clock=clock,
+        sessions=Sessions(clock) if sessions is None else sessions,
+        pages=tuple(pages or (import_module(f"rase.dashboard.{name}").PAGE for name in PAGES)),
+    )
+    return pages_app(
+        site,
+        routes=[
+            Route("/login", login.shown),
+            Route("/login", _ours(login.tried), methods=["POST"]),
+            Route("/login/once/{code}", login.once),
+            Route("/logout", _ours(login.left), methods=["POST"]),
+        ],
+        handlers={FusionRefused: _refused, FusionUnreachable: _unreachable},
+    )
+
+
+def pages_app(
+    site: Site,
+    *,
+    routes: Sequence[BaseRoute] = (),
+    handlers: Mapping[type[Exception], ExceptionHandler] = MappingProxyType({}),
+) -> Starlette:
+    """Return an app that serves pages behind their guard.
+
+    Args:
+        site: The pages, and what they share.
+        routes: What else it answers.
+        handlers: How it answers failures of its own.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for page in found:
+            for page in site.pages:
                 if page.lifespan is not None:
                     await stack.enter_async_context(page.lifespan())
             yield
 
     app = Starlette(
-        routes=_routes(found),
+        routes=[*routes, *_routes(site.pages)],
         lifespan=lifespan,
         middleware=[
             # Guessing secrets by sizes needs requests that other sites make with our cookies; those
@@ -101,25 +136,24 @@ def dashboard_app(
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
             Middleware(
                 Guard,
-                sessions=who,
+                sessions=site.sessions,
                 limits={
                     page.views[0].path: page.max_body_bytes
-                    for page in found
+                    for page in site.pages
                     if page.max_body_bytes != _MAX_BODY
                 },
                 max_body_bytes=_MAX_BODY,
             ),
         ],
         exception_handlers={
-            FusionRefused: _refused,
-            FusionUnreachable: _unreachable,
+            **handlers,
             HTTPException: _http_problem,
             Exception: _unexpected,
         },
     )
     # To the address without its slash one would be led by whatever name the request gives as host.
     app.router.redirect_slashes = False
-    app.state.dashboard = dashboard
+    app.state.site = site
     return app
 
 
@@ -127,10 +161,6 @@ def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route("/static/{path:path}", assets.served),
         Route("/", _home),
-        Route("/login", login.shown),
-        Route("/login", _ours(login.tried), methods=["POST"]),
-        Route("/login/once/{code}", login.once),
-        Route("/logout", _ours(login.left), methods=["POST"]),
         Route("/theme", _ours(login.themed), methods=["POST"]),
     ]
     for page in pages:
@@ -145,7 +175,7 @@ def _ours(endpoint: Endpoint) -> Endpoint:
 
     async def checked(request: Request) -> Response:
         form = await request.form()
-        sessions = dashboard_of(request).sessions
+        sessions = site_of(request).sessions
         if not sessions.is_proof(visitor_of(request), str(form.get("proof", ""))):
             raise HTTPException(
                 403, "This form is too old or was not made here. Go back, reload and try again."
@@ -176,10 +206,9 @@ def _guarded(page: Page, endpoint: Endpoint) -> Endpoint:
 async def _home(request: Request) -> Response:
     """Lead to the first page that somebody may see."""
     session = session_of(request)
-    if session is None:
-        return RedirectResponse("/login", 303)
-    first = next((page for page in dashboard_of(request).pages if page.is_for(session)), None)
-    return RedirectResponse(first.views[0].path if first is not None else "/login", 303)
+    first = next((page for page in site_of(request).pages if page.is_for(session)), None)
+    path = first.views[0].path if first is not None else "/login"
+    return RedirectResponse(address_of(request, path), 303)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -219,21 +248,3 @@ def _problem(request: Request, status: int, detail: str) -> Response:
         502: "The fusion centre does not answer",
     }.get(status, "This cannot be done")
     return render(request, "problem.html", status=status, title=title, detail=detail)
-
-
-# Modules of this room, each with a PAGE. Their heavy imports belong inside their functions.
-PAGES: Final = (
-    "live",
-    "rounds",
-    "campaign",
-    "ask",
-    "subscribers",
-    "health",
-    "explorer",
-    "attack_lab",
-)
-
-
-def load_pages() -> tuple[Page, ...]:
-    """Return all pages."""
-    return tuple(import_module(f"rase.dashboard.{name}").PAGE for name in PAGES)

@@ -21,7 +21,6 @@ from starlette.responses import Response
 
 __all__ = ["Asset", "assets", "served", "style", "style_source"]
 
-_PACKAGES: Final = ("rase.dashboard", "rase.theme")
 _INLINE: Final = ("rase.css", "vendor/uplot/uPlot.min.css")
 _COMMENT: Final = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
 
@@ -45,7 +44,7 @@ class Asset:
 
 async def served(request: Request) -> Response:
     """Return a file; without its bytes if the browser has them already."""
-    found = assets().get(request.path_params["path"])
+    found = assets(request.app.state.site.packages).get(request.path_params["path"])
     if found is None:
         raise HTTPException(404)
     # Asked for again each time, and answered without a body while it is the same.
@@ -59,10 +58,10 @@ async def served(request: Request) -> Response:
 
 
 @cache
-def assets() -> dict[str, Asset]:
-    """Return all files by their paths."""
+def assets(packages: tuple[str, ...] = ("rase.dashboard",)) -> dict[str, Asset]:
+    """Return all files of some packages, and those of every page, by their paths."""
     found: dict[str, Asset] = {}
-    for package in _PACKAGES:
+    for package in (*packages, "rase.theme"):
         _collect(files(package) / "static", "", found)
     return found
 

@@ -1,4 +1,4 @@
-"""What a page is, who may see it, and how it becomes HTML: used by every page of the dashboard.
+"""What a page is, who may see it, and how it becomes HTML: for dashboard and studio alike.
 
 All pages of a token share one live stream and one answer, because both are rate limited.
 """
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -35,12 +35,16 @@ __all__ = [
     "Endpoint",
     "Hub",
     "Page",
+    "Site",
     "View",
+    "address_of",
     "client_of",
     "dashboard_of",
     "login_address",
     "render",
     "session_of",
+    "site_of",
+    "templates_of",
     "visitor_of",
 ]
 
@@ -211,10 +215,10 @@ class Page:
 
 
 @cache
-def _templates() -> Environment:
-    """Return the templates, which all dashboards of a process compile once."""
+def templates_of(packages: tuple[str, ...]) -> Environment:
+    """Return the templates of some packages, which all sites of a process compile once."""
     templates = Environment(
-        loader=PackageLoader("rase.dashboard"),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -225,29 +229,58 @@ def _templates() -> Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dashboard:
-    """Hold what all pages share; it is ``request.app.state.dashboard``.
+class Site:
+    """What all pages of a program share; it is ``request.app.state.site``.
+
+    Args:
+        clock: The time by which pages say what is late.
+        sessions: Who is logged in, and which forms are ours.
+        pages: All pages, in the order of the navigation.
+        packages: Where templates and files are looked for, the first first.
+        has_login: Whether there is anything to log in to.
+    """
+
+    clock: Clock
+    sessions: Sessions
+    pages: tuple[Page, ...]
+    packages: tuple[str, ...] = ("rase.dashboard",)
+    has_login: bool = False
+
+    @property
+    def templates(self) -> Environment:
+        """The templates."""
+        return templates_of(self.packages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard(Site):
+    """What the pages of a fusion centre share.
 
     Args:
         connect: Makes a client of the fusion centre for a token.
-        clock: The time by which pages say what is late.
-        sessions: Who is logged in.
-        pages: All pages, in the order of the navigation.
         hub: The live streams that pages share.
     """
 
     connect: Callable[[str], AsyncOperator]
-    clock: Clock
-    sessions: Sessions
-    pages: tuple[Page, ...]
     hub: Hub = field(default_factory=Hub)
-    templates: Environment = field(default_factory=_templates)
+    has_login: bool = True
+
+
+def site_of(request: Request) -> Site:
+    """Return what all pages share."""
+    site: Site = request.app.state.site
+    return site
 
 
 def dashboard_of(request: Request) -> Dashboard:
-    """Return what all pages share."""
-    dashboard: Dashboard = request.app.state.dashboard
+    """Return what all pages of a fusion centre share."""
+    dashboard: Dashboard = request.app.state.site
     return dashboard
+
+
+def address_of(request: Request, path: str) -> str:
+    """Return the address of a page for this visitor: below the studio's secret, if it has one."""
+    return f"{_root(request)}{path}"
 
 
 def session_of(request: Request) -> Session | None:
@@ -274,10 +307,10 @@ def render(
 ) -> HTMLResponse:
     """Return a page as HTML.
 
-    Templates extend ``base.html`` and find ``page``, ``session`` (None before login), ``proof``
-    (the value of the hidden field ``proof`` that every POST form must have), ``theme``, ``here``
-    (the address) and ``stay`` (what keeps an address with the campaign) beside ``context``;
-    everything is escaped.
+    Templates extend ``base.html`` and find ``page``, ``root`` (what every address begins with),
+    ``session`` (None before login), ``proof`` (the value of the hidden field ``proof`` that every
+    POST form must have), ``theme``, ``here`` (the address), ``stay`` (what keeps an address with
+    the campaign), and ``context``; everything is escaped.
 
     Args:
         request: What is answered.
@@ -286,16 +319,18 @@ def render(
         page: The page; the one that answers if None.
         **context: What the template shows.
     """
-    dashboard = dashboard_of(request)
+    site = site_of(request)
     session = session_of(request)
     theme = request.cookies.get(THEME_COOKIE, "auto")
-    shown = [one for one in dashboard.pages if one.is_for(session)]
-    text = dashboard.templates.get_template(template).render(
+    shown = [one for one in site.pages if one.is_for(session)]
+    text = site.templates.get_template(template).render(
         page=page or request.scope.get("rase_page"),
         pages=shown,
         groups=list(dict.fromkeys(one.group for one in shown)),
         session=session,
-        proof=dashboard.sessions.proof(visitor_of(request)),
+        root=_root(request),
+        has_login=site.has_login,
+        proof=site.sessions.proof(visitor_of(request)),
         theme=theme if theme in THEMES else "auto",
         next_theme=_next_theme(theme),
         here=_here(request),
@@ -316,8 +351,14 @@ def _here(request: Request) -> str:
     if request.method != "GET":
         # After a POST one comes back to the page, not to what was done on it.
         page: Page | None = request.scope.get("rase_page")
-        return page.views[0].path if page is not None else "/"
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return address_of(request, page.views[0].path if page is not None else "/")
+    query = f"?{request.url.query}" if request.url.query else ""
+    return address_of(request, f"{request.url.path}{query}")
+
+
+def _root(request: Request) -> str:
+    root: str = request.scope.get("rase_root", "")
+    return root
 
 
 def _stay(request: Request, fleet: Any, *, status: int) -> str:

@@ -20,13 +20,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rase.clock import Clock
 from rase.errors import Malformed
 from rase.fusion import admin, overview, routes
 from rase.fusion.access import PROBLEMS, centre_of
 from rase.fusion.centre import FusionCentre
 from rase.fusion.health import gauges_of, readiness_of
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import Refused
 from rase.service.http import (
     BodyTooLarge,
@@ -40,7 +38,7 @@ from rase.service.telemetry import Telemetry
 from rase.version import __version__
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 
-__all__ = ["AskLimits", "TracedQuestions", "fusion_app", "limits_of", "openapi_document"]
+__all__ = ["AskLimits", "TracedQuestions", "fusion_app", "openapi_document"]
 
 _MAX_BODY = 1 << 16
 _TICK_S = 1.0
@@ -53,6 +51,21 @@ _DESCRIPTION = (
 )
 
 router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class AskLimits:
+    """How much one app takes; all counts begin with it.
+
+    Args:
+        questions: How often a subscriber asks.
+        streams: How many streams are open.
+        batches: How many batches are being read.
+    """
+
+    questions: RateLimit
+    streams: AtOnce
+    batches: AtOnce
 
 
 def fusion_app(
@@ -100,7 +113,12 @@ def fusion_app(
     app.state.arrived = asyncio.Event()
     app.state.is_ending = False
     app.state.is_working = True
-    app.state.limits = limits_of(centre.policy, centre.clock)
+    policy, clock = centre.policy, centre.clock
+    app.state.limits = AskLimits(
+        questions=RateLimit(policy.questions_per_minute, clock),
+        streams=AtOnce(policy.max_streams, of_one=policy.streams_per_token, retry_s=30),
+        batches=AtOnce(policy.batches_at_once),
+    )
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)  # noqa: S101 - what the handler is registered for
@@ -190,30 +208,6 @@ async def _work(centre: FusionCentre, app: FastAPI, tick_s: float) -> None:
             await asyncio.wait_for(arrived.wait(), wait_s)
         except TimeoutError:
             continue
-
-
-@dataclass(frozen=True, slots=True)
-class AskLimits:
-    """Hold the limits of one app; all counts begin anew with it.
-
-    Args:
-        questions: How often a subscriber asks.
-        streams: How many streams are open.
-        batches: How many batches are being read.
-    """
-
-    questions: RateLimit
-    streams: AtOnce
-    batches: AtOnce
-
-
-def limits_of(policy: FusionPolicy, clock: Clock) -> AskLimits:
-    """Return the limits that the operator decided."""
-    return AskLimits(
-        questions=RateLimit(policy.questions_per_minute, clock),
-        streams=AtOnce(policy.max_streams, of_one=policy.streams_per_token, retry_s=30),
-        batches=AtOnce(policy.batches_at_once),
-    )
 
 
 _QUESTIONS: Final = "/v1/"

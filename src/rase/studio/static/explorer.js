@@ -122,7 +122,7 @@ async function ask() {
   results.classList.add("stale");
   results.setAttribute("aria-busy", "true");
   try {
-    const answer = await fetch(`/explorer/plan.json?${query}`, { signal: mine.signal, headers: { Accept: "application/json" } });
+    const answer = await fetch(`explorer/plan.json?${query}`, { signal: mine.signal, headers: { Accept: "application/json" } });
     if (answer.status === 400) {
       mistaken((await answer.json()).mistakes);
       return;
@@ -157,7 +157,7 @@ function mistaken(mistakes) {
 function show(found) {
   if (!document.getElementById("plot")) {
     // The page came with mistakes and without results.
-    location.href = `/explorer?${found.query}`;
+    location.href = `explorer?${found.query}`;
     return;
   }
   for (const place of document.querySelectorAll("#explorer [data-part]")) {
@@ -167,9 +167,9 @@ function show(found) {
     document.querySelector(`#text-${name} code`).textContent = text;
   }
   const query = found.query ? `?${found.query}` : "";
-  history.replaceState(null, "", `/explorer${query}`);
-  document.getElementById("csv").href = `/explorer/curves.csv${query}`;
-  for (const next of document.querySelectorAll('form[action="/theme"] input[name="next"]')) next.value = `/explorer${query}`;
+  history.replaceState(null, "", `explorer${query}`);
+  document.getElementById("csv").href = `explorer/curves.csv${query}`;
+  for (const next of document.querySelectorAll('form[action$="/theme"] input[name="next"]')) next.value = `${location.pathname}${query}`;
   curves = found.curves;
   results.classList.remove("stale");
   drawn();

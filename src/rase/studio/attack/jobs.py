@@ -1,6 +1,6 @@
-"""Attack runs: one at a time in a process of its own, few in the queue, each its starter's alone.
+"""Attack runs: one at a time in a process of its own, few in the queue.
 
-Data, results and reports lie in a private folder that ends with the run, the session or the server.
+Data, results and reports lie in a private folder that ends with the run or with the studio.
 """
 
 import json
@@ -14,18 +14,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
-from rase.dashboard.attack_worker import JOB_FILE, RESULT_FILE
+from rase.studio.attack_worker import JOB_FILE, RESULT_FILE
 
 __all__ = ["MOST_RUNS", "Run", "Runs", "TooManyRuns"]
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
-# Of all people together, results that are kept included.
+# Results that are kept included.
 MOST_RUNS: Final = 8
 _MOST_WAITING: Final = 4
 _LONGEST_S: Final = 900.0
@@ -53,14 +52,12 @@ class Run:
 
     Args:
         id: Its name in addresses; cannot be guessed.
-        owner: The session that started it.
         job: What it does.
         folder: Where its files are.
         begun_s: When it was asked for, by a clock that only passes.
     """
 
     id: str
-    owner: str = field(repr=False)
     job: dict[str, Any]
     folder: Path
     begun_s: float
@@ -82,7 +79,7 @@ class Run:
         found: dict[str, Any] = json.loads((self.folder / RESULT_FILE).read_text("utf-8"))
         return found
 
-    def told(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, Any]:
         """Return how far it is."""
         return {
             "state": self.state,
@@ -113,17 +110,11 @@ class Runs:
         self._queue: queue.Queue[Run | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._folder: Path | None = None
-        self._is_alive: Callable[[str], bool] = lambda _: True
 
-    def watch(self, is_alive: Callable[[str], bool]) -> None:
-        """Say how to ask whether a session goes on."""
-        self._is_alive = is_alive
-
-    def start(self, owner: str, job: dict[str, Any], *, upload: IO[bytes] | None = None) -> Run:
+    def start(self, job: dict[str, Any], *, upload: IO[bytes] | None = None) -> Run:
         """Put a run into the queue.
 
         Args:
-            owner: The session that asks.
             job: What the worker reads.
             upload: The data; kept under the name in the job until the run is over.
 
@@ -140,7 +131,7 @@ class Runs:
             made = secrets.token_urlsafe(16)
             folder = self._folder / made
             folder.mkdir(mode=0o700)
-            run = Run(made, owner, job, folder, time.monotonic())
+            run = Run(made, job, folder, time.monotonic())
             self._runs[made] = run
         try:
             (folder / JOB_FILE).write_text(json.dumps(job), "utf-8")
@@ -158,18 +149,16 @@ class Runs:
                 self._thread.start()
         return run
 
-    def of(self, owner: str) -> list[Run]:
-        """Return the runs of a session, newest first."""
+    def newest_first(self) -> list[Run]:
+        """Return all runs, the newest first."""
         self.sweep()
         with self._lock:
-            mine = [run for run in self._runs.values() if run.owner == owner]
-        return sorted(mine, key=lambda run: -run.begun_s)
+            return sorted(self._runs.values(), key=lambda run: -run.begun_s)
 
-    def find(self, owner: str, run_id: str) -> Run | None:
-        """Return a run of a session; another's is not there."""
+    def find(self, run_id: str) -> Run | None:
+        """Return a run by its id."""
         self.sweep()
-        run = self._runs.get(run_id)
-        return run if run is not None and run.owner == owner else None
+        return self._runs.get(run_id)
 
     def cancel(self, run: Run) -> None:
         """End a run that is not over."""
@@ -192,14 +181,13 @@ class Runs:
             self.changed.notify_all()
 
     def sweep(self) -> None:
-        """Erase runs that are old, or whose session is over."""
+        """Erase runs that are old."""
         now = time.monotonic()
         with self._lock:
             over = [
                 run
                 for run in self._runs.values()
-                if not self._is_alive(run.owner)
-                or (run.ended_s is not None and now - run.ended_s >= self._kept_s)
+                if run.ended_s is not None and now - run.ended_s >= self._kept_s
             ]
         for run in over:
             self.erase(run)
@@ -295,7 +283,7 @@ class Runs:
 
 def _worker(folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # noqa: S603 - our own module, a folder of ours
-        [sys.executable, "-m", "rase.dashboard.attack_worker", str(folder)],
+        [sys.executable, "-m", "rase.studio.attack_worker", str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -315,5 +303,5 @@ def _kill(process: "subprocess.Popen[str]") -> None:
 
 def _surroundings(folder: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT_NAMES if name in os.environ}
-    # One core is enough beside a server; matplotlib keeps a cache where it may write.
+    # One core leaves the other ones to the browser; matplotlib keeps a cache where it may write.
     return {**kept, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder), "HOME": str(folder)}

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from rase.accounting.plan.schedule import SCHEDULES
 from rase.clock import parse_duration_s
-from rase.dashboard.explorer_fields import MOST_DEVICES, USUAL
 from rase.domain import Range
 from rase.laws.registry import MEAN_CHOICES
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
+from rase.studio.explorer.fields import MOST_DEVICES, USUAL
 
 __all__ = ["Asked", "Refused", "asked_of", "shown_number"]
 

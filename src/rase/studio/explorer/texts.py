@@ -6,8 +6,8 @@ from rase.accounting.plan.parts import Period
 from rase.accounting.plan.values import Plan
 from rase.campaign import Campaign, ShufflePlan
 from rase.clock import round_number
-from rase.dashboard.explorer_form import Asked, shown_number
 from rase.service.installation import campaign_text
+from rase.studio.explorer.form import Asked, shown_number
 
 __all__ = ["as_campaign", "as_command", "as_dpia", "as_python", "as_toml"]
 

@@ -15,18 +15,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.dashboard.conftest import Desk
+from tests.studio.conftest import Visitor
 
 from rase.accounting.composition import compose_live
 from rase.accounting.error_curves import _unit
 from rase.accounting.plan import plan
 from rase.campaign import Campaign
 from rase.cli.plan import command
-from rase.dashboard import explorer
-from rase.dashboard.explorer import explored
-from rase.dashboard.explorer_fields import FIELDS, USUAL
-from rase.dashboard.explorer_form import Refused, asked_of
 from rase.domain import Range
+from rase.studio import explorer
+from rase.studio.explorer import explore
+from rase.studio.explorer.fields import FIELDS, USUAL
+from rase.studio.explorer.form import Refused, asked_of
 
 QUESTIONS = [
     {},
@@ -45,9 +45,9 @@ QUESTIONS = [
 ]
 
 
-def test_the_page_needs_no_login_and_no_scripts(desk: Desk) -> None:
+def test_the_page_needs_no_login_and_no_scripts(visitor: Visitor) -> None:
     """Everybody sees fields, results and tables in plain HTML; nothing is inline."""
-    answer = desk.get("/explorer?epsilon=0.5&devices=200")
+    answer = visitor.get("/explorer?epsilon=0.5&devices=200")
     assert answer.status_code == 200
     for words in (
         'name="epsilon" value="0.5"',
@@ -65,9 +65,9 @@ def test_the_page_needs_no_login_and_no_scripts(desk: Desk) -> None:
     assert "onclick" not in answer.text
 
 
-def test_one_call_answers_everything(desk: Desk) -> None:
+def test_one_call_answers_everything(visitor: Visitor) -> None:
     """The JSON has plan, curves, texts and the page's parts; its time is in a header."""
-    answer = desk.get("/explorer/plan.json?epsilon=2&window=7")
+    answer = visitor.get("/explorer/plan.json?epsilon=2&window=7")
     found = answer.json()
     assert answer.headers["server-timing"].startswith("explorer;dur=")
     assert found["schema"] == "rase.explorer/1"
@@ -89,9 +89,9 @@ def test_one_call_answers_everything(desk: Desk) -> None:
     )
 
 
-def test_shuffled_periods_are_shown_by_right_guesses(desk: Desk) -> None:
+def test_shuffled_periods_are_shown_by_right_guesses(visitor: Visitor) -> None:
     """The table says how often the best guess is right, rounded up, and no limit to certainty."""
-    found = desk.get("/explorer/plan.json?epsilon=1").json()
+    found = visitor.get("/explorer/plan.json?epsilon=1").json()
     one = found["plan"]["guarantees"][0]["central"]
     shown = found["html"]["guarantees"]
     assert "Guesses right, at most" in shown
@@ -99,13 +99,13 @@ def test_shuffled_periods_are_shown_by_right_guesses(desk: Desk) -> None:
     assert f"sure with a probability of {one['certainty_passed']:g} at most." in shown
 
 
-def test_the_curves_as_csv_are_those_of_the_page(desk: Desk) -> None:
+def test_the_curves_as_csv_are_those_of_the_page(visitor: Visitor) -> None:
     """The file has every point of every curve."""
     query = "epsilon=0.7&mechanism=laplace"
-    answer = desk.get(f"/explorer/curves.csv?{query}")
+    answer = visitor.get(f"/explorer/curves.csv?{query}")
     assert answer.headers["content-disposition"] == 'attachment; filename="rase-explorer.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    curves = desk.get(f"/explorer/plan.json?{query}").json()["curves"]
+    curves = visitor.get(f"/explorer/plan.json?{query}").json()["curves"]
     drawn = sum(value is not None for one in curves["series"] for value in one["error"])
     assert len(rows) == drawn > 500
     first = curves["series"][0]
@@ -147,55 +147,55 @@ def test_the_curves_as_csv_are_those_of_the_page(desk: Desk) -> None:
         ("high", "1e-61"),
     ],
 )
-def test_a_bad_value_is_told_beside_its_field(desk: Desk, name: str, text: str) -> None:
+def test_a_bad_value_is_told_beside_its_field(visitor: Visitor, name: str, text: str) -> None:
     """Whatever is typed, the answer is 400 with one sentence for the field, never a traceback."""
-    answer = desk.get("/explorer/plan.json", params={name: text})
+    answer = visitor.get("/explorer/plan.json", params={name: text})
     assert answer.status_code == 400
     mistakes = answer.json()["mistakes"]
     assert set(mistakes) == {name}
     assert mistakes[name].endswith(".")
     assert len(mistakes[name]) < 200
-    page = desk.get("/explorer", params={name: text})
+    page = visitor.get("/explorer", params={name: text})
     assert page.status_code == 400
     assert f'id="e-{name}"' in page.text
     assert 'aria-invalid="true"' in page.text
     assert "<script>alert" not in page.text
-    assert desk.get("/explorer/curves.csv", params={name: text}).status_code == 400
+    assert visitor.get("/explorer/curves.csv", params={name: text}).status_code == 400
 
 
-def test_all_mistakes_are_told_at_once(desk: Desk) -> None:
+def test_all_mistakes_are_told_at_once(visitor: Visitor) -> None:
     """Three wrong fields have three sentences."""
     query = {"epsilon": "x", "devices": "x", "rho": "x", "unknown": "ignored"}
-    mistakes = desk.get("/explorer/plan.json", params=query).json()["mistakes"]
+    mistakes = visitor.get("/explorer/plan.json", params=query).json()["mistakes"]
     assert set(mistakes) == {"epsilon", "devices", "rho"}
 
 
-def test_fields_that_do_not_go_together_are_told(desk: Desk) -> None:
+def test_fields_that_do_not_go_together_are_told(visitor: Visitor) -> None:
     """What the planner refuses stands beside the field that it names."""
-    answer = desk.get("/explorer/plan.json?schedule=rotate&window=1")
+    answer = visitor.get("/explorer/plan.json?schedule=rotate&window=1")
     assert answer.status_code == 400
     assert "at least 2 rounds" in answer.json()["mistakes"]["window"]
 
 
-def test_too_many_at_once_are_sent_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_at_once_are_sent_away(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The open page cannot be made to compute without bound."""
     monkeypatch.setattr(explorer, "_under_way", explorer._MOST_AT_ONCE)
-    assert desk.get("/explorer/plan.json").status_code == 503
+    assert visitor.get("/explorer/plan.json").status_code == 503
 
 
 def test_what_no_field_is_to_blame_for_is_told_too(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal of the planner is a sentence above the form."""
 
     def refuse(*_: object) -> None:
         raise ValueError("this cannot be planned.")
 
-    monkeypatch.setattr(explorer, "explored", refuse)
-    answer = desk.get("/explorer/plan.json")
+    monkeypatch.setattr(explorer, "explore", refuse)
+    answer = visitor.get("/explorer/plan.json")
     assert answer.status_code == 400
     assert answer.json()["mistakes"] == {"": "this cannot be planned."}
-    assert "this cannot be planned." in desk.get("/explorer").text
+    assert "this cannot be planned." in visitor.get("/explorer").text
 
 
 @pytest.mark.parametrize("given", QUESTIONS)
@@ -217,9 +217,9 @@ def test_the_address_says_the_same_question_again(given: dict[str, str]) -> None
 @pytest.mark.parametrize("given", QUESTIONS)
 def test_the_curves_pass_through_the_plans_error(given: dict[str, str]) -> None:
     """At an epsilon of the curve the plan's own error lies on it, whatever the schedule."""
-    curves = explored(asked_of(given), 0.0).curves
+    curves = explore(asked_of(given), 0.0).curves
     place = len(curves.epsilon) // 2
-    there = explored(asked_of({**given, "epsilon": repr(float(curves.epsilon[place]))}), 0.0)
+    there = explore(asked_of({**given, "epsilon": repr(float(curves.epsilon[place]))}), 0.0)
     for estimator in ("unbiased_mean", "sample_mean"):
         drawn = there.curves.of(there.asked.mechanism, estimator).total
         at = int(np.abs(there.curves.epsilon - there.asked.epsilon).argmin())
@@ -237,7 +237,7 @@ def test_the_usual_question_is_an_empty_address() -> None:
 def test_the_campaign_file_builds_a_campaign(given: dict[str, str]) -> None:
     """The TOML parses, and the campaign has what was explored."""
     asked = asked_of(given)
-    found = explored(asked, 1_782_000_000.0)
+    found = explore(asked, 1_782_000_000.0)
     campaign = Campaign.from_fields(tomllib.loads(found.texts["toml"])["campaign"])
     assert (campaign.low, campaign.high) == (asked.low, asked.high)
     assert campaign.epsilon == (asked.epsilon,)
@@ -252,7 +252,7 @@ def test_the_campaign_file_builds_a_campaign(given: dict[str, str]) -> None:
 @pytest.mark.parametrize("given", QUESTIONS)
 def test_the_command_line_gives_the_same_numbers(given: dict[str, str]) -> None:
     """The line runs as it is, and its JSON has the page's errors, guarantees and shuffle."""
-    found = explored(asked_of(given), 0.0)
+    found = explore(asked_of(given), 0.0)
     words = shlex.split(found.texts["cli"])
     assert words[:2] == ["rase", "plan"]
     answer = CliRunner().invoke(command, [*words[2:], "--json"])
@@ -270,7 +270,7 @@ def test_the_command_line_gives_the_same_numbers(given: dict[str, str]) -> None:
 
 def test_the_python_lines_run() -> None:
     """The lines print the page's error and sentences."""
-    found = explored(asked_of(QUESTIONS[2]), 0.0)
+    found = explore(asked_of(QUESTIONS[2]), 0.0)
     ran = subprocess.run(
         [sys.executable, "-c", found.texts["python"]], capture_output=True, text=True, check=True
     )
@@ -281,7 +281,7 @@ def test_the_python_lines_run() -> None:
 
 def test_the_paragraph_says_promises_and_limits() -> None:
     """It names epsilon, collusion, linking and what is not covered; a refusal is not hidden."""
-    text = explored(asked_of({}), 0.0).texts["dpia"]
+    text = explore(asked_of({}), 0.0).texts["dpia"]
     for words in (
         "1-locally",
         "73.2 % sure",
@@ -290,17 +290,17 @@ def test_the_paragraph_says_promises_and_limits() -> None:
         "computed, not measured",
     ):
         assert words in text
-    robust = explored(asked_of(QUESTIONS[2]), 0.0)
+    robust = explore(asked_of(QUESTIONS[2]), 0.0)
     if robust.plan.refusal is not None:
         assert "No guarantee is claimed" in robust.texts["dpia"]
-    few = explored(asked_of({"devices": "3", "epsilon": "4"}), 0.0).texts["dpia"]
+    few = explore(asked_of({"devices": "3", "epsilon": "4"}), 0.0).texts["dpia"]
     assert "no further guarantee" in few
 
 
-def test_no_amplification_and_refusal_are_said(desk: Desk) -> None:
+def test_no_amplification_and_refusal_are_said(visitor: Visitor) -> None:
     """Where shuffling proves nothing the page says so instead of a number."""
-    assert "no amplification at this n" in desk.get("/explorer?devices=5&epsilon=3").text
-    text = desk.get("/explorer?shuffle=robust&alpha=1&groups=1&devices=64").text
+    assert "no amplification at this n" in visitor.get("/explorer?devices=5&epsilon=3").text
+    text = visitor.get("/explorer?shuffle=robust&alpha=1&groups=1&devices=64").text
     assert "Refused." in text
     assert "no theorem covers this order" in text
 
@@ -319,11 +319,11 @@ def test_a_walk_computes_a_bounded_number_of_laws(monkeypatch: pytest.MonkeyPatc
     plan._central.cache_clear()
     for epsilon in ("0.31", "0.32", "0.33"):
         asked.clear()
-        explored(asked_of({"epsilon": epsilon, "devices": "300"}), 0.0)
+        explore(asked_of({"epsilon": epsilon, "devices": "300"}), 0.0)
         assert len(asked) <= 4
     asked.clear()
-    explored(asked_of({"epsilon": "0.33", "devices": "300", "high": "9"}), 0.0)
-    explored(asked_of({"epsilon": "0.33", "devices": "300", "high": "9", "beta": "0.4"}), 0.0)
+    explore(asked_of({"epsilon": "0.33", "devices": "300", "high": "9"}), 0.0)
+    explore(asked_of({"epsilon": "0.33", "devices": "300", "high": "9", "beta": "0.4"}), 0.0)
     assert len(asked) <= 4
 
 
@@ -347,13 +347,13 @@ def test_the_server_asks_the_usual_question_first() -> None:
     assert _unit.cache_info().currsize > 100
 
 
-def test_the_estimators_curves_keep_the_law_of_the_plan(desk: Desk) -> None:
+def test_the_estimators_curves_keep_the_law_of_the_plan(visitor: Visitor) -> None:
     """With auto the lines are of the mechanism that the plan chose, and do not jump between laws.
 
     Along the best mechanism at each epsilon the sample mean's error jumps a hundredfold between
     neighbours, from that of optimal to that of hybrid reports.
     """
-    curves = desk.get("/explorer/plan.json?epsilon=1&devices=5000").json()["curves"]
+    curves = visitor.get("/explorer/plan.json?epsilon=1&devices=5000").json()["curves"]
     assert curves["mechanism"] == "optimal"
     (sample,) = (
         one["error"]

@@ -1,4 +1,4 @@
-"""Explorer: what parameters will do, while one moves them; open to everybody, nothing is measured.
+"""Explorer: what parameters will do, while one moves them; nothing is measured.
 
 One question is one address and one answer: the page for browsers without scripts, the same parts
 and the curves as JSON for those with them, and the curves as CSV.
@@ -19,19 +19,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from rase.dashboard.explorer_fields import FIELDS, USUAL
-from rase.dashboard.explorer_form import Asked, Refused, asked_of
-from rase.dashboard.page import Page, View, dashboard_of, render
+from rase.dashboard.page import Page, View, render, site_of
+from rase.studio.explorer.fields import FIELDS, USUAL
+from rase.studio.explorer.form import Asked, Refused, asked_of
 
 if TYPE_CHECKING:
     from rase.accounting.error_curves import Curves
     from rase.accounting.plan.values import Plan
 
-__all__ = ["PAGE", "Explored", "explored"]
+__all__ = ["PAGE", "Explored", "explore"]
 
 SCHEMA: Final = "rase.explorer/1"
 PARTS: Final = ("summary", "advice", "errors", "guarantees", "shuffler", "precision")
-# Answers that may be under way or wait; the page is open, so somebody may ask too much.
+# Answers that may be under way or wait: a slider that is dragged asks often.
 _MOST_AT_ONCE: Final = 8
 _DIGITS: Final = 5
 _FRESH: Final = {"Cache-Control": "no-store"}
@@ -55,18 +55,18 @@ class Explored:
     texts: Mapping[str, str]
 
 
-def explored(asked: Asked, now_s: float) -> Explored:
+def explore(asked: Asked, now_s: float) -> Explored:
     """Answer a question; tens of milliseconds, whatever it is.
 
     Args:
         asked: The question.
         now_s: The present time, for the campaign's first round.
     """
-    # NumPy and the laws load when somebody explores, not when the server starts.
+    # NumPy and the laws load while the browser opens, not before.
     from rase.accounting.error_curves import error_curves
     from rase.accounting.plan import plan
-    from rase.dashboard import explorer_texts as texts
     from rase.domain import Precision, Range
+    from rase.studio.explorer import texts
 
     public = Range(asked.low, asked.high)
     made = plan(public, asked.epsilon, **asked.for_plan(), detail="live")
@@ -94,12 +94,12 @@ def explored(asked: Asked, now_s: float) -> Explored:
     )
 
 
-async def shown(request: Request) -> Response:
-    """Show the page for the question in the address; mistakes stand beside their fields."""
+async def show_page(request: Request) -> Response:
+    """Show the page for the question in the address, with what is wrong next to its field."""
     given = dict(request.query_params)
     found, mistakes = None, {}
     try:
-        found = await _answered(request)
+        found = await _answer(request)
     except Refused as error:
         mistakes = error.mistakes
     filled = {name: given.get(name, "").strip() or usual for name, usual in USUAL.items()}
@@ -123,14 +123,14 @@ async def shown(request: Request) -> Response:
     )
 
 
-async def as_json(request: Request) -> Response:
+async def answer_json(request: Request) -> Response:
     """Answer a question as JSON, with the page's parts as HTML; or say what is wrong with it."""
     start = time.perf_counter()
     try:
-        found = await _answered(request)
+        found = await _answer(request)
     except Refused as error:
         return JSONResponse({"schema": SCHEMA, "mistakes": error.mistakes}, 400, headers=_FRESH)
-    parts = dashboard_of(request).templates.get_template("explorer_parts.html").module
+    parts = site_of(request).templates.get_template("explorer_parts.html").module
     document = document_of(found)
     answer = {
         "schema": SCHEMA,
@@ -144,10 +144,10 @@ async def as_json(request: Request) -> Response:
     return JSONResponse(answer, headers={**_FRESH, "Server-Timing": timing})
 
 
-async def as_csv(request: Request) -> Response:
+async def download_csv(request: Request) -> Response:
     """Answer with the curves as CSV."""
     try:
-        found = await _answered(request)
+        found = await _answer(request)
     except Refused as error:
         return PlainTextResponse(f"{error}\n", 400, headers=_FRESH)
     file = io.StringIO(newline="")
@@ -182,7 +182,7 @@ def curves_of(found: Explored) -> dict[str, Any]:
     """Return the curves as lists of numbers of five digits; None where nothing was computed."""
     bound = found.plan.precision.epsilon_bound
     return {
-        "epsilon": [_rounded(one, 9) for one in found.curves.epsilon.tolist()],
+        "epsilon": [_round(one, 9) for one in found.curves.epsilon.tolist()],
         "epsilon_bound": bound if math.isfinite(bound) else None,
         "asked": found.asked.epsilon,
         "mechanism": found.plan.mechanism,
@@ -190,24 +190,24 @@ def curves_of(found: Explored) -> dict[str, Any]:
             {
                 "mechanism": curve.mechanism,
                 "estimator": curve.estimator,
-                "bias": [_rounded(one) for one in curve.bias.tolist()],
-                "noise": [_rounded(one) for one in curve.noise.tolist()],
-                "error": [_rounded(one) for one in curve.total.tolist()],
+                "bias": [_round(one) for one in curve.bias.tolist()],
+                "noise": [_round(one) for one in curve.noise.tolist()],
+                "error": [_round(one) for one in curve.total.tolist()],
             }
             for curve in found.curves.curves
         ],
     }
 
 
-async def _answered(request: Request) -> Explored:
+async def _answer(request: Request) -> Explored:
     global _under_way  # noqa: PLW0603 - one count for the process; only the event loop touches it
     asked = asked_of(request.query_params)
     if _under_way >= _MOST_AT_ONCE:
         raise HTTPException(503, "Too many plans are being made at once. Try again in a moment.")
     _under_way += 1
     try:
-        now_s = dashboard_of(request).clock.now_s()
-        return await run_in_threadpool(explored, asked, now_s)
+        now_s = site_of(request).clock.now_s()
+        return await run_in_threadpool(explore, asked, now_s)
     except ValueError as error:
         if isinstance(error, Refused):
             raise
@@ -218,7 +218,7 @@ async def _answered(request: Request) -> Explored:
         _under_way -= 1
 
 
-def _rounded(value: float, digits: int = _DIGITS) -> float | None:
+def _round(value: float, digits: int = _DIGITS) -> float | None:
     return None if math.isnan(value) else float(f"{value:.{digits}g}")
 
 
@@ -226,7 +226,7 @@ def _rounded(value: float, digits: int = _DIGITS) -> float | None:
 async def _lifespan() -> AsyncIterator[None]:
     # The first question pays for imports and for the laws that all curves share: ask it before
     # anybody waits.
-    first = asyncio.create_task(run_in_threadpool(explored, asked_of({}), 0.0))
+    first = asyncio.create_task(run_in_threadpool(explore, asked_of({}), 0.0))
     try:
         yield
     finally:
@@ -236,11 +236,11 @@ async def _lifespan() -> AsyncIterator[None]:
 PAGE = Page(
     name="explorer",
     title="Explorer",
-    group="Study",
+    group="Studio",
     views=(
-        View("/explorer", shown),
-        View("/explorer/plan.json", as_json),
-        View("/explorer/curves.csv", as_csv),
+        View("/explorer", show_page),
+        View("/explorer/plan.json", answer_json),
+        View("/explorer/curves.csv", download_csv),
     ),
     is_open=True,
     lifespan=_lifespan,

@@ -13,53 +13,52 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dashboard.conftest import Desk
 from tests.patience import PATIENCE_S
+from tests.studio.conftest import Visitor
 
-from rase.dashboard import attack_lab, attack_worker
-from rase.dashboard.attack_form import ATTACKS, SCHEMES, Wanted, wanted_of
-from rase.dashboard.attack_jobs import Run, Runs
-from rase.dashboard.attack_lab import RUNS
 from rase.lab.attacks import ATTACK_NAMES
 from rase.lab.schemes import SCHEME_NAMES
+from rase.studio import attack as attack_page
+from rase.studio import attack_worker
+from rase.studio.attack import RUNS
+from rase.studio.attack.form import ATTACKS, SCHEMES, Wanted, wanted_of
+from rase.studio.attack.jobs import Run, Runs
 
 FAST: dict[str, Any] = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}
 
 
 @pytest.fixture
-def lab(desk: Desk) -> Iterator[Desk]:
-    """An operator who is logged in; nothing is left of the runs afterwards."""
-    desk.log_in(desk.operator)
-    yield desk
+def lab(visitor: Visitor) -> Iterator[Visitor]:
+    """A visitor; nothing is left of the runs afterwards."""
+    yield visitor
     RUNS.close()
-    RUNS.watch(lambda _: True)
 
 
-def send(desk: Desk, action: str = "/attack", **fields: Any) -> Any:
+def send(visitor: Visitor, action: str = "/attack", **fields: Any) -> Any:
     """Send a form of the attack lab."""
     files = fields.pop("files", None)
-    return desk.ask(
+    return visitor.ask(
         "POST",
         action,
-        data={"proof": desk.proof(desk.get("/attack").text), **fields},
+        data={"proof": visitor.proof(visitor.get("/attack").text), **fields},
         files=files or {"file": ("", b"")},
     )
 
 
-def started(desk: Desk, **fields: Any) -> str:
+def started(visitor: Visitor, **fields: Any) -> str:
     """Start a run and return its address."""
-    answer = send(desk, **{**FAST, **fields})
+    answer = send(visitor, **{**FAST, **fields})
     assert answer.status_code == 303, answer.text
     address: str = answer.headers["location"]
     return address
 
 
-def ended(desk: Desk, address: str) -> dict[str, Any]:
+def ended(visitor: Visitor, address: str) -> dict[str, Any]:
     """Wait until a run is over; return its state."""
     run = RUNS._runs[address.rsplit("/", 1)[1]]
     with RUNS.changed:
         assert RUNS.changed.wait_for(lambda: run.is_over, PATIENCE_S)
-    state: dict[str, Any] = desk.get(f"{address}/state.json").json()
+    state: dict[str, Any] = visitor.get(f"{address}/state.json").json()
     return state
 
 
@@ -69,15 +68,8 @@ def test_names_are_the_labs() -> None:
     assert tuple(SCHEMES) == SCHEME_NAMES
 
 
-def test_only_operators_see_it(desk: Desk) -> None:
-    """Strangers are sent to log in, and readers are refused."""
-    assert desk.get("/attack").headers["location"].startswith("/login")
-    desk.log_in(desk.reader)
-    assert desk.get("/attack").status_code == 403
-
-
 @pytest.mark.uncovered
-def test_a_run_on_the_synthetic_fleet(lab: Desk) -> None:
+def test_a_run_on_the_synthetic_fleet(lab: Visitor) -> None:
     """Precision and recall of every device, chance, the report and the table come out."""
     address = started(lab)
     assert ended(lab, address)["state"] == "done"
@@ -99,7 +91,7 @@ def test_a_run_on_the_synthetic_fleet(lab: Desk) -> None:
 
 
 @pytest.mark.uncovered
-def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
+def test_a_run_on_ones_own_file_keeps_no_readings(lab: Visitor) -> None:
     """The file is attacked, its name shown harmlessly, and erased when the run is over."""
     lines = ["time,device,value"]
     for hour in range(60):
@@ -130,7 +122,7 @@ def test_a_run_on_ones_own_file_keeps_no_readings(lab: Desk) -> None:
         (b"\x00\xff\x00", ""),
     ],
 )
-def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words: str) -> None:
+def test_a_file_that_cannot_be_attacked_is_told(lab: Visitor, content: bytes, words: str) -> None:
     """A sentence says what is wrong with it, without a path of the server."""
     address = started(lab, data="file", devices="", files={"file": ("x.csv", content)})
     state = ended(lab, address)
@@ -167,13 +159,13 @@ def test_a_file_that_cannot_be_attacked_is_told(lab: Desk, content: bytes, words
         ("file", {"data": "file"}),
     ],
 )
-def test_a_bad_form_starts_nothing(lab: Desk, name: str, fields: dict[str, Any]) -> None:
+def test_a_bad_form_starts_nothing(lab: Visitor, name: str, fields: dict[str, Any]) -> None:
     """The form comes back with a sentence beside the field."""
     answer = send(lab, **{**FAST, **fields})
     assert answer.status_code == 400
     if name not in ("data",):
         assert f'id="e-{name}"' in answer.text
-    assert not RUNS.of(str(lab.cookies["rase_session"]))
+    assert not RUNS.newest_first()
 
 
 @pytest.mark.parametrize(
@@ -192,13 +184,13 @@ def test_bad_files_are_refused(name: str, size: int, words: str) -> None:
     assert words in wanted.mistakes["file"]
 
 
-def test_a_body_beyond_the_limit_is_cut(lab: Desk) -> None:
+def test_a_body_beyond_the_limit_is_cut(lab: Visitor) -> None:
     """More than the largest file is not even read."""
     answer = send(lab, **FAST, files={"file": ("big.csv", bytes(18 << 20))})
     assert answer.status_code == 413
 
 
-def test_a_run_can_be_cancelled_and_erased(lab: Desk) -> None:
+def test_a_run_can_be_cancelled_and_erased(lab: Visitor) -> None:
     """Cancelling ends the process; erasing leaves no file, and the address is gone."""
     address = started(lab, devices="64", days="40", attacks=["value", "value_time", "profile"])
     run = RUNS._runs[address.rsplit("/", 1)[1]]
@@ -211,64 +203,40 @@ def test_a_run_can_be_cancelled_and_erased(lab: Desk) -> None:
     assert "cancelled" in lab.get(address).text
     assert lab.get(f"{address}/report.html").status_code == 404
     assert send(lab, f"{address}/cancel").status_code == 303
-    assert send(lab, f"{address}/erase").headers["location"] == "/attack"
+    assert send(lab, f"{address}/erase").headers["location"] == f"{lab.root}/attack"
     assert not run.folder.exists()
     assert lab.get(address).status_code == 404
 
 
-def test_runs_belong_to_their_session(lab: Desk) -> None:
-    """Another session of the same operator neither sees, cancels nor erases a run."""
-    address = started(lab)
-    cookies = lab.cookies
-    lab.cookies = type(cookies)()
-    lab.log_in(lab.operator)
-    for path in ("", "/state.json", "/report.html"):
-        assert lab.get(address + path).status_code == 404
-    assert send(lab, f"{address}/erase").status_code == 404
-    assert address not in lab.get("/attack").text
-    lab.cookies = cookies
-    assert lab.get(address).status_code == 200
-
-
-def test_a_session_that_is_over_takes_its_runs_along(lab: Desk) -> None:
-    """After logging out nothing of a run is left, even if it was under way."""
-    address = started(lab)
-    run = RUNS._runs[address.rsplit("/", 1)[1]]
-    lab.send("/attack", "/logout")
-    RUNS.sweep()
-    assert run.is_over
-    assert not run.folder.exists()
-
-
 @pytest.mark.uncovered
-def test_the_queue_is_bounded(lab: Desk) -> None:
+def test_the_queue_is_bounded(lab: Visitor) -> None:
     """More runs than can wait are refused with a sentence, and nothing of them is kept."""
     answers = [send(lab, **{**FAST, "devices": "40", "days": "30"}) for _ in range(10)]
     assert {answer.status_code for answer in answers} == {303, 429}
     assert "Too many runs" in answers[-1].text
-    assert len(RUNS.of(str(lab.cookies["rase_session"]))) <= 8
+    assert len(RUNS.newest_first()) <= 8
 
 
-def test_without_the_extra_it_says_so(lab: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server without the lab's packages names the extra, and starts nothing."""
-    monkeypatch.setattr(attack_lab, "_PACKAGES", ("a_package_that_is_not_there",))
+def test_without_the_extra_it_says_so(lab: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the lab's packages the page names the extra, and starts nothing."""
+    monkeypatch.setattr(attack_page, "_PACKAGES", ("a_package_that_is_not_there",))
     page = lab.get("/attack")
     assert "rase-iot[lab]" in page.text
     assert send(lab, **FAST).status_code == 409
 
 
 @pytest.mark.uncovered
-def test_the_server_loads_no_package_of_the_lab() -> None:
+def test_the_studio_loads_no_package_of_the_lab() -> None:
     """Importing the pages loads neither sklearn, matplotlib nor scipy.stats."""
     code = (
-        "import sys, rase.dashboard.app as r; r.load_pages();"
+        "import sys, rase.studio.app;"
         "bad = {'sklearn', 'matplotlib', 'scipy', 'rase.lab'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_form_without_its_proof_is_refused(lab: Desk) -> None:
+def test_a_form_without_its_proof_is_refused(lab: Visitor) -> None:
     """Another site cannot start a run."""
     assert lab.ask("POST", "/attack", data=FAST).status_code == 403
 
@@ -284,7 +252,7 @@ def a_job(**fields: str) -> dict[str, Any]:
 def test_a_run_that_takes_too_long_is_ended() -> None:
     """The limit of time ends the process, and the run says so."""
     runs = Runs(longest_s=0.05)
-    run = runs.start("me", a_job())
+    run = runs.start(a_job())
     with runs.changed:
         assert runs.changed.wait_for(lambda: run.is_over, PATIENCE_S)
     assert run.state == "failed"
@@ -303,11 +271,11 @@ def test_a_run_that_cannot_be_started_does_not_stop_those_behind_it(
     runs = Runs(longest_s=0.05)
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", no_memory)
-        first = runs.start("me", a_job())
+        first = runs.start(a_job())
         with runs.changed:
             assert runs.changed.wait_for(lambda: first.is_over, PATIENCE_S)
     assert first.error == "The run could not be started: Cannot allocate memory."
-    second = runs.start("me", a_job())
+    second = runs.start(a_job())
     with runs.changed:
         assert runs.changed.wait_for(lambda: second.is_over, PATIENCE_S)
     assert "ended early" in second.error
@@ -323,15 +291,15 @@ def test_a_run_whose_file_cannot_be_kept_takes_no_place() -> None:
 
     runs = Runs()
     with pytest.raises(OSError, match="No space left"):
-        runs.start("me", {**a_job(), "file": "data.csv"}, upload=Full())
-    assert runs.of("me") == []
+        runs.start({**a_job(), "file": "data.csv"}, upload=Full())
+    assert runs.newest_first() == []
     runs.close()
 
 
 def test_old_results_are_erased_while_nobody_asks() -> None:
     """The thread that runs attacks looks by itself for what is too old."""
     runs = Runs(longest_s=0.05, kept_s=0.0, sweep_s=0.05)
-    run = runs.start("me", a_job())
+    run = runs.start(a_job())
     with runs.changed:
         assert runs.changed.wait_for(lambda: not runs._runs, PATIENCE_S)
     assert not run.folder.exists()
@@ -341,10 +309,10 @@ def test_old_results_are_erased_while_nobody_asks() -> None:
 def test_what_a_worker_says_cannot_break_the_server(tmp_path: Path) -> None:
     """Lines that are no steps are passed over, and so is what comes after the end."""
     runs = Runs()
-    run = Run("id", "me", a_job(), tmp_path, 0.0)
+    run = Run("id", a_job(), tmp_path, 0.0)
     for line in ("no json\n", "[1, 2]\n", '{"done": 3, "total": 9, "doing": "it"}\n'):
         runs._note(run, line)
-    assert run.told() == {"state": "queued", "done": 3, "total": 9, "doing": "it", "error": ""}
+    assert run.progress() == {"state": "queued", "done": 3, "total": 9, "doing": "it", "error": ""}
     runs.cancel(run)
     runs._note(run, '{"done": 9}\n')
     assert (run.done, run.state) == (3, "cancelled")
@@ -378,14 +346,14 @@ def test_the_worker_says_what_it_lacks(
     assert words in json.loads(capsys.readouterr().out)["error"]
 
 
-def test_the_server_takes_its_runs_along(lab: Desk) -> None:
+def test_the_studio_takes_its_runs_along(lab: Visitor) -> None:
     """When the server stops, processes end and files go."""
     address = started(lab)
     run = RUNS._runs[address.rsplit("/", 1)[1]]
 
     async def serve() -> None:
-        assert attack_lab.PAGE.lifespan is not None
-        async with attack_lab.PAGE.lifespan():
+        assert attack_page.PAGE.lifespan is not None
+        async with attack_page.PAGE.lifespan():
             pass
 
     asyncio.run(serve())

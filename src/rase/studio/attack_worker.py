@@ -1,7 +1,7 @@
 """The process that attacks: reads a job from its folder, tells its steps on stdout, leaves files.
 
 Apart from the server, so that a long attack cannot slow it, a crash cannot end it, and the lab's
-packages are never loaded there. Run as ``python -m rase.dashboard.attack_worker FOLDER``.
+packages are never loaded there. Run as ``python -m rase.studio.attack_worker FOLDER``.
 """
 
 import json

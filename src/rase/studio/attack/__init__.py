@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
-from rase.dashboard.attack_form import ATTACKS, MOST_BYTES, NUMBERS, SCHEMES, Wanted, wanted_of
-from rase.dashboard.attack_jobs import Run, Runs, TooManyRuns
-from rase.dashboard.attack_worker import CSV_FILE, REPORT_FILE
-from rase.dashboard.page import ADMIN, Page, View, dashboard_of, render
+from rase.dashboard.page import Page, View, address_of, render
+from rase.studio.attack.form import ATTACKS, MOST_BYTES, NUMBERS, SCHEMES, Wanted, wanted_of
+from rase.studio.attack.jobs import Run, Runs, TooManyRuns
+from rase.studio.attack_worker import CSV_FILE, REPORT_FILE
 
 __all__ = ["PAGE", "RUNS"]
 
@@ -28,22 +28,22 @@ _FRESH: Final = {"Cache-Control": "no-store"}
 RUNS = Runs()
 
 
-async def shown(request: Request) -> Response:
-    """Show the form and the runs of this session."""
+async def show_form(request: Request) -> Response:
+    """Show the form and the runs."""
     return _form(request, Wanted.usual())
 
 
-async def started(request: Request) -> Response:
+async def start_run(request: Request) -> Response:
     """Start a run, or say beside the fields what is wrong."""
     form = await request.form()
     try:
-        return await _started(request, form)
+        return await _start(request, form)
     finally:
-        # The file lies in the server's memory or an unnamed file until here, and no longer.
+        # The file lies in memory or an unnamed file until here, and no longer.
         await form.close()
 
 
-async def _started(request: Request, form: FormData) -> Response:
+async def _start(request: Request, form: FormData) -> Response:
     if missing := _missing():
         raise HTTPException(409, _without(missing))
     upload = form.get("file")
@@ -57,21 +57,18 @@ async def _started(request: Request, form: FormData) -> Response:
     )
     if wanted.job is None:
         return _form(request, wanted, status=400)
-    sessions = dashboard_of(request).sessions
-    RUNS.watch(lambda owner: sessions.find(owner, is_use=False) is not None)
     try:
         run = await run_in_threadpool(
             RUNS.start,
-            _owner(request),
             wanted.job,
             upload=file.file if file and wanted.job["file"] else None,
         )
     except TooManyRuns as error:
         return _form(request, wanted, status=429, problem=str(error))
-    return RedirectResponse(f"/attack/runs/{run.id}", 303)
+    return RedirectResponse(address_of(request, f"/attack/runs/{run.id}"), 303)
 
 
-async def run_shown(request: Request) -> Response:
+async def show_run(request: Request) -> Response:
     """Show how far a run is, or what it found."""
     run = _run(request)
     study = await run_in_threadpool(run.study) if run.state == "done" else None
@@ -86,25 +83,25 @@ async def run_shown(request: Request) -> Response:
     )
 
 
-async def run_state(request: Request) -> Response:
-    """Tell how far a run is."""
-    return JSONResponse(_run(request).told(), headers=_FRESH)
+async def report_progress(request: Request) -> Response:
+    """Say how far a run is."""
+    return JSONResponse(_run(request).progress(), headers=_FRESH)
 
 
-async def run_cancelled(request: Request) -> Response:
+async def cancel_run(request: Request) -> Response:
     """End a run."""
     run = _run(request)
     await run_in_threadpool(RUNS.cancel, run)
-    return RedirectResponse(f"/attack/runs/{run.id}", 303)
+    return RedirectResponse(address_of(request, f"/attack/runs/{run.id}"), 303)
 
 
-async def run_erased(request: Request) -> Response:
+async def erase_run(request: Request) -> Response:
     """Remove a run and all that it left."""
     await run_in_threadpool(RUNS.erase, _run(request))
-    return RedirectResponse("/attack", 303)
+    return RedirectResponse(address_of(request, "/attack"), 303)
 
 
-async def run_file(request: Request) -> Response:
+async def download_file(request: Request) -> Response:
     """Hand out the report or the table of a run that is done."""
     run, name = _run(request), request.path_params["name"]
     if run.state != "done" or name not in (REPORT_FILE, CSV_FILE):
@@ -128,22 +125,17 @@ def _form(request: Request, wanted: Wanted, *, status: int = 200, problem: str =
         attacks=ATTACKS,
         schemes=SCHEMES,
         most_mib=MOST_BYTES >> 20,
-        runs=RUNS.of(_owner(request)),
+        runs=RUNS.newest_first(),
         missing=_without(missing) if missing else "",
         problem=problem,
     )
 
 
 def _run(request: Request) -> Run:
-    run = RUNS.find(_owner(request), request.path_params["run"])
+    run = RUNS.find(request.path_params["run"])
     if run is None:
         raise HTTPException(404, "There is no such run.")
     return run
-
-
-def _owner(request: Request) -> str:
-    owner: str = request.scope["rase_session_id"]
-    return owner
 
 
 def _chart(study: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +160,7 @@ def _missing() -> list[str]:
 
 def _without(missing: list[str]) -> str:
     return (
-        f'Attacks need {", ".join(missing)}, which this server lacks: pip install "rase-iot[lab]", '
+        f'Attacks need {", ".join(missing)}, which are not installed: pip install "rase-iot[lab]", '
         "then restart it."
     )
 
@@ -184,16 +176,16 @@ async def _lifespan() -> AsyncIterator[None]:
 PAGE = Page(
     name="attack",
     title="Attack lab",
-    group="Study",
-    scope=ADMIN,
+    group="Studio",
+    is_open=True,
     views=(
-        View("/attack", shown),
-        View("/attack", started, ("POST",)),
-        View("/attack/runs/{run}", run_shown),
-        View("/attack/runs/{run}/state.json", run_state),
-        View("/attack/runs/{run}/cancel", run_cancelled, ("POST",)),
-        View("/attack/runs/{run}/erase", run_erased, ("POST",)),
-        View("/attack/runs/{run}/{name}", run_file),
+        View("/attack", show_form),
+        View("/attack", start_run, ("POST",)),
+        View("/attack/runs/{run}", show_run),
+        View("/attack/runs/{run}/state.json", report_progress),
+        View("/attack/runs/{run}/cancel", cancel_run, ("POST",)),
+        View("/attack/runs/{run}/erase", erase_run, ("POST",)),
+        View("/attack/runs/{run}/{name}", download_file),
     ),
     # The file, and the form around it.
     max_body_bytes=MOST_BYTES + (1 << 16),

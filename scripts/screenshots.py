@@ -204,7 +204,7 @@ class Logins:
             if not select.select([self._terminal], [], [], _PATIENCE_S)[0]:
                 raise RuntimeError(f"the demonstration did not end, so there is no {name}.")
             self._text += os.read(self._terminal, 65536).decode("utf-8", "replace")
-            served = re.findall(r"dashboard (http\S+) is still served", self._text)
+            served = re.findall(r"Dashboard (http\S+) is still served", self._text)
             self._address = served[-1] if served else ""
         return self
 

@@ -117,9 +117,9 @@ def attack(folder: Path) -> Any:
 
 
 def demo(folder: Path) -> Any:
-    """Run the demonstration: real servers and agents over HTTP, with a clock that does not wait."""
-    asked = ("--devices", 12, "--days", 2, "--rounds", 6, "--seed", 3)
-    return printed("demo", *asked, "--out", folder / "demo.svg", "--json", folder=folder)
+    """Run the demonstration: real servers and homes over HTTP, with a clock that does not wait."""
+    asked = ("--homes", 800, "--days", 1, "--shuffled-epsilon", 2, "--seed", 3)
+    return printed("demo", *asked, "--out", folder / "demo.png", "--json", folder=folder)
 
 
 def _asked(command: Callable[..., Any], *arguments: object) -> Command:

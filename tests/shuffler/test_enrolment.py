@@ -10,6 +10,7 @@ from rase.shuffler.enrolment import (
     Authenticator,
     NotEnrolled,
     enrol,
+    enrol_many,
     enrolled_devices,
     make_tokens,
     prune_tokens,
@@ -199,3 +200,32 @@ def test_an_unknown_device_revokes_nobody(world: "World") -> None:
     with pytest.raises(ValueError, match="16 hexadecimal digits"):
         revoke_devices(world.database, [names[0], "٣" * 16])
     assert len(enrolled_devices(world.database)) == 4
+
+
+@pytest.mark.any_store
+def test_a_fleet_is_enrolled_at_once(world: "World") -> None:
+    """Each key gets a credential of its own, in the order of the keys."""
+    keys = [bytes([number]) * 32 for number in range(1, 6)]
+    made = enrol_many(world.database, keys, group="street")
+    authenticator = Authenticator(world.database)
+    assert len({one.credential for one in made}) == 5
+    for one in made:
+        assert f"{authenticator.look_up(one.credential):016x}" == one.device
+    listed = {entry.device for entry in enrolled_devices(world.database) if entry.group == "street"}
+    assert listed == {one.device for one in made}
+
+
+@pytest.mark.any_store
+def test_a_fleet_is_enrolled_whole_or_not_at_all(world: "World") -> None:
+    """A key that occurs twice, is taken or has another size keeps all out."""
+    before = enrolled_devices(world.database)
+    keys = [bytes([number]) * 32 for number in range(1, 4)]
+    with pytest.raises(ValueError, match="1 of 4 device_keys occur twice"):
+        enrol_many(world.database, [*keys, keys[0]])
+    with pytest.raises(ValueError, match="32 bytes each"):
+        enrol_many(world.database, [*keys, b"short"])
+    assert enrolled_devices(world.database) == before
+    enrol_many(world.database, keys)
+    with pytest.raises(ValueError, match="3 of 3 device_keys"):
+        enrol_many(world.database, keys)
+    assert enrol_many(world.database, []) == ()

@@ -77,7 +77,7 @@ def shuffle_entries(entries: NDArray[Any], source: Random) -> None:
         entries: A contiguous array of one dimension, 4 or 8 bytes an entry.
         source: Where the words come from.
 
-    Validation: as `uniform_order`, which is this of the numbers from 0.
+    Validation: `uniform_order` is this of the numbers from 0 (tests/kernels/test_permute.py).
     """
     n = entries.size
     native = backend.native if n <= backend.MOST_ITEMS else None

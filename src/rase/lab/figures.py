@@ -1,113 +1,103 @@
-"""Pictures of studies, drawn without a screen."""
+"""Pictures of a demonstration, drawn without a screen."""
 
 from collections.abc import Sequence
-from typing import IO
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
-from rase.series.score import WindowResult
-from rase.series.window import window
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-__all__ = ["draw_trace"]
+__all__ = ["Curve", "draw_curves"]
 
-# The palette of Okabe and Ito, which most colour-blind readers can tell apart. The sample mean is
-# broad, because the bootstrap mean lies on it.
-_LOOKS = {
-    "tracked": ("#CC79A7", "-", "s", 1.5),
-    "unbiased_mean": ("#0072B2", "-", "o", 1.5),
-    "sample_mean": ("#E69F00", "-", "", 6.0),
-    "bootstrap_mean": ("#D55E00", "--", "^", 1.2),
-    "median": ("#009E73", "-", "D", 1.5),
-}
+# The palette of Okabe and Ito, which most colour-blind readers can tell apart.
+_ESTIMATE = "#0072B2"
 _TRUTH = "#222222"
+_WITHHELD = "#999999"
+_HOURS = 24
 
 
-def draw_trace(
-    days: Sequence[WindowResult], file: IO[bytes], *, title: str, unit: str = "W"
-) -> None:
-    """Draw the truth against the estimators, day by day (after Fig. 9), as a PNG file.
-
-    Above all estimators; below the first one alone with its 95 % interval, and the unbiased mean of
-    all days so far, whose interval shrinks.
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Estimates hour by hour, as one panel of a picture.
 
     Args:
-        days: One window a day, in order, each with its truth.
+        title: What is seen.
+        truth: The true mean of each hour.
+        value: The estimate of each hour; None if it was withheld.
+        low: The lower end of its 95 % interval.
+        high: The upper end.
+    """
+
+    title: str
+    truth: Sequence[float]
+    value: Sequence[float | None]
+    low: Sequence[float | None]
+    high: Sequence[float | None]
+
+
+def draw_curves(
+    curves: Sequence[Curve], file: IO[bytes], *, title: str, first_day: int, unit: str = "W"
+) -> None:
+    """Draw estimates against the truth, a panel for each curve, as a PNG file.
+
+    Args:
+        curves: The panels, from above.
         file: Where the picture goes.
         title: What was run.
+        first_day: The weekday of the first hour, 0 for Monday.
         unit: The unit of the readings.
+
+    Raises:
+        ModuleNotFoundError: If Matplotlib is not installed.
     """
-    figure = Figure(figsize=(9, 8), dpi=150, layout="constrained")
+    # Data without pictures needs no Matplotlib.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6 * len(curves)), dpi=150, layout="constrained")
     figure.suptitle(title, fontsize=12)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.15))
-    numbers = np.arange(1, len(days) + 1)
-    truth = np.array([np.nan if day.truth is None else day.truth for day in days])
-    _draw_all(above, numbers, truth, days)
-    _draw_closer(below, numbers, truth, days)
-    above.set_title("Mean of each day", loc="left", fontsize=10)
-    below.set_title("Closer", loc="left", fontsize=10)
-    for axes in (above, below):
-        axes.set_ylabel(f"mean power of the fleet ({unit})")
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    below.set_xlabel("day")
+    panels = figure.subplots(len(curves), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, curve in zip(panels, curves, strict=True):
+        _draw_curve(axes, curve)
+        axes.set_ylabel(f"mean power of a home ({unit})")
+    panels[0].legend(loc="upper left", ncols=4, fontsize=8, frameon=False)
+    _mark_days(panels[-1], hours=len(curves[0].truth), first_day=first_day)
     figure.savefig(file, format="png")
 
 
-def _draw_all(
-    axes: Axes, numbers: NDArray[np.int64], truth: NDArray[np.float64], days: Sequence[WindowResult]
-) -> None:
-    for name in days[0].estimates:
-        colour, line, marker, width = _LOOKS[name]
-        values = [day.estimates[name].value for day in days]
-        label = name.replace("_", " ")
-        axes.plot(
-            numbers,
-            values,
-            line,
-            color=colour,
-            linewidth=width,
-            marker=marker,
-            markersize=4,
-            label=label,
-            alpha=0.6 if width > 2 else 1.0,
-        )
-    axes.plot(numbers, truth, color=_TRUTH, linewidth=2.2, label="truth")
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.13), ncols=6, fontsize=8, frameon=False)
-    axes.margins(y=0.08)
-
-
-def _draw_closer(
-    axes: Axes, numbers: NDArray[np.int64], truth: NDArray[np.float64], days: Sequence[WindowResult]
-) -> None:
-    first = next(iter(days[0].estimates))
-    daily = [day.estimates[first] for day in days]
-    intervals = np.array([one.interval() for one in daily])
-    values = np.array([one.value for one in daily])
-    axes.errorbar(
-        numbers,
-        values,
-        # A value may lie outside the range, and then outside its interval.
-        yerr=np.maximum([values - intervals[:, 0], intervals[:, 1] - values], 0.0),
-        fmt="o",
-        color=_LOOKS[first][0],
-        alpha=0.8,
-        markersize=4,
-        elinewidth=1,
-        capsize=2,
-        label=f"{first.replace('_', ' ')}, each day, 95 % interval",
+def _draw_curve(axes: "Axes", curve: Curve) -> None:
+    hours = np.arange(len(curve.truth)) + 0.5
+    value, low, high = (
+        np.array([np.nan if one is None else one for one in numbers])
+        for numbers in (curve.value, curve.low, curve.high)
     )
-    colour = _LOOKS["unbiased_mean"][0]
-    alone = [day.estimates["unbiased_mean"] for day in days]
-    so_far = [window(alone[:count], count)[0] for count in range(1, len(alone) + 1)]
-    bands = np.array([one.interval() for one in so_far if one is not None])
-    means = [one.value for one in so_far if one is not None]
-    axes.fill_between(numbers, bands[:, 0], bands[:, 1], color=colour, alpha=0.15, linewidth=0)
-    axes.plot(numbers, means, color=colour, linewidth=2, label="unbiased mean of all days so far")
-    axes.plot(numbers, truth, color=_TRUTH, linewidth=2.2, label="truth")
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.1), ncols=3, fontsize=8, frameon=False)
-    axes.margins(y=0.08)
+    axes.fill_between(
+        hours, low, high, color=_ESTIMATE, alpha=0.2, linewidth=0, label="95 % interval"
+    )
+    axes.plot(hours, curve.truth, color=_TRUTH, linewidth=1.6, label="truth")
+    axes.plot(
+        hours, value, color=_ESTIMATE, linewidth=1.6, marker="o", markersize=3, label="estimate"
+    )
+    withheld = hours[np.isnan(value)]
+    for number, hour in enumerate(withheld):
+        label = "withheld: too few reported" if number == 0 else None
+        axes.axvspan(hour - 0.5, hour + 0.5, color=_WITHHELD, alpha=0.3, linewidth=0, label=label)
+    axes.set_title(curve.title, loc="left", fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0)
+    axes.set_ylim(bottom=0)
+
+
+def _mark_days(axes: "Axes", *, hours: int, first_day: int) -> None:
+    names = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    marks = range(0, hours + 1, 6)
+    axes.set_xticks(
+        marks,
+        [
+            f"{mark % _HOURS:02d}:00"
+            + (f"\n{names[(first_day + mark // _HOURS) % 7]}" if mark % _HOURS == 0 else "")
+            for mark in marks
+        ],
+    )

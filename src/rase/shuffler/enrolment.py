@@ -30,6 +30,7 @@ __all__ = [
     "check_room",
     "check_token",
     "enrol",
+    "enrol_many",
     "enrolled_devices",
     "keep_owner",
     "make_tokens",
@@ -171,6 +172,45 @@ def enrol(
             if not renewed:
                 raise NotEnrolled(_BAD_TOKEN)
     return Enrolled(f"{device:016x}", f"{device:016x}.{credential}")
+
+
+def enrol_many(
+    database: Database, device_keys: Sequence[bytes], *, group: str = ""
+) -> tuple[Enrolled, ...]:
+    """Enrol a whole fleet whose public keys the operator already has, in one transaction.
+
+    Args:
+        database: The shuffler's.
+        device_keys: The public Ed25519 key of each device.
+        group: The public group of all of them.
+
+    Returns:
+        What each device gets, in the order of the keys; it can be shown only now.
+
+    Raises:
+        ValueError: If a key does not have 32 bytes, occurs twice, or belongs to an enrolled device;
+            then none is enrolled.
+    """
+    if any(len(key) != _KEY_BYTES for key in device_keys):
+        raise ValueError("device_keys must be public Ed25519 keys of 32 bytes each.")
+    # Random, so that the number tells nothing about when the device came.
+    made = [(secrets.randbits(63), secrets.token_urlsafe(_SECRET_BYTES)) for _ in device_keys]
+    rows = [
+        (device, credential_key(secret), key, group)
+        for (device, secret), key in zip(made, device_keys, strict=True)
+    ]
+    with database.transaction() as transaction:
+        added = transaction.execute_many(
+            "INSERT INTO device (id, digest, device_key, group_name) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            rows,
+        )
+        if added != len(rows):
+            raise ValueError(
+                f"{len(rows) - added} of {len(rows)} device_keys occur twice or belong to devices "
+                "that are enrolled; none was enrolled."
+            )
+    return tuple(Enrolled(f"{device:016x}", f"{device:016x}.{secret}") for device, secret in made)
 
 
 def prune_tokens(database: Database, *, now_s: float) -> None:

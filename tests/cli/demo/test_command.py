@@ -1,4 +1,4 @@
-"""``rase demo`` with its live part: how it ends, what it prints, and that it stays at home."""
+"""``rase demo``: what it prints and draws, how it ends, and that it stays on this machine."""
 
 import contextlib
 import json
@@ -22,8 +22,10 @@ import httpx
 from tests.patience import PATIENCE_S
 
 from rase.cli import main
+from rase.cli.demo import _gentle_interrupts
+from rase.cli.demo.live import LiveDemo
 
-SMALL = ("--devices", "8", "--days", "1", "--seed", "1")
+SMALL = ("--homes", "500", "--days", "1", "--shuffled-epsilon", "3", "--seed", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -35,129 +37,157 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no picture of the comparison, where it is not looked at: it takes longer than the rest.
+    """Draw no picture where it is not looked at: it takes longer than the rest."""
 
-    tests/cli/demo/test_demo.py and the first test here have it drawn.
-    """
-
-    def drawn(days: object, file: IO[bytes], **_: object) -> None:
+    def draw(curves: object, file: IO[bytes], **_: object) -> None:
         file.write(b"no picture")
 
-    monkeypatch.setattr("rase.lab.figures.draw_trace", drawn)
+    monkeypatch.setattr("rase.lab.figures.draw_curves", draw)
 
 
-def test_live_rounds_then_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The data are a line a round, then the estimators; mishaps and words go to stderr."""
-    assert main(["demo", *SMALL, "--rounds", "7"]) == 0
+def test_a_line_an_hour_then_the_result_and_a_picture(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The data are a line an hour; result, promises and who saw what go to stderr."""
+    assert main(["demo", *SMALL]) == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert lines[0].startswith("hour (UTC)")
-    assert [line[:16] for line in lines[1:8]] == [f"2014-06-08 0{hour}:00" for hour in range(7)]
-    assert "too_few" in lines[6]
-    assert lines[8] == ""
-    assert lines[9].startswith("estimator")
+    assert [line[:9] for line in lines] == [f"Sun {hour:02d}:00" for hour in range(24)]
+    assert all("true" in line for line in lines)
     for words in (
-        "known only because the fleet is synthetic",
-        "1 report tampered with",
-        "3 duplicates ignored",
-        "6 released, 1 withheld as too_few",
-        "2-LDP per report",
-        "each device spent epsilon 14 by its own ledger",
-        "who saw what",
-        "each 143 bytes",
+        "500 made-up homes report their power for 1 day:",
+        "an answer was lost",
+        "one report was tampered with",
+        "Result    Estimates of 24 hours, off by",
+        "intervals hold the truth (95 % should)",
+        "Day       2026-01-04",
+        "If both servers work together",
+        "Small     64 homes under the same promise",
+        "Seeded noise: for study only, protects nobody.",
     ):
         assert words in shown.err
     assert [entry.name for entry in folder.iterdir()] == ["rase-demo.png"]
+    assert (folder / "rase-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_seeded_live_rounds_repeat(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a seed the same table comes twice; the order that the shuffler draws adds nothing."""
-    tables = []
+def test_json_repeats_with_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document on stdout and nothing else said; a seed gives the same estimates again."""
+    documents = []
     for _ in range(2):
-        assert main(["demo", *SMALL, "--rounds", "3"]) == 0
-        tables.append(capsys.readouterr().out)
-    assert tables[0] == tables[1]
+        assert main(["demo", *SMALL, "--json", "--out", "x.png"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        documents.append(json.loads(shown.out))
+    document = documents[0]
+    assert document["schema"] == "rase.demo/3"
+    assert document["picture"] == "x.png"
+    assert (document["homes"], document["days"]) == (500, 1)
+    assert document["shuffled_epsilon"] == 3
+    assert document["local_epsilon"] >= 3
+    assert len(document["rounds"]) == 24
+    assert document["summary"]["released"] == 24
+    values = [[one["value"] for one in each["rounds"]] for each in documents]
+    assert values[0] == values[1]
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_json_holds_the_live_part(capsys: pytest.CaptureFixture[str]) -> None:
-    """With --json stdout is one document, whose live part has rounds and summary."""
-    assert main(["demo", *SMALL, "--rounds", "6", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    live = document["live"]
-    assert [one["status"] for one in live["rounds"]] == ["ok"] * 5 + ["too_few"]
-    assert live["rounds"][5]["value"] is None
-    assert live["summary"]["released"] == 5
-    assert set(document["estimators"]) >= {"unbiased_mean", "median"}
+def test_without_a_seed_noise_is_secure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said of a seed, and two runs differ.
+
+    False alarms: below 1e-12, as 24 estimates would have to be equal.
+    """
+    seen = []
+    for _ in range(2):
+        assert main(["demo", *SMALL[:-2], "--json"]) == 0
+        seen.append(json.loads(capsys.readouterr().out)["rounds"])
+    assert [one["value"] for one in seen[0]] != [one["value"] for one in seen[1]]
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_ends_by_itself_without_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without a terminal and --rounds it ends after a fixed number of rounds."""
-    monkeypatch.setattr("rase.cli.demo._LIVE_ROUNDS", 2)
-    assert main(["demo", *SMALL]) == 0
-    assert capsys.readouterr().out.count("2014-06-08") == 2
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_on_a_terminal_it_runs_through_all_days(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On a terminal all days are lived through, with the mishaps once a day."""
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("rase.cli.demo._keep_serving", lambda demo: None)
-    assert main(["demo", *SMALL]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.count("2014-06-08") == 24
-    assert shown.err.count("tampered") == 1
-
-
-def test_interrupted(
+def test_without_matplotlib(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C sums up what was seen, ends with 130, and the comparison is left out."""
-    from rase.cli import demo
-
-    def interrupting(one: Any) -> str:
-        if one.answer.time[11:13] == "02":
-            raise KeyboardInterrupt
-        return "line"
-
-    monkeypatch.setattr(demo, "live_line", interrupting)
-    assert main(["demo", *SMALL, "--rounds", "9"]) == 130
+    """Without Matplotlib there are the numbers, and a line that says how to get the picture."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["demo", *SMALL]) == 0
     shown = capsys.readouterr()
-    assert "3 released, 0 withheld" in shown.err
-    assert shown.err.rstrip().endswith("interrupted.")
-    assert "estimator" not in shown.out
+    assert 'Picture   none: pip install "rase-iot[plot]" draws it.' in shown.err
     assert list(folder.iterdir()) == []
 
 
-def test_a_real_interrupt_on_a_terminal(folder: Path) -> None:
-    """A process on a pseudo-terminal goes on until SIGINT, then ends with 130 and a summary."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rase", "demo", "--devices", "8"],
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    os.close(slave)
-    try:
-        seen = b""
-        while seen.count(b"2014-06-0") < 3:
-            seen += os.read(master, 4096)
-        process.send_signal(signal.SIGINT)
-        _, talk = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
-    assert process.returncode == 130
-    assert "who saw what" in talk
-    assert "Traceback" not in talk
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "httpx"])
+def test_without_the_service_packages(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the servers' packages one line says what to install."""
+    for name in list(sys.modules):
+        if name.startswith(("rase.cli.demo.", "rase.service.", "rase.shuffler.", "rase.fusion.")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["demo", *SMALL]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f'needs {package}: pip install "rase-iot[service]"' in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--homes", "1"), 2, "homes must be at least 2, got 1."),
+        (("--days", "0"), 2, "days must be at least 1, got 0."),
+        (("--shuffled-epsilon", "0"), 2, "epsilon must be"),
+        (("--shuffled-epsilon", "1e-9"), 5, ""),
+        (("--out", "none/x.png"), 2, "--out must be a file in a folder that exists"),
+    ],
+)
+def test_refused(
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Wrong options are one line and an exit code, and start nothing."""
+    assert main(["demo", *arguments]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert message in shown.err
+    assert list(folder.iterdir()) == []
+
+
+def test_large_is_a_larger_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--large takes more homes and days, and what is typed goes before it."""
+    seen = []
+
+    def note(self: LiveDemo, setting: Any, **_: object) -> None:
+        seen.append((setting.homes, setting.days, setting.high_w, setting.shuffled_epsilon))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveDemo, "__init__", note)
+    assert main(["demo"]) == 130
+    assert main(["demo", "--large"]) == 130
+    assert main(["demo", "--large", "--homes", "50000"]) == 130
+    assert seen == [(30_000, 2, 1500.0, 0.9), (40_000, 3, 1500.0, 0.98), (50_000, 3, 1500.0, 0.98)]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_an_interrupt_ends_the_demonstration_after_the_hour(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in the middle of an hour sums up what was seen and ends with 130."""
+    close = LiveDemo._close
+
+    def interrupt(self: LiveDemo, round: int) -> Any:
+        answer = close(self, round)
+        signal.raise_signal(signal.SIGINT)
+        return answer
+
+    monkeypatch.setattr(LiveDemo, "_close", interrupt)
+    assert main(["demo", *SMALL]) == 130
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1
+    assert "Result    Estimates of 1 hour, off by" in shown.err
+    assert shown.err.rstrip().endswith("interrupted.")
     assert list(folder.iterdir()) == []
 
 
@@ -165,25 +195,25 @@ def test_the_dashboard_is_served_until_the_end(folder: Path) -> None:
     """On a terminal the pages stay after the last line; Ctrl-C then ends with 0."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "rase", "demo", *SMALL, "--rounds", "2"],
+        [sys.executable, "-m", "rase", "demo", *SMALL],
         stdout=slave,
         stderr=subprocess.PIPE,
         text=True,
     )
     os.close(slave)
     # What is not read would block the process once the line is full.
-    threading.Thread(target=drained, args=(master,), daemon=True).start()
+    threading.Thread(target=drain, args=(master,), daemon=True).start()
     try:
         assert process.stderr is not None
         talk = iter(process.stderr.readline, "")
-        first = next(line for line in talk if line.startswith("dashboard "))
+        first = next(line for line in talk if line.startswith("Dashboard: "))
         last = next(line for line in talk if "is still served" in line)
         with httpx.Client(trust_env=False, timeout=PATIENCE_S) as visitor:
             for line in (first, last):
                 answer = visitor.get(line.split()[1])
                 assert answer.status_code == 303
                 address = str(answer.url.join("/live"))
-                assert "demo-power" in visitor.get(address).text
+                assert "demo-homes" in visitor.get(address).text
                 assert visitor.get(line.split()[1]).headers["location"] == "/login?why=once"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
@@ -194,7 +224,7 @@ def test_the_dashboard_is_served_until_the_end(folder: Path) -> None:
         os.close(master)
 
 
-def drained(master: int) -> None:
+def drain(master: int) -> None:
     """Read a terminal until it is closed."""
     with contextlib.suppress(OSError):
         while os.read(master, 4096):
@@ -202,9 +232,7 @@ def drained(master: int) -> None:
 
 
 def test_a_second_interrupt_comes_at_once() -> None:
-    """The first Ctrl-C waits for the end of a round; the second does not."""
-    from rase.cli.demo import _gentle_interrupts
-
+    """The first Ctrl-C waits for the end of an hour; the second does not."""
     with _gentle_interrupts() as is_interrupted:
         assert not is_interrupted()
         signal.raise_signal(signal.SIGINT)
@@ -214,27 +242,8 @@ def test_a_second_interrupt_comes_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_noted_interrupt_ends_the_demonstration(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A Ctrl-C in the middle of a round takes effect when the round is told."""
-    from rase.cli.demo.installation import DemoFleet
-
-    live_through = DemoFleet.live_through
-
-    def interrupted(self: DemoFleet, *arguments: Any) -> None:
-        live_through(self, *arguments)
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(DemoFleet, "live_through", interrupted)
-    assert main(["demo", *SMALL, "--rounds", "9"]) == 130
-    assert "1 released, 0 withheld" in capsys.readouterr().err
-
-
 def test_interrupts_are_left_alone_in_threads() -> None:
     """Outside the main thread no handler can be set, and none is."""
-    from rase.cli.demo import _gentle_interrupts
-
     found = []
 
     def look() -> None:
@@ -248,30 +257,13 @@ def test_interrupts_are_left_alone_in_threads() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "httpx"])
-def test_without_the_service_packages(
-    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the servers' packages one line says so, and the comparison runs alone."""
-    for name in list(sys.modules):
-        if name.startswith(("rase.cli.demo.", "rase.service.", "rase.shuffler.", "rase.fusion.")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
-    assert main(["demo", *SMALL]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.startswith("estimator")
-    (line,) = [line for line in shown.err.splitlines() if line.startswith("live")]
-    assert line == f'live      left out: {package} is missing; pip install "rase-iot[service]".'
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_nothing_but_this_machine_is_reached(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every connection is from 127.0.0.1 to 127.0.0.1, also where a proxy is set."""
+    """Every connection of the servers' process is on 127.0.0.1, also where a proxy is set."""
     reached: set[str] = set()
 
-    def recording(name: str) -> Any:
+    def record(name: str) -> Any:
         original = getattr(socket.socket, name)
 
         def call(self: socket.socket, address: Any) -> Any:
@@ -282,11 +274,12 @@ def test_nothing_but_this_machine_is_reached(
         return call
 
     for name in ("connect", "connect_ex", "bind"):
-        monkeypatch.setattr(socket.socket, name, recording(name))
+        monkeypatch.setattr(socket.socket, name, record(name))
+    # The homes' process has these variables, too: through a proxy it would reach nobody.
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://192.0.2.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    assert main(["demo", *SMALL, "--rounds", "1"]) == 0
-    assert "1 released" in capsys.readouterr().err
+    assert main(["demo", *SMALL]) == 0
+    assert "Estimates of 24 hours" in capsys.readouterr().err
     assert reached == {"127.0.0.1"}

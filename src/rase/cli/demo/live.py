@@ -1,203 +1,250 @@
-"""The live part of ``rase demo``: a fleet, two servers and a subscriber, round after round.
+"""The live part of ``rase demo``: a fleet, two servers and a subscriber, hour after hour.
 
-Everything goes the way it goes in life: the campaign is countersigned, devices enrol, randomize
-and seal, the shuffler takes reports in, closes and shuffles rounds, the fusion centre opens and
-estimates, a subscriber asks. Only the clock is made up: it is moved on when a round has nothing
-left to do.
+Everything goes the way it goes in life: the campaign is countersigned, homes are enrolled, their
+reports are randomized and sealed, the shuffler takes them in, closes and shuffles rounds, the
+fusion centre opens and estimates, a subscriber asks. Only the clock is made up: it is moved on when
+an hour has nothing left to do.
 """
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rase.accounting.accountant.calibrate import calibrate
+from rase.accounting.accountant.claims import claims
 from rase.answer import Answer
 from rase.campaign import Campaign
-from rase.cli.demo.installation import (
-    DemoFleet,
-    Disturbance,
-    Servers,
-    enrolled_fleet,
-    running_servers,
-)
+from rase.cli.demo.gateway import Gateway, Sent, Task
+from rase.cli.demo.servers import Servers, running_servers
 from rase.clock import FakeClock, round_start_s
 from rase.domain import Range
-from rase.lab.fleet import SyntheticFleet
-from rase.laws.registry import best_mechanism
+from rase.laws.randomizer import RangeRandomizer
+from rase.promise import Claim
 from rase.subscriber.answers import FusionUnreachable
 from rase.wire.keys import Role
 
-__all__ = ["HOURS", "LiveDemo", "LiveRound", "LiveSummary"]
+__all__ = ["HOURS", "LiveDemo", "LiveRound", "LiveSummary", "Setting"]
 
 HOURS: Final = 24
 _ROUND_S: Final = 3600
-_K_MIN: Final = 20
-_PATIENCE_S: Final = 30.0
-# Used where there is one: devices sync their disks at every step.
+# A Sunday at midnight, on which the made-up homes begin.
+_FIRST_ROUND: Final = 1_767_484_800 // _ROUND_S
+# Each home goes through all hours: 25 shares no factor with 24.
+_WINDOW: Final = HOURS + 1
+# So many standard deviations below the expected number of reports that no honest hour is withheld.
+_SPARE: Final = 4.6
+_PATIENCE_S: Final = 120.0
+# Used where there is one: the servers sync their disks at every commit.
 _IN_MEMORY: Final = "/dev/shm"  # noqa: S108 - a folder of its own in it, with a random name
-# Three mishaps of every day, by the hour: what is disturbed, on how many lines, and in words.
-_ANSWERS_LOST: Final = 3
-_MISHAPS: Final[Mapping[int, tuple[Disturbance, str]]] = {
-    1: ("lose-answer", "3 answers lost: the devices send the same bytes again"),
-    3: ("tamper", "1 report tampered with on its way: it does not open"),
-    5: ("down", "the network is down for most devices: their reports come too late"),
+_MISHAPS: Final = {3: "lost answer", 5: "tampered", 29: "offline"}
+_MISHAP_WORDS: Final = {
+    "lost answer": "an answer was lost: the gateway sends 500 reports again, which count once",
+    "tampered": "one report was tampered with on its way: it does not open",
+    "offline": "most homes are offline: too few reported, so nothing is released",
 }
+_SHIFT: Final = (36, 1.25)
+_SHIFT_WORDS: Final = "from now on every home uses a quarter more"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Say what is demonstrated.
+
+    Args:
+        homes: How many homes.
+        days: How many days, a round each hour.
+        high_w: The largest power that a home reports; more counts as this.
+        shuffled_epsilon: What a home's report may give away towards the fusion centre, in a day.
+        delta: The delta of that promise.
+        world: The seed of the homes' lives, which is no secret.
+
+    Raises:
+        ValueError: If there are too few homes or days.
+        PrivacyRefused: If no law keeps the promise in so small a crowd.
+    """
+
+    homes: int
+    days: int
+    high_w: float
+    shuffled_epsilon: float
+    delta: float = 1e-6
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the numbers once."""
+        for name, least in (("homes", 2), ("days", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+
+    @property
+    def expected(self) -> float:
+        """How many homes report in an hour, on average."""
+        return self.homes / _WINDOW
+
+    @property
+    def k_min(self) -> int:
+        """The fewest reports that are released, for which the promise is computed."""
+        return max(2, math.floor(self.expected - _SPARE * math.sqrt(self.expected)))
+
+    @cached_property
+    def _law(self) -> RangeRandomizer:
+        return calibrate(
+            Range(0, self.high_w),
+            shuffled_epsilon=self.shuffled_epsilon,
+            delta=self.delta,
+            n=self.k_min,
+        )
+
+    def campaign(self) -> Campaign:
+        """Return what the homes agree to, with the law whose shuffled round keeps the promise."""
+        law = self._law
+        epsilon = law.guarantee.epsilon
+        return Campaign(
+            id="demo-homes",
+            version=1,
+            quantity="mean power of a home in an hour",
+            unit="W",
+            low=0,
+            high=self.high_w,
+            mechanism=law.name,
+            epsilon=(epsilon,),
+            window=_WINDOW,
+            window_budget=epsilon,
+            round_s=_ROUND_S,
+            upload_s=300,
+            grace_s=600,
+            k_min=self.k_min,
+            estimators=("unbiased_mean",),
+            target="fleet",
+            not_before=_FIRST_ROUND,
+            not_after=_FIRST_ROUND + HOURS * self.days,
+        )
+
+    def claim(self, reports: int) -> Claim:
+        """Return what so many reports of one home, one a day, give away together."""
+        return claims(self._law, self.k_min, delta=self.delta, reports=[reports])[0]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRound:
-    """Hold one round as a subscriber sees it, beside what only a synthetic fleet can tell.
+    """One hour as a subscriber sees it, and what only a made-up fleet can add.
 
     Args:
-        answer: What the fusion centre told.
-        truth: The true mean of the fleet.
-        mean_so_far: The mean of all estimates up to here; None before the first.
-        error_so_far: How far it is from the mean of the same rounds' truths.
-        mishap: What went wrong on purpose; empty if nothing.
+        answer: What the fusion centre answered.
+        truth: The true mean of all homes.
+        note: What happened in the hour; empty if nothing.
     """
 
     answer: Answer
     truth: float
-    mean_so_far: float | None
-    error_so_far: float | None
-    mishap: str = ""
+    note: str = ""
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the 95 % interval holds the truth."""
+        answer = self.answer
+        if answer.low is None or answer.high is None:
+            return False
+        return answer.low <= self.truth <= answer.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSummary:
-    """Hold what became of all rounds, by the counters of those who saw it.
+    """What became of all hours, by the counters of those who saw it.
 
     Args:
-        devices: How many took part.
-        sent: Reports that left devices, repeated ones among them.
+        homes: How many took part.
+        sent: Reports that left the gateway, repeated ones among them.
         accepted: Reports that the shuffler stored.
         repeated: Reports that it had already, and ignored.
-        late: Reports that came after their round was closed.
         unopened: Reports that did not open when their round was closed.
         withheld_reports: Reports of withheld rounds, erased unread.
-        released: Rounds with an estimate.
-        withheld: Rounds without one.
-        rmse: Root mean square error of the estimates against the truth; NaN without any.
-        predicted: The root mean square of the standard errors they came with.
-        covered: How many of their 95 % intervals held the truth.
-        report_bytes: The size of a report; the largest, should they differ.
-        epsilon_spent: The most a device spent, by its ledger.
-        guarantee: What one report promises.
-        shuffle: What the shuffler says it did, in the last released round.
+        released: Hours with an estimate.
+        withheld: Hours without one.
+        covered: How many of the 95 % intervals held the truth.
+        half_width: Half of the width of the 95 % intervals, on average.
+        rmse: Root mean square error of the estimates; NaN without any.
+        correlations: Of estimates and truth, one for each day; NaN for a day with too few hours.
+        report_bytes: The size of a report.
         envelopes_left: Sealed reports in the shuffler's database at the end.
         values_left: Noisy reports in the fusion centre's database at the end.
+        days: What a subscriber is answered for each day, with the true mean of the day.
     """
 
-    devices: int
+    homes: int
     sent: int
     accepted: int
     repeated: int
-    late: int
     unopened: int
     withheld_reports: int
     released: int
     withheld: int
-    rmse: float
-    predicted: float
     covered: int
+    half_width: float
+    rmse: float
+    correlations: tuple[float, ...]
     report_bytes: int
-    epsilon_spent: float
-    guarantee: str
-    shuffle: str
     envelopes_left: int
     values_left: int
+    days: tuple[tuple[Answer, float], ...]
 
 
 class LiveDemo:
     """Run the live system, from the first enrolment to the last answer.
 
     Args:
-        fleet: The readings.
-        epsilon: The budget of one report.
-        value_range: The public range of readings.
-        rounds: After how many rounds it ends.
+        setting: What is demonstrated.
         seed: Makes the noise reproducible, and worthless; None for real noise.
         folder: Where to work; a temporary folder, removed at the end, if None.
     """
 
     def __init__(
-        self,
-        fleet: SyntheticFleet,
-        *,
-        epsilon: float,
-        value_range: Range,
-        rounds: int,
-        seed: int | None = None,
-        folder: Path | None = None,
+        self, setting: Setting, *, seed: int | None = None, folder: Path | None = None
     ) -> None:
-        self._readings = fleet
-        self.rounds = rounds
-        self._seed = seed
+        self.setting = setting
         self._folder = folder
-        self._stack = ExitStack()
-        self._seen: list[LiveRound] = []
-        first = next(iter(fleet.batches())).time_ms[0] // 1000 // _ROUND_S
-        self.campaign = Campaign(
-            id="demo-power",
-            version=1,
-            quantity="mean power of an appliance in an hour",
-            unit="W",
-            low=value_range.low,
-            high=value_range.high,
-            steps=value_range.steps,
-            mechanism=best_mechanism(epsilon),
-            epsilon=(epsilon,),
-            window=HOURS,
-            window_budget=HOURS * epsilon,
-            round_s=_ROUND_S,
-            upload_s=300,
-            grace_s=600,
-            k_min=max(2, min(_K_MIN, fleet.devices // 2)),
-            not_before=int(first),
-            not_after=int(first) + HOURS * fleet.days,
+        self.campaign = setting.campaign()
+        self._task = Task(
+            homes=setting.homes,
+            days=setting.days,
+            world=setting.world,
+            shift=_SHIFT,
+            mishaps=_MISHAPS,
+            seed=seed,
         )
-        self._clock = FakeClock(round_start_s(int(first), _ROUND_S))
+        self._stack = ExitStack()
+        self._clock = FakeClock(round_start_s(_FIRST_ROUND, _ROUND_S))
+        self._seen: list[LiveRound] = []
+        self._sent: list[Sent] = []
 
     def __enter__(self) -> Self:
-        """Start the servers, publish the campaign, enrol the devices."""
+        """Start the fleet and the servers, publish the campaign, enrol the homes."""
         with ExitStack() as stack:
+            self.gateway = stack.enter_context(Gateway(self._task))
             folder = self._folder or Path(stack.enter_context(_throw_away_folder()))
             self._servers: Servers = stack.enter_context(
-                running_servers(
-                    folder,
-                    self._clock,
-                    campaign=self.campaign,
-                    devices=self._readings.devices,
-                )
+                running_servers(folder, self._clock, campaign=self.campaign)
             )
-            self._fleet: DemoFleet = stack.enter_context(
-                enrolled_fleet(
-                    folder / "devices",
-                    self._clock,
-                    campaign=self.campaign,
-                    shuffler_url=self._servers.shuffler_url,
-                    pinned=self._servers.pinned,
-                    tokens=self._servers.tokens,
-                    total_epsilon=self.rounds * self.campaign.epsilon[0],
-                    seed=self._seed,
-                )
+            self.device_keys = self.gateway.device_keys()
+            self.credentials = self._servers.enrol(self.device_keys)
+            self.gateway.begin(
+                self.credentials,
+                url=self._servers.shuffler_url,
+                campaign=self.campaign.id,
+                pinned=self._servers.pinned,
             )
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop everything and remove the folder."""
         self._stack.close()
 
@@ -207,74 +254,74 @@ class LiveDemo:
         return self._servers
 
     @property
-    def fleet(self) -> DemoFleet:
-        """The devices, while they run."""
-        return self._fleet
+    def rounds(self) -> int:
+        """How many hours there are."""
+        return HOURS * self.setting.days
 
     def run(self) -> Iterator[LiveRound]:
-        """Live through the rounds.
+        """Live through the hours.
 
         Yields:
             Each as soon as a subscriber can ask for it.
         """
-        for place, readings in zip(range(self.rounds), self._hours(), strict=False):
-            mishap = self._disturb(place)
-            round = self.campaign.not_before + place
-            self._fleet.live_through(round, readings.tolist())
-            answer = self._closed(round)
-            self._disturb(None)
-            yield self._told(answer, float(readings.mean()), mishap)
+        for hour in range(self.rounds):
+            round = _FIRST_ROUND + hour
+            self._wait_until(self.campaign.round_end_s(round))
+            self._sent.append(self.gateway.send(round))
+            self._wait_until(self.campaign.closes_s(round))
+            answer = self._close(round)
+            note = _MISHAP_WORDS.get(_MISHAPS.get(hour, ""), "")
+            if hour == _SHIFT[0]:
+                note = _SHIFT_WORDS
+            self._seen.append(LiveRound(answer, self._sent[-1].truth, note))
+            yield self._seen[-1]
 
     def summary(self) -> LiveSummary:
-        """Return what became of the rounds so far."""
+        """Return what became of the hours so far."""
         counts = self._servers.shuffler.counters()
 
         def count(name: str) -> int:
             return counts.get(f"rase_shuffler_{name}_total", 0)
 
-        told = [(one.answer, one.truth) for one in self._seen if one.answer.value is not None]
-        last = self._seen[-1].answer if self._seen else None
+        shown = [one for one in self._seen if one.answer.value is not None]
+        answers: Counter[int] = Counter()
+        for sent in self._sent:
+            answers.update(sent.answers)
         return LiveSummary(
-            devices=len(self._fleet.devices),
-            sent=self._fleet.sent,
+            homes=self.setting.homes,
+            sent=answers.total(),
             accepted=count("reports_stored"),
             repeated=count("reports_repeated"),
-            late=count("problem_round_closed"),
             unopened=count("reports_unopened"),
             withheld_reports=count("reports_dropped"),
-            released=len(told),
-            withheld=len(self._seen) - len(told),
-            rmse=_root_mean_square([(one.value or 0.0) - truth for one, truth in told]),
-            predicted=_root_mean_square([one.standard_error or 0.0 for one, _ in told]),
-            covered=sum(_covers(one, truth) for one, truth in told),
-            report_bytes=max(self._fleet.report_sizes, default=0),
-            epsilon_spent=self._fleet.epsilon_spent(),
-            guarantee="" if last is None else last.promise,
-            shuffle=told[-1][0].shuffle if told else "",
+            released=len(shown),
+            withheld=len(self._seen) - len(shown),
+            covered=sum(one.is_covered for one in shown),
+            half_width=_mean([(_high(one) - _low(one)) / 2 for one in shown]),
+            rmse=math.sqrt(_mean([(_value(one) - one.truth) ** 2 for one in shown])),
+            correlations=tuple(_correlation(day) for day in self._days()),
+            report_bytes=max((sent.report_bytes for sent in self._sent), default=0),
             envelopes_left=self._left(Role.SHUFFLER, "report"),
             values_left=self._left(Role.FUSION, "opened"),
+            days=tuple(self._ask_for_days()),
         )
 
-    def _hours(self) -> Iterator[NDArray[np.float64]]:
-        for day in self._readings.batches():
-            yield from np.asarray(day.value).reshape(HOURS, self._readings.devices)
+    def _days(self) -> list[list[LiveRound]]:
+        """Return the hours seen so far, by day."""
+        return [self._seen[start : start + HOURS] for start in range(0, len(self._seen), HOURS)]
 
-    def _disturb(self, place: int | None) -> str:
-        """Disturb the lines as the hour of the day says; mend them all if ``place`` is None."""
-        disturbance, words = _MISHAPS.get(-1 if place is None else place % HOURS, (None, ""))
-        lines = [device.line for device in self._fleet.devices]
-        many = {
-            "lose-answer": _ANSWERS_LOST,
-            "tamper": 1,
-            # One fewer than may be told together still get through.
-            "down": len(lines) - self.campaign.k_min + 1,
-            None: 0,
-        }[disturbance]
-        for number, line in enumerate(lines):
-            line.disturbance = disturbance if number < many else None
-        return words
+    def _ask_for_days(self) -> Iterator[tuple[Answer, float]]:
+        for day, hours in enumerate(self._days()):
+            if len(hours) == HOURS:
+                last = _FIRST_ROUND + HOURS * (day + 1) - 1
+                at_ms = 1000 * round_start_s(last, _ROUND_S)
+                answer = self._servers.subscriber.window(HOURS, at=at_ms)
+                yield answer, _mean([one.truth for one in hours])
 
-    def _closed(self, round: int) -> Answer:
+    def _wait_until(self, second: float) -> None:
+        self._clock.advance(max(second - self._clock.now_s(), 0.0) + 0.001)
+
+    def _close(self, round: int) -> Answer:
         """Let the shuffler close a round, and ask for it as soon as it is final."""
         self._servers.has_final.clear()
         while self._servers.closer.step():
@@ -282,16 +329,6 @@ class LiveDemo:
         if not self._servers.has_final.wait(_PATIENCE_S):
             raise FusionUnreachable(f"round {round} did not become final within {_PATIENCE_S} s.")
         return self._servers.subscriber.average(at=1000 * round_start_s(round, _ROUND_S))
-
-    def _told(self, answer: Answer, truth: float, mishap: str) -> LiveRound:
-        told = [(one.answer.value, one.truth) for one in self._seen]
-        pairs = [pair for pair in [*told, (answer.value, truth)] if pair[0] is not None]
-        mean = error = None
-        if pairs:
-            mean = sum(value or 0.0 for value, _ in pairs) / len(pairs)
-            error = mean - sum(true for _, true in pairs) / len(pairs)
-        self._seen.append(LiveRound(answer, truth, mean, error, mishap))
-        return self._seen[-1]
 
     def _left(self, role: Role, table: str) -> int:
         with self._servers.databases[role].snapshot() as transaction:
@@ -306,13 +343,25 @@ def _throw_away_folder() -> "tempfile.TemporaryDirectory[str]":
         return tempfile.TemporaryDirectory(prefix="rase-demo-")
 
 
-def _root_mean_square(errors: list[float]) -> float:
-    if not errors:
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _correlation(hours: Sequence[LiveRound]) -> float:
+    shown = [one for one in hours if one.answer.value is not None]
+    if len(shown) < 3:
         return math.nan
-    return math.sqrt(sum(error * error for error in errors) / len(errors))
+    pairs = np.array([(_value(one), one.truth) for one in shown])
+    return float(np.corrcoef(pairs.T)[0, 1])
 
 
-def _covers(answer: Answer, truth: float) -> bool:
-    if answer.low is None or answer.high is None:
-        return False
-    return answer.low <= truth <= answer.high
+def _value(one: LiveRound) -> float:
+    return math.nan if one.answer.value is None else one.answer.value
+
+
+def _low(one: LiveRound) -> float:
+    return math.nan if one.answer.low is None else one.answer.low
+
+
+def _high(one: LiveRound) -> float:
+    return math.nan if one.answer.high is None else one.answer.high

@@ -1,150 +1,138 @@
-"""What the live demonstration prints: a line a round, then what became of all of them, in words."""
+"""What the demonstration prints: a line an hour, then the result, how sure it is, the promises."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rase.campaign import Campaign
-    from rase.cli.demo.live import LiveRound, LiveSummary
+    from rase.cli.demo.live import LiveDemo, LiveRound, LiveSummary
 
-__all__ = ["LIVE_HEAD", "live_document", "live_line", "opening_words", "summary_words"]
+__all__ = ["document_of", "line_of", "opening_words", "summary_words"]
 
-_FORM: Final = "{:<16}  {:>8}  {:>8}  {:>16}  {:>6}  {:>4}  {:>11}  {:>8}"
-LIVE_HEAD: Final = _FORM.format(
-    *("hour (UTC)", "estimate", "± error", "95 % interval", "truth", "n", "mean so far", "off by")
-)
-_SEEN: Final = "          {:<16}  {:<10}  {:<32}  {}"
+_BAR: Final = 24
+_SEEN: Final = "          {:<15} {:<12} {:<32} {}"
 
 
-def opening_words(
-    campaign: "Campaign",
-    *,
-    devices: int,
-    rounds: int,
-    shuffler_url: str,
-    fusion_url: str,
-    login_url: str | None = None,
-    token: str = "",
-) -> Iterator[str]:
-    """Yield what there is to know before the first round."""
-    low, high = f"{campaign.low:g}", f"{campaign.high:g}"
+def opening_words(demo: "LiveDemo") -> Iterator[str]:
+    """Yield what there is to know before the first hour."""
+    setting, campaign, servers = demo.setting, demo.campaign, demo.servers
     yield (
-        f"live      {devices} enrolled devices, shuffler at {shuffler_url}, fusion centre at "
-        f"{fusion_url}: this machine only, with keys made for this run."
+        f"{setting.homes:,} made-up homes report their power for {_counted(setting.days, 'day')}: "
+        "one report a home a day, made noisy and sealed at home, shuffled, then averaged."
     )
     yield (
-        f"campaign  {campaign.id}, signed by both servers: {campaign.unit} from {low} to {high}, "
-        f"epsilon {campaign.epsilon[0]:g} a report, at least {campaign.k_min} reports or nothing "
-        "is told."
+        f"Both servers run on this machine alone: shuffler {servers.shuffler_url}, fusion centre "
+        f"{servers.fusion_url}. An hour with fewer than {campaign.k_min:,} reports is withheld. "
+        "Only the clock is made up: it does not wait. Ctrl-C ends it."
     )
-    yield (
-        f"clock     made up: {rounds} hourly rounds, each over as soon as all devices have sent; "
-        "Ctrl-C ends it."
-    )
-    if login_url is not None:
-        yield f"dashboard {login_url} opens once; afterwards log in at {fusion_url} with {token}"
-    yield "truth     known only because the fleet is synthetic; nobody in the system ever sees it."
+    if servers.login_url is not None:
+        yield f"Dashboard: {servers.login_url()} (opens once)"
     yield ""
 
 
-def live_line(one: "LiveRound") -> str:
-    """Return the line of a round."""
+def line_of(one: "LiveRound", *, high: float) -> str:
+    """Return the line of an hour; its bar ends at ``high``."""
     answer = one.answer
-    return _FORM.format(
-        answer.time[:16].replace("T", " "),
-        answer.status if answer.value is None else f"{answer.value:.1f}",
-        _number(answer.standard_error),
-        _interval(answer.low, answer.high),
-        f"{one.truth:.1f}",
-        answer.n,
-        _number(one.mean_so_far),
-        _number(one.error_so_far, sign="+"),
-    ).rstrip()
+    hour = datetime.fromisoformat(answer.time).astimezone(UTC).strftime("%a %H:%M")
+    true = f"true {one.truth:4.0f} W"
+    if answer.value is None:
+        return f"{hour}   withheld           {true}"
+    half = ((answer.high or 0.0) - (answer.low or 0.0)) / 2
+    bar = "█" * round(_BAR * min(answer.value / high, 1.0))
+    return f"{hour}   {answer.value:4.0f} W ± {half:3.0f} W   {true}   {answer.n:6,} homes  {bar}"
 
 
-def summary_words(summary: "LiveSummary", *, unit: str) -> Iterator[str]:
-    """Yield what became of all rounds."""
+def summary_words(demo: "LiveDemo", summary: "LiveSummary") -> Iterator[str]:
+    """Yield what became of all hours."""
     yield ""
-    yield (
-        f"reports   {summary.sent} sent, each {summary.report_bytes} bytes: {summary.accepted} "
-        f"accepted, {summary.repeated} duplicates ignored, {summary.late} too late and refused. Of "
-        f"the accepted, {summary.unopened} did not open and {summary.withheld_reports} were "
-        "withheld."
-    )
-    yield f"rounds    {summary.released} released, {summary.withheld} withheld as too_few."
     if summary.released:
-        yield (
-            f"error     root mean square {summary.rmse:.1f} {unit} against the truth; the "
-            f"estimates said {summary.predicted:.1f} {unit}, and {summary.covered} of "
-            f"{summary.released} intervals held the truth."
+        known = [one for one in summary.correlations if not math.isnan(one)]
+        correlations = ", ".join(f"{one:.3f}" for one in known)
+        followed = (
+            f" Correlation with the truth, day by day: {correlations}." if correlations else ""
         )
-        yield f"privacy   {summary.guarantee}"
-    yield (
-        f"budget    each device spent epsilon {summary.epsilon_spent:g} by its own ledger, for "
-        "late and withheld reports too."
-    )
-    if summary.shuffle:
-        yield f"shuffle   {summary.shuffle}."
-    yield "who saw what"
-    yield _SEEN.format("", "identity", "value", "left at the end")
+        yield (
+            f"Result    Estimates of {_counted(summary.released, 'hour')}, off by "
+            f"{summary.rmse:.1f} W (root mean square).{followed}"
+        )
+        yield (
+            f"          Each says how sure it is: ± {summary.half_width:.0f} W on average, and "
+            f"{summary.covered} of {summary.released} intervals hold the truth (95 % should)."
+        )
+    for answer, truth in summary.days:
+        yield f"Day       {answer.time[:10]}: {answer}; true {truth:.1f} W"
+    yield f"Reports   {_report_words(summary)}"
+    yield f"Privacy   {demo.setting.claim(1).sentence('day')}"
+    days = demo.setting.days
+    if days > 1:
+        yield f"          {demo.setting.claim(days).sentence(f'period of {days} days')}"
+    yield "Who saw   who, what, and what is left at the end:"
     for line in _who_saw_what(summary):
         yield _SEEN.format(*line)
     yield (
-        "          Here both servers are one process. In life two operators run them: together "
-        "they could join identity and noisy value, and only the epsilon of a report would protect."
+        "          Here one machine runs both servers. In life two operators do: together they "
+        "could join name and noisy value, and only the noise of the report would protect."
     )
-    yield ""
 
 
-def live_document(rounds: "list[LiveRound]", summary: "LiveSummary") -> dict[str, Any]:
-    """Return the live part as plain values."""
+def document_of(
+    demo: "LiveDemo", rounds: "list[LiveRound]", summary: "LiveSummary"
+) -> dict[str, Any]:
+    """Return the demonstration as plain values."""
+    setting, campaign = demo.setting, demo.campaign
+    numbers = asdict(summary)
+    del numbers["days"]
     return {
+        "schema": "rase.demo/3",
+        "homes": setting.homes,
+        "days": setting.days,
+        "range": [campaign.low, campaign.high],
+        "mechanism": campaign.mechanism,
+        "k_min": campaign.k_min,
+        "local_epsilon": campaign.epsilon[0],
+        "shuffled_epsilon": setting.shuffled_epsilon,
+        "delta": setting.delta,
         "rounds": [
-            {
-                **{
-                    name: getattr(one.answer, name)
-                    for name in ("time", "round", "status", "value", "standard_error")
-                },
-                "low": one.answer.low,
-                "high": one.answer.high,
-                "n": one.answer.n,
-                "truth": one.truth,
-                "mean_so_far": one.mean_so_far,
-                "error_so_far": one.error_so_far,
-                "mishap": one.mishap,
-            }
-            for one in rounds
+            {**one.answer.as_fields(), "truth": one.truth, "note": one.note} for one in rounds
         ],
-        "summary": {
-            # JSON has no NaN.
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(summary).items()
-        },
+        "daily": [{**answer.as_fields(), "truth": truth} for answer, truth in summary.days],
+        "summary": {name: _plain(value) for name, value in numbers.items()},
     }
 
 
+def _report_words(summary: "LiveSummary") -> str:
+    return (
+        f"{summary.sent:,} sent, {summary.report_bytes} bytes each; {summary.repeated} repeated "
+        f"ones ignored, {summary.unopened} did not open, {summary.withheld_reports:,} withheld in "
+        f"{_counted(summary.withheld, 'hour')}."
+    )
+
+
 def _who_saw_what(summary: "LiveSummary") -> Iterator[tuple[str, str, str, str]]:
-    yield "device", "its own", "its own reading", "ledger: spent, never a reading"
+    yield "gateway", "all homes", "their own readings", "nothing"
     yield (
         "shuffler",
-        f"all {summary.devices}",
+        "all homes",
         "none: opens the outer seal only",
         f"{summary.envelopes_left} sealed reports",
     )
     yield (
         "fusion centre",
-        "none",
+        "nobody",
         "noisy, shuffled, k_min or more",
         f"{summary.values_left} noisy reports",
     )
-    yield "subscriber", "none", "none: estimates alone", "-"
+    yield "subscriber", "nobody", "none: estimates alone", "-"
 
 
-def _number(value: float | None, *, sign: str = "-") -> str:
-    return "-" if value is None else f"{value:{sign}.1f}"
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.0f} to {high:.0f}"
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can write: it has no NaN."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

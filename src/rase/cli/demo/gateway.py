@@ -1,0 +1,281 @@
+"""The fleet of the demonstration: one process, the gateway of all homes.
+
+Readings are made in it and never leave it. Every report is drawn by the law and sealed by the code
+of a device; one process stands for all homes, because tens of thousands of processes would not fit
+on one machine. Each home reports at its own turn, once in a window, which keeps its budget.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final, Self
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from rase.accounting.schedule import Rotate
+from rase.campaign import Campaign
+from rase.device.reporter import randomizer_of
+from rase.errors import RaseError
+from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
+from rase.lab.homes import Homes
+from rase.wire import cbor
+from rase.wire.keys import KeyConfig, Role
+from rase.wire.messages import Content
+from rase.wire.seal import seal_report
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+
+__all__ = ["Gateway", "GatewayFailed", "Sent", "Task"]
+
+_REPORTS_A_REQUEST: Final = 500
+_SECRET_BYTES: Final = 32
+_ENDED: Final = "the process of the demonstration's homes has ended."
+
+
+class GatewayFailed(RaseError):
+    """The process of the fleet ended before its work was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Say what the fleet does.
+
+    Args:
+        homes: How many homes.
+        days: How many days.
+        world: The seed of the homes' lives.
+        shift: From which hour on all homes use more, and how many times as much.
+        mishaps: What goes wrong, by the hour: "lost answer", "tampered" or "offline".
+        seed: Makes noise and turns reproducible, and worthless; None for real ones.
+    """
+
+    homes: int
+    days: int
+    world: int
+    shift: tuple[int, float]
+    mishaps: dict[int, str]
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Say what was sent in a round.
+
+    Args:
+        reports: Reports that left the gateway, repeated ones among them.
+        answers: How often each status was answered.
+        report_bytes: The size of a report.
+        truth: The true mean of all homes, which nobody but the demonstration asks for.
+    """
+
+    reports: int
+    answers: dict[int, int]
+    report_bytes: int
+    truth: float
+
+
+class Gateway:
+    """The process of the fleet, as the demonstration holds it.
+
+    Args:
+        task: What the fleet does.
+
+    Raises:
+        GatewayFailed: From every method, if the process ended.
+    """
+
+    def __init__(self, task: Task) -> None:
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=_live, args=(theirs, task), daemon=True, name="gateway"
+        )
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        """Return itself; the process runs."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(1.0)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, as the machine might."""
+        self._process.kill()
+        self._process.join()
+
+    def device_keys(self) -> list[bytes]:
+        """Return the public key of each home, once all are made."""
+        keys: list[bytes] = self._receive()
+        return keys
+
+    def begin(
+        self, credentials: Sequence[str], *, url: str, campaign: str, pinned: PinnedKeys
+    ) -> None:
+        """Let the fleet fetch what both servers have signed, and seal its first round.
+
+        Args:
+            credentials: What each home was enrolled with.
+            url: Where the shuffler is.
+            campaign: What the homes take part in.
+            pinned: The keys of both servers, which owners got from the operators.
+        """
+        self._send((list(credentials), url, campaign, pinned))
+
+    def send(self, round: int) -> Sent:
+        """Let all homes whose turn it is report for a round that has ended.
+
+        The next round is sealed while this one is closed.
+        """
+        self._send(round)
+        sent: Sent = self._receive()
+        return sent
+
+    def _send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise GatewayFailed(_ENDED) from None
+
+    def _receive(self) -> Any:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            raise GatewayFailed(_ENDED) from None
+
+
+def _live(connection: Connection, task: Task) -> None:
+    """Be the fleet, until the other side closes the connection."""
+    try:
+        keys = [Ed25519PrivateKey.generate() for _ in range(task.homes)]
+        connection.send([key.public_key().public_bytes_raw() for key in keys])
+        power_w = Homes(homes=task.homes, days=task.days, seed=task.world).power_w
+        credentials, url, campaign, pinned = connection.recv()
+        # A transport of its own: a proxy in the environment must not be asked for 127.0.0.1.
+        with httpx.Client(base_url=url, transport=httpx.HTTPTransport(), timeout=60.0) as client:
+            fleet = _Fleet(task, power_w, credentials, client=client, pinned=pinned)
+            fleet.agree(campaign)
+            for round in fleet.rounds():
+                fleet.prepare(round)
+                if connection.recv() != round:
+                    return
+                connection.send(fleet.send(round))
+    except (EOFError, OSError, KeyboardInterrupt):
+        # The demonstration has ended; it says why.
+        return
+
+
+@dataclass(slots=True)
+class _Fleet:
+    """All homes: their readings, turns and what they are about to send."""
+
+    task: Task
+    power_w: NDArray[np.float64]
+    credentials: Sequence[str] = field(repr=False)
+    client: httpx.Client = field(kw_only=True)
+    pinned: PinnedKeys = field(kw_only=True)
+    campaign: Campaign = field(init=False)
+    _hash: bytes = field(init=False)
+    _keys: tuple[KeyConfig, KeyConfig] = field(init=False)
+    _turns: NDArray[np.int64] = field(init=False)
+    _requests: list[bytes] = field(init=False, default_factory=list)
+    _report_bytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Let all homes use more from some hour on."""
+        first, times = self.task.shift
+        self.power_w[first:] *= times
+
+    def agree(self, campaign: str) -> None:
+        """Fetch the campaign and the keys, and check both servers' signatures."""
+        signed = SignedCampaign.from_bytes(self._fetch(f"/v1/campaigns/{campaign}"), self.pinned)
+        keyset = SignedKeyset.from_bytes(self._fetch("/v1/keyset"), self.pinned).keyset
+        self.campaign, self._hash = signed.campaign, signed.hash
+        end_s = self.campaign.round_end_s(self.campaign.not_before)
+        self._keys = keyset.active(Role.SHUFFLER, end_s), keyset.active(Role.FUSION, end_s)
+        secrets = self._secrets()
+        self._turns = np.array([self._turn(next(secrets)) for _ in range(self.task.homes)])
+
+    def rounds(self) -> range:
+        """Return all rounds of the demonstration."""
+        return range(self.campaign.not_before, self.campaign.not_before + len(self.power_w))
+
+    def prepare(self, round: int) -> None:
+        """Draw and seal the reports of a round."""
+        hour = round - self.campaign.not_before
+        turn = np.flatnonzero(self._turns == round % self.campaign.window)
+        if self.task.mishaps.get(hour) == "offline":
+            turn = turn[: self.campaign.k_min - 1]
+        law = randomizer_of(self.campaign, 0)
+        entropy: Entropy = SecureEntropy()
+        if self.task.seed is not None:
+            entropy = SeededEntropy(f"{self.task.seed} {round}")
+        pairs: list[list[str | bytes]] = []
+        for home in turn.tolist():
+            place = law.draw_one(float(self.power_w[hour, home]), entropy)
+            pairs.append([self.credentials[home], self._seal(round, place)])
+        self._report_bytes = len(pairs[0][1]) if pairs else 0
+        if self.task.mishaps.get(hour) == "tampered":
+            wire = pairs[0][1]
+            pairs[0][1] = wire[:-1] + bytes([wire[-1] ^ 1])  # type: ignore[operator]
+        self._requests = [
+            cbor.encode(pairs[start : start + _REPORTS_A_REQUEST])
+            for start in range(0, len(pairs), _REPORTS_A_REQUEST)
+        ]
+
+    def send(self, round: int) -> Sent:
+        """Send what was prepared; a request whose answer is lost is sent again."""
+        hour = round - self.campaign.not_before
+        requests = list(self._requests)
+        if self.task.mishaps.get(hour) == "lost answer":
+            requests.append(requests[0])
+        answers: Counter[int] = Counter()
+        for request in requests:
+            response = self.client.post(
+                "/v1/reports", content=request, headers={"Content-Type": "application/cbor"}
+            )
+            response.raise_for_status()
+            replies = cbor.decode(response.content, max_size=1 << 24)
+            answers.update(reply["status"] for reply in replies)
+        return Sent(
+            reports=answers.total(),
+            answers=dict(answers),
+            report_bytes=self._report_bytes,
+            truth=float(self.power_w[hour].mean()),
+        )
+
+    def _seal(self, round: int, place: int) -> bytes:
+        shuffler, fusion = self._keys
+        return seal_report(
+            Content(round, place), campaign_hash=self._hash, shuffler=shuffler, fusion=fusion
+        )
+
+    def _turn(self, secret: bytes) -> int:
+        campaign = self.campaign
+        return Rotate(
+            campaign.window_budget, campaign.window, secret=secret, campaign=campaign.id
+        ).turn
+
+    def _secrets(self) -> Iterator[bytes]:
+        """Yield a secret for each home: its own, or one that follows from the seed."""
+        if self.task.seed is None:
+            while True:
+                yield os.urandom(_SECRET_BYTES)
+        rng = np.random.default_rng([self.task.seed, 4])
+        while True:
+            yield rng.bytes(_SECRET_BYTES)
+
+    def _fetch(self, path: str) -> bytes:
+        response = self.client.get(path)
+        response.raise_for_status()
+        return response.content

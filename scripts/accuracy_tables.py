@@ -1,4 +1,4 @@
-"""Write the standard errors in README and docs from the planner: no such figure is typed by hand.
+"""Write the standard errors in the docs from the planner: no such figure is typed by hand.
 
 A page marks what is written for it as ``<!-- computed NAME -->…<!-- /computed -->``.
 
@@ -18,7 +18,7 @@ __all__ = ["COMPUTED", "PAGES", "ROOT", "filled", "main", "standard_error"]
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    "README.md",
+    "docs/guides/choose-parameters.md",
     "docs/explain/compare.md",
     "docs/explain/limits.md",
     "docs/start/first-device.md",

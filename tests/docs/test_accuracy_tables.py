@@ -10,6 +10,8 @@ from scripts.accuracy_tables import COMPUTED, PAGES, ROOT, filled, main
 from rase.domain import Range
 from rase.laws.registry import auto
 
+PAGE = "docs/guides/choose-parameters.md"
+
 
 def test_the_pages_are_as_computed(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody typed a figure: each page equals what the script writes, and each figure is used."""
@@ -24,21 +26,22 @@ def test_a_typed_figure_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A page with another number fails the check, and is corrected by the script."""
-    right = (ROOT / "README.md").read_text("utf-8")
+    right = (ROOT / PAGE).read_text("utf-8")
     wrong = right.replace("| 1,000 | ", "| 1,000 | 7 % | ", 1)
     assert wrong != right
-    (tmp_path / "README.md").write_text(wrong, "utf-8")
+    (tmp_path / PAGE).parent.mkdir(parents=True)
+    (tmp_path / PAGE).write_text(wrong, "utf-8")
     monkeypatch.setattr(accuracy_tables, "ROOT", tmp_path)
-    monkeypatch.setattr(accuracy_tables, "PAGES", ("README.md",))
+    monkeypatch.setattr(accuracy_tables, "PAGES", (PAGE,))
     assert main(["--check"]) == 1
-    assert "README.md differs" in capsys.readouterr().out
+    assert f"{PAGE} differs" in capsys.readouterr().out
     assert main([]) == 0
-    assert (tmp_path / "README.md").read_text("utf-8") == right
+    assert (tmp_path / PAGE).read_text("utf-8") == right
 
 
 def test_the_table_is_that_of_the_law_itself() -> None:
     """Each cell is the worst variance of a decoded report, over the devices, under a root."""
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / PAGE).read_text("utf-8")
     rows = re.findall(r"^\| ([\d,]+) \| (.*?) % \| (.*?) % \| (.*?) % \| (.*?) % \|$", text, re.M)
     assert len(rows) == 4
     for devices, *cells in rows:

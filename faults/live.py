@@ -9,19 +9,11 @@ __all__ = ["LIVE"]
 _DEVICE: Final = (
     Fault(
         name="noise-drawn-again",
-        wrong="A device that asks its ledger for a paid round again draws fresh noise, for free.",
+        wrong="The ledger takes another report for a round that it was paid for already.",
         file="rase/accounting/ledger/__init__.py",
-        old="""            if stored is not None:
-                return stored
-            self._book""",
-        new="""            if stored is not None:
-                report = bytes(draw())
-                envelope = report if seal is None else bytes(seal(report))
-                return StoredReport(
-                    campaign, round, stored.epsilon, report=report, envelope=envelope
-                )
-            self._book""",
-        tests=("tests/accounting/ledger/test_ledger.py::test_a_round_is_paid_and_drawn_once",),
+        old="        if self.found is not None or self.made is not None or self.is_committed:\n",
+        new="        if self.made is not None or self.is_committed:\n",
+        tests=("tests/accounting/ledger/test_ledger.py::test_a_report_is_kept_once",),
     ),
     Fault(
         name="ledger-not-consulted",
@@ -35,15 +27,8 @@ _DEVICE: Final = (
         name="ledger-not-written",
         wrong="A report is handed out to be sent while the ledger has no entry of it.",
         file="rase/accounting/ledger/__init__.py",
-        old="""bytes(seal(report))
-            self._file.rows(
-                "INSERT INTO entry""",
-        new="""bytes(seal(report))
-            return StoredReport(
-                campaign, round, epsilon, report=report, envelope=envelope, is_new=True
-            )
-            self._file.rows(
-                "INSERT INTO entry""",
+        old="            if made is not None:\n",
+        new="            if made is not None and not made.report:\n",
         tests=("tests/device/test_deaths.py::test_death_at_every_step_draws_once_and_spends_once",),
     ),
     Fault(
@@ -76,11 +61,12 @@ _DEVICE: Final = (
         name="value-in-journal",
         wrong="A device writes the noisy place of its report into its log.",
         file="rase/device/reporter.py",
-        old="""        self._show(campaign, stored)
+        old="""        self._show(campaign, spending.stored)
         self._journal.note("sealed", round=round)
 """,
-        new="""        self._show(campaign, stored)
-        self._journal.note("sealed", round=round, place=_DRAWN.unpack(stored.report)[2])
+        new="""        self._show(campaign, spending.stored)
+        place = _DRAWN.unpack(spending.stored.report)[2]
+        self._journal.note("sealed", round=round, place=place)
 """,
         tests=("tests/simulation/test_trust.py::test_no_log_line_has_an_identity_or_a_value",),
     ),

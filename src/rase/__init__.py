@@ -85,13 +85,13 @@ if TYPE_CHECKING:
     from rase.shuffle.partition import sensitivity as sensitivity
     from rase.shuffle.permutation import kendall_tau as kendall_tau
     from rase.shuffle.refinement import refine as refine
+    from rase.shuffle.release import Manifest as Manifest
+    from rase.shuffle.release import Release as Release
+    from rase.shuffle.release import Shuffler as Shuffler
     from rase.shuffle.robust import Robust as Robust
     from rase.shuffle.shufflers import Cyclic as Cyclic
     from rase.shuffle.shufflers import MallowsShuffle as MallowsShuffle
-    from rase.shuffle.shufflers import Manifest as Manifest
-    from rase.shuffle.shufflers import Release as Release
-    from rase.shuffle.shufflers import Shuffler as Shuffler
-    from rase.shuffle.shufflers import Uniform as Uniform
+    from rase.shuffle.uniform import Uniform as Uniform
     from rase.tables.aggregate import aggregate as aggregate
     from rase.tables.aggregate import run_round as run_round
     from rase.tables.aggregate import run_table as run_table
@@ -129,7 +129,9 @@ _HOMES = {
     "rase.shuffle.permutation": "kendall_tau",
     "rase.shuffle.refinement": "refine",
     "rase.shuffle.robust": "Robust",
-    "rase.shuffle.shufflers": "Cyclic MallowsShuffle Manifest Release Shuffler Uniform",
+    "rase.shuffle.release": "Manifest Release Shuffler",
+    "rase.shuffle.shufflers": "Cyclic MallowsShuffle",
+    "rase.shuffle.uniform": "Uniform",
     "rase.tables.aggregate": "aggregate run_round run_table",
     "rase.tables.plan": "RunPlan",
 }

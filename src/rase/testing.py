@@ -16,7 +16,7 @@ from rase.counts.registry import Estimator
 from rase.errors import NotIdentifiable
 from rase.kernels.words import SeededRandom
 from rase.laws.randomizer import RangeRandomizer
-from rase.shuffle.shufflers import Shuffler
+from rase.shuffle.release import Shuffler
 
 __all__ = ["check_estimator", "check_randomizer", "check_shuffler"]
 

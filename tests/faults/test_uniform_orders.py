@@ -10,7 +10,7 @@ import numpy as np
 from rase.campaign import ShufflePlan
 from rase.kernels.permute import shuffle_rows, uniform_order
 from rase.kernels.words import SeededRandom
-from rase.shuffle.shufflers import Uniform
+from rase.shuffle.uniform import Uniform
 from rase.shuffler.order import draw_order
 
 REPORTS = 24

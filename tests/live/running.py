@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from benchmarks.loading.ports import held_port
@@ -23,13 +24,19 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def program(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+def program(
+    log: Path, *arguments: object, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``rase`` as a process of its own; it ends with the block."""
     command = [sys.executable, "-m", "rase", *map(str, arguments)]
     with (
         log.open("wb") as file,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment()
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env={**environment(), **variables},
         ) as process,
     ):
         try:

@@ -13,6 +13,47 @@ from tests.patience import PATIENCE_S, until
 from rase.cli import main
 
 DEVICES = 3
+# What notes each module that a program loads, in processes that it starts as well.
+LISTING = """
+import os, sys
+class Noted:
+    def find_spec(name, path=None, target=None):
+        if name.startswith("rase.") or "." not in name:
+            with open(os.environ["LISTED"], "a") as file:
+                file.write(f"{name}\\n")
+sys.meta_path.insert(0, Noted)
+"""
+_BOTH = {
+    "__main__",
+    "address",
+    "atomic_files",
+    "campaign",
+    "cli",
+    "clock",
+    "counts",
+    "device",
+    "domain",
+    "errors",
+    "kernels",
+    "laws",
+    "lazy",
+    "privacy",
+    "promise",
+    "service",
+    "shuffle",
+    "storage",
+    "toml",
+    "validation",
+    "version",
+    "wire",
+}
+_PAGES = {"dashboard", "subscriber", "theme"}
+ROOMS = {
+    "shuffler": {*_BOTH, "shuffler"},
+    "fusion": {*_BOTH, *_PAGES, "accounting", "answer", "arrays", "fusion", "series", "transport"},
+}
+# All that a uniform order needs.
+UNIFORM = {f"rase.shuffle.{name}" for name in ("attacker", "checks", "release", "uniform")}
 
 
 def read_csv_of(device: Path) -> None:
@@ -26,7 +67,11 @@ def read_csv_of(device: Path) -> None:
 def test_an_estimate_comes_out_of_what_init_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shuffler, fusion centre and devices, each a process, answer a query."""
+    """Shuffler, fusion centre and devices, each a process, answer a query.
+
+    No server loads the lab, the studio, the planner, or a law of order that its campaign does not
+    ask for.
+    """
     monkeypatch.setattr("rase.service.doctor._TIMEOUT_S", PATIENCE_S)
     shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
     folder = tmp_path / "installed"
@@ -37,10 +82,15 @@ def test_an_estimate_comes_out_of_what_init_wrote(
     options += ["--shuffler-url", shuffler_url, "--fusion-url", fusion_url]
     rase(capsys, "init", folder, *options)
     shuffler, fusion = folder / "shuffler/rase.toml", folder / "fusion/rase.toml"
+    listing = tmp_path / "listing"
+    listing.mkdir()
+    (listing / "sitecustomize.py").write_text(LISTING)
     with ExitStack() as running:
 
         def start(name: str, *arguments: object) -> subprocess.Popen[bytes]:
-            return running.enter_context(program(tmp_path / f"{name}.log", *arguments))
+            log = tmp_path / f"{name}.log"
+            noting = {"PYTHONPATH": str(listing), "LISTED": str(listing / name)}
+            return running.enter_context(program(log, *arguments, variables=noting))
 
         servers = [
             start("shuffler", "shuffler", "run", "--config", shuffler),
@@ -82,3 +132,15 @@ def test_an_estimate_comes_out_of_what_init_wrote(
         rase(capsys, "doctor", folder)
         rase(capsys, "doctor", tmp_path / "device-0")
     assert [process.returncode for process in (*servers, *devices)] == [0] * (2 + DEVICES)
+    check_loaded(listing)
+
+
+def check_loaded(listing: Path) -> None:
+    """No server has loaded the lab, the studio, the planner, or a law of order it does not need."""
+    planner = tuple(f"rase.accounting.{name}" for name in ("plan", "forecast", "synth", "error_"))
+    for name, rooms in ROOMS.items():
+        loaded = set((listing / name).read_text().split())
+        assert {module.split(".")[1] for module in loaded if "." in module} <= rooms, name
+        assert not {"matplotlib", "pandas", "pyarrow", "scipy", "sklearn"} & loaded, name
+        assert {module for module in loaded if module.startswith("rase.shuffle.")} <= UNIFORM, name
+        assert not [module for module in loaded if module.startswith(planner)], name

@@ -7,14 +7,10 @@ from tests.cases import each_case
 from rase.kernels.words import SeededRandom
 from rase.privacy import PermutationPrivacy
 from rase.shuffle.partition import Partition
+from rase.shuffle.release import Release
 from rase.shuffle.robust import Robust
-from rase.shuffle.shufflers import (
-    Cyclic,
-    MallowsShuffle,
-    Release,
-    Uniform,
-    UnsafeShuffleWarning,
-)
+from rase.shuffle.shufflers import Cyclic, MallowsShuffle, UnsafeShuffleWarning
+from rase.shuffle.uniform import Uniform
 
 Single = Uniform | Cyclic | MallowsShuffle | Robust
 

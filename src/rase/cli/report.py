@@ -18,7 +18,7 @@ from rase.series.rounds import RoundResult
 from rase.series.score import ErrorTally, WindowResult
 from rase.series.skill import SkillTally
 from rase.series.verdict import VerdictTally, verdict_in_words
-from rase.shuffle.shufflers import Manifest
+from rase.shuffle.release import Manifest
 from rase.tables.feedback import RangeFeedback
 from rase.tables.plan import RunPlan
 from rase.tables.summary import RunSummary

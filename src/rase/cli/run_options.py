@@ -16,8 +16,9 @@ from rase.counts.registry import TRACKED
 from rase.domain import Precision, Range
 from rase.errors import PrivacyRefused
 from rase.laws.registry import AUTO, best_mechanism, randomizer_named
+from rase.shuffle.release import Shuffler
 from rase.shuffle.robust import Robust
-from rase.shuffle.shufflers import Shuffler, Uniform
+from rase.shuffle.uniform import Uniform
 from rase.tables.budgets import BudgetClasses, read_budgets
 from rase.tables.feedback import RangeFeedback
 from rase.tables.plan import RunPlan

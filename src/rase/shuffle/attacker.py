@@ -11,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 
 from rase.shuffle.checks import number_at_least, whole_number
-from rase.shuffle.mallows import Mallows
 
 __all__ = ["OrderAttack", "exposed_success", "order_attack", "uniform_attack"]
 
@@ -95,6 +94,9 @@ def uniform_attack(n: int) -> OrderAttack:
 
 @lru_cache(maxsize=256)
 def _cached_attack(n: int, theta: float) -> OrderAttack:
+    # A uniform order needs nothing of it.
+    from rase.shuffle.mallows import Mallows
+
     law = Mallows(n, theta)
     if law.theta == 0:
         return uniform_attack(n)
@@ -116,6 +118,8 @@ def _looked_at(theta: float) -> int:
 
 
 def _ends_and_middle(n: int, theta: float, looked_at: int) -> tuple[float, float]:
+    from rase.shuffle.mallows import Mallows
+
     marginals = Mallows(looked_at, theta).marginals()
     best, stays = marginals.max(axis=0), np.diagonal(marginals)
     added = n - looked_at

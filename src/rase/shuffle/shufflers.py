@@ -1,6 +1,6 @@
-"""The single-law shufflers: uniform, the paper's cyclic loop, and Mallows.
+"""The other single-law shufflers: the paper's cyclic loop, and Mallows.
 
-`Robust`, the paper's RS, chooses among these laws.
+`Robust`, the paper's RS, chooses among these laws and `Uniform`.
 """
 
 import warnings
@@ -13,9 +13,6 @@ from rase.kernels.integers import integers_below
 from rase.kernels.permute import (
     Order,
     order_from_swaps,
-    shuffle_rows,
-    shuffle_values,
-    uniform_order,
     values_in_order,
 )
 from rase.kernels.words import Random, source_of
@@ -25,8 +22,6 @@ from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.release import (
     Manifest,
     Release,
-    Shuffler,
-    as_rounds,
     as_values,
     cyclic_manifest,
     mallows_manifest,
@@ -36,10 +31,6 @@ from rase.shuffle.release import (
 __all__ = [
     "Cyclic",
     "MallowsShuffle",
-    "Manifest",
-    "Release",
-    "Shuffler",
-    "Uniform",
     "UnsafeShuffleWarning",
     "cyclic_order",
 ]
@@ -47,44 +38,6 @@ __all__ = [
 
 class UnsafeShuffleWarning(UserWarning):
     """A shuffler was built that the paper prints but that does not keep the paper's promise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Uniform:
-    """Release the reports in one of the n! orders, each equally likely.
-
-    Guarantee: alpha = 0 for every partition: the release has the same law for any two arrival
-    orders, under the assumption that the shuffler keeps its permutation to itself
-    (tests/paper/test_shuffle_fallback.py).
-
-    Example:
-        >>> release = Uniform().shuffle([3.0, 1.0, 2.0])
-        >>> sorted(release.values.tolist()), release.manifest.alpha
-        ([1.0, 2.0, 3.0], 0.0)
-    """
-
-    def shuffle(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
-        """Return the values in a uniformly random order."""
-        table = as_values(values)
-        return Release(shuffle_values(table, source_of(rng)), self.manifest_for(len(table)))
-
-    def insecure_shuffle_with_order(
-        self, values: ArrayLike, *, rng: Random | None = None
-    ) -> tuple[Release, Order]:
-        """Shuffle and also return the order, which undoes all protection; for study only."""
-        table = as_values(values)
-        order = uniform_order(len(table), source_of(rng))
-        return Release(table[order], self.manifest_for(len(table))), order
-
-    def manifest_for(self, n: int) -> Manifest:
-        """Return what a round of n reports would be released with, drawing nothing."""
-        return uniform_manifest(n, "Uniform was asked for.")
-
-    def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
-        """Shuffle many rounds, one a row, each on its own; the manifest is that of every one."""
-        table = as_rounds(values)
-        shuffle_rows(table, source_of(rng))
-        return Release(table, self.manifest_for(table.shape[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,8 @@ import numpy as np
 from rase.campaign import ShufflePlan
 from rase.kernels.permute import uniform_order
 from rase.kernels.words import SecureRandom, checked_secure
-from rase.shuffle.partition import Partition, sensitivity
-from rase.shuffle.release import Manifest
-from rase.shuffle.robust import Robust
-from rase.shuffle.shufflers import MallowsShuffle, Uniform
+from rase.shuffle.release import Manifest, Release
+from rase.shuffle.uniform import Uniform
 
 __all__ = ["draw_order"]
 
@@ -41,20 +39,29 @@ def draw_order(
         TypeError: If ``rng`` is not a SecureRandom.
     """
     source = checked_secure(rng)
+    if plan.method == "uniform":
+        release = Uniform().shuffle(np.arange(len(groups)), rng=source)
+    else:
+        release = _shuffle_by_groups(groups, plan, source)
+    return np.asarray(release.values).tolist(), release.manifest
+
+
+def _shuffle_by_groups(groups: Sequence[str], plan: ShufflePlan, source: SecureRandom) -> Release:
+    # Campaigns with such a plan are rare: a shuffler of others does not load these laws.
+    from rase.shuffle.partition import Partition, sensitivity
+    from rase.shuffle.robust import Robust
+    from rase.shuffle.shufflers import MallowsShuffle
+
     # Uniform first: a stable sort by group then keeps a uniform order inside each group.
     start = uniform_order(len(groups), source)
     rank = {name: place for place, name in enumerate(plan.groups)}
     labels = np.array([rank.get(name, len(rank)) for name in groups], dtype=np.int64)[start]
     by_group = np.argsort(labels, kind="stable")
     start, partition = start[by_group], Partition(labels[by_group])
-    release = _shuffler(plan, partition).shuffle(start, rng=source)
-    return np.asarray(release.values).tolist(), release.manifest
-
-
-def _shuffler(plan: ShufflePlan, partition: Partition) -> Uniform | MallowsShuffle | Robust:
     # Without a group of two theta would have no bound, and nothing would move.
-    if plan.method == "uniform" or not sensitivity(partition):
-        return Uniform()
+    if not sensitivity(partition):
+        return Uniform().shuffle(start, rng=source)
     if plan.method == "mallows":
-        return MallowsShuffle(alpha=plan.alpha, partition=partition)
-    return Robust(plan.alpha, partition.group_count, partition=partition, refinement="none")
+        return MallowsShuffle(alpha=plan.alpha, partition=partition).shuffle(start, rng=source)
+    law = Robust(plan.alpha, partition.group_count, partition=partition, refinement="none")
+    return law.shuffle(start, rng=source)

@@ -14,7 +14,8 @@ from rase.kernels.words import source_of
 from rase.laws.randomizer import as_readings
 from rase.laws.registry import auto
 from rase.series.rounds import RoundResult, Rounds, estimate_round
-from rase.shuffle.shufflers import Shuffler, Uniform
+from rase.shuffle.release import Shuffler
+from rase.shuffle.uniform import Uniform
 from rase.tables.plan import RunPlan, named_estimators
 
 if TYPE_CHECKING:

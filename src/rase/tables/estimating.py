@@ -9,7 +9,7 @@ from rase.counts.mean import OF_READINGS
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED
 from rase.series.rounds import RoundResult, estimate_round
-from rase.shuffle.shufflers import Uniform
+from rase.shuffle.uniform import Uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED, Estimator, estimator_named
-from rase.shuffle.shufflers import Shuffler, Uniform
+from rase.shuffle.release import Shuffler
+from rase.shuffle.uniform import Uniform
 
 if TYPE_CHECKING:
     from rase.laws.randomizer import RangeRandomizer

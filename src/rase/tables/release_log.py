@@ -22,7 +22,7 @@ from rase.atomic_files import write_atomic
 from rase.counts.estimate import Estimate
 from rase.errors import DataError, StorageUnusable
 from rase.series.rounds import RoundResult
-from rase.shuffle.shufflers import Manifest
+from rase.shuffle.release import Manifest
 from rase.tables.summary import DeviceCounts, Tally
 
 __all__ = ["PartResult", "ReleaseLog"]

@@ -33,7 +33,8 @@ from rase.laws.registry import MECHANISMS, randomizer_named
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.partition import Partition, sensitivity
 from rase.shuffle.robust import Robust
-from rase.shuffle.shufflers import MallowsShuffle, Uniform
+from rase.shuffle.shufflers import MallowsShuffle
+from rase.shuffle.uniform import Uniform
 
 __all__ = ["BUDGETS", "randomizers", "subjects", "subjects_named"]
 

@@ -212,9 +212,10 @@ def plain(number: float) -> str:
 
 
 def test_every_figure_of_the_paper_has_a_row() -> None:
-    """The page of the reproduction has a row for each table and figure of the paper's evaluation."""
+    """The page of the reproduction has a row for each of the paper's tables and figures."""
     page = (ROOT / "docs/explain/reproduction.md").read_text(encoding="utf-8").splitlines()
-    for figure in ("Table I ", *(f"Fig. {name}" for name in ["5", "6a", "6b", "6c", "6d", "7", "8", "9"])):
+    numbers = ("5", "6a", "6b", "6c", "6d", "7", "8", "9")
+    for figure in ("Table I ", *(f"Fig. {number}" for number in numbers)):
         assert any(row.startswith(f"| {figure}") for row in page), figure
 
 

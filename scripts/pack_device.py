@@ -14,16 +14,18 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from rase.device.sources import SOURCES
 from rase.laws.registry import REGISTRY
 
 __all__ = ["ENTRIES", "FOREIGN", "foreign_imports", "modules_of", "pack_device"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
-# The program, and the laws, which their registry imports by name when a campaign asks for one.
+# The program, and the laws and sources, which are imported by name when they are asked for.
 ENTRIES = (
     "rase.device.__main__",
     *sorted({f"rase.laws.{module}" for _, module, _ in REGISTRY.values()}),
+    *sorted(f"rase.device.sources.{kind.module}" for kind in SOURCES.values()),
 )
 # Files that the modules of a package read; only these are packed besides modules.
 DATA = {".css", ".js", ".jsonl", ".sql"}

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rase.cli import main
-from rase.cli.agent import agent_command
+from rase.cli import agent_command, main
 from rase.cli.group import run as run_by_click
 from rase.device.commands import run_agent
 
@@ -20,7 +19,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | None, int | N
     def note(folder: Path, *, rounds: int | None, page_port: int | None) -> None:
         seen.append((folder, rounds, page_port))
 
-    monkeypatch.setattr("rase.cli.agent.run_agent", note)
+    monkeypatch.setattr("rase.cli.run_agent", note)
     monkeypatch.setattr("rase.cli.device.run_agent", note)
     return seen
 

@@ -20,7 +20,8 @@ from tests.programs import program
 from rase.answer import Answer
 from rase.cli import COMMANDS, main
 from rase.clock import SystemClock
-from rase.device.settings import KEYS, SOURCES, settings_of
+from rase.device.settings import KEYS, settings_of
+from rase.device.sources import SOURCES
 from rase.fusion.settings import FusionSettings
 from rase.service.keyring import rotate_opening_key
 from rase.service.metrics import COUNTERS, GAUGES

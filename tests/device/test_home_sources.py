@@ -13,8 +13,9 @@ from tests.patience import PATIENCE_S, until
 
 from rase.device.behaviour import Habits
 from rase.device.collection import Collection
-from rase.device.program import broker_at_home, report_transport_of, source_of
+from rase.device.program import broker_at_home, report_transport_of
 from rase.device.settings import settings_of
+from rase.device.sources import open_source
 from rase.device.sources.homeassistant import HomeAssistantSource
 from rase.device.sources.interface import SourceFailed, number_in
 from rase.device.sources.mqtt import MqttSource
@@ -185,7 +186,7 @@ def test_a_meter_is_read_through_the_broker(
     old = json.dumps(TASMOTA).encode()
     meter.publish(topic, old, is_retained=True).wait_for_publish(PATIENCE_S)
     chosen = settings(preset="tasmota", meter="it", scale=2.0)
-    source = source_of(chosen.source, tmp_path, home=mosquitto.broker("owner", "hush"))
+    source = open_source(chosen.source, tmp_path, home=mosquitto.broker("owner", "hush"))
     assert isinstance(source, MqttSource)
     try:
         until(source._client.is_connected)
@@ -444,7 +445,7 @@ def test_sources_and_brokers_come_from_settings(tmp_path: Path) -> None:
         entity="sensor.house_power",
         token_file="token",  # noqa: S106
     )
-    source = source_of(chosen.source, tmp_path)
+    source = open_source(chosen.source, tmp_path)
     assert isinstance(source, HomeAssistantSource)
     assert isinstance(source._transport, HttpTransport)
     assert source._transport._bearer == {"Authorization": "Bearer hush"}
@@ -453,7 +454,7 @@ def test_sources_and_brokers_come_from_settings(tmp_path: Path) -> None:
     assert home.port == 1883
     secret.chmod(0o644)
     with pytest.raises(ConfigurationError, match="token"):
-        source_of(chosen.source, tmp_path)
+        open_source(chosen.source, tmp_path)
 
 
 def test_a_device_with_a_broker_reports_through_it(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from tests.patience import PATIENCE_S
 from rase.cli import main
 from rase.device.folder import DeviceFolder
 from rase.device.journal import EVENTS
-from rase.device.program import run_device, source_of, transport_of
+from rase.device.program import run_device, transport_of
 from rase.device.settings import settings_of
+from rase.device.sources import open_source
 from rase.device.terms import TermsRefused
 from rase.errors import ConfigurationError
 
@@ -358,7 +359,7 @@ def test_sources_and_transports_come_from_the_settings(tmp_path: Path) -> None:
     }
     for kind, values in kinds.items():
         settings = settings_of({**tables, "source": {"kind": kind, **values}}, {})
-        source = source_of(settings.source, tmp_path)
+        source = open_source(settings.source, tmp_path)
         assert kind == source.KIND  # type: ignore[attr-defined]
         source.close()
     with pytest.raises(ConfigurationError, match=r"none\.pem"):

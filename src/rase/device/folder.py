@@ -16,7 +16,7 @@ from rase.device.state import DeviceState, StateFile
 from rase.errors import ConfigurationError, RaseError
 from rase.wire.private_files import read_private, replace_private, write_private
 
-__all__ = ["DeviceFolder", "FolderBusy"]
+__all__ = ["DeviceFolder", "FolderBusy", "secret_in"]
 
 _ON = "on\n"
 
@@ -224,3 +224,19 @@ class DeviceFolder:
             # What we refuse ourselves names the file already.
             reason = f"{file}: {error.strerror}." if error.strerror else str(error)
             raise ConfigurationError([reason]) from None
+
+
+def secret_in(path: Path) -> str:
+    """Return the secret in a file that is for its owner only.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or others can.
+    """
+    from rase.wire.private_files import read_private
+
+    try:
+        return read_private(path).strip()
+    except OSError as error:
+        # A file that is open to others is named already.
+        reason = f"{path}: {error.strerror}." if error.strerror else str(error)
+        raise ConfigurationError([reason]) from None

@@ -11,7 +11,7 @@ from rase.campaign import Campaign
 from rase.clock import Clock, SystemClock
 from rase.device.agent import Agent
 from rase.device.behaviour import Habits, every_round, rotating
-from rase.device.folder import DeviceFolder
+from rase.device.folder import DeviceFolder, secret_in
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
 from rase.device.settings import (
@@ -20,10 +20,9 @@ from rase.device.settings import (
     SourceSettings,
     is_plain_name,
 )
-from rase.device.sources.interface import Source
+from rase.device.sources import open_source
 from rase.device.state import StateFile
 from rase.device.terms import Terms
-from rase.errors import ConfigurationError
 from rase.kernels.entropy import SecureEntropy
 from rase.transport.interface import Transport
 
@@ -38,8 +37,6 @@ __all__ = [
     "name_at_home",
     "report_transport_of",
     "run_device",
-    "secret_in",
-    "source_of",
     "tls_of",
     "transport_of",
 ]
@@ -101,7 +98,7 @@ def run_device(
             home = broker_at_home(settings.home, folder.path)
             habits = _habits(settings, folder)
             source = stack.enter_context(
-                closing(source_of(settings.source, folder.path, home=home))
+                closing(open_source(settings.source, folder.path, home=home))
             )
             entities = None
             if home is not None and settings.home.discovery:
@@ -261,87 +258,12 @@ def broker_at_home(settings: HomeSettings, folder: Path) -> "Broker | None":
     )
 
 
-def secret_in(path: Path) -> str:
-    """Return the secret in a file that is for its owner only.
-
-    Raises:
-        ConfigurationError: If it cannot be read, or others can.
-    """
-    from rase.wire.private_files import read_private
-
-    try:
-        return read_private(path).strip()
-    except OSError as error:
-        # A file that is open to others is named already.
-        reason = f"{path}: {error.strerror}." if error.strerror else str(error)
-        raise ConfigurationError([reason]) from None
-
-
 def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":
     """Return authority and certificate of the settings; relative paths start in the folder."""
     from rase.transport.http import ClientTls
 
     files = (settings.tls_ca_file, settings.tls_certificate_file, settings.tls_key_file)
     return ClientTls(*(None if file is None else folder / file for file in files))
-
-
-def source_of(settings: SourceSettings, folder: Path, *, home: "Broker | None" = None) -> Source:
-    """Return the source that the settings ask for; only its own module is imported.
-
-    Args:
-        settings: What they ask for.
-        folder: Where relative paths start.
-        home: The broker in the home, for an mqtt source.
-
-    Raises:
-        SourceFailed: If it cannot be opened.
-    """
-    match settings.kind:
-        case "csv":
-            from rase.device.sources.csv import CsvSource
-
-            path = folder / (settings.path or "")
-            return CsvSource(path, settings.column or "", scale=settings.scale)
-        case "exec":
-            from rase.device.sources.exec import ExecSource
-
-            return ExecSource(
-                settings.command or (), scale=settings.scale, timeout_s=settings.timeout_s
-            )
-        case "http" | "mqtt" | "homeassistant":
-            return _source_in_network(settings, folder, home)
-        case "python":
-            from rase.device.sources.function import FunctionSource, function_named
-
-            return FunctionSource(function_named(settings.function or ""), scale=settings.scale)
-        case _:
-            from rase.device.sources.stdin import StdinSource
-
-            return StdinSource(scale=settings.scale)
-
-
-def _source_in_network(settings: SourceSettings, folder: Path, home: "Broker | None") -> Source:
-    if settings.kind == "mqtt" and home is not None:
-        from rase.device.sources.mqtt import MqttSource
-        from rase.device.sources.presets import meter_of
-
-        meter = meter_of(settings)
-        return MqttSource(home, meter.topic, meter.path, scale=settings.scale)
-    url = settings.url or ""
-    if settings.kind == "homeassistant":
-        from rase.device.sources.homeassistant import HomeAssistantSource
-
-        return HomeAssistantSource(
-            url,
-            settings.entity or "",
-            token=secret_in(folder / (settings.token_file or "")),
-            unit=settings.unit,
-            scale=settings.scale,
-            timeout_s=settings.timeout_s,
-        )
-    from rase.device.sources.http import HttpSource
-
-    return HttpSource(url, settings.json_path, scale=settings.scale, timeout_s=settings.timeout_s)
 
 
 def _habits(settings: DeviceSettings, folder: DeviceFolder) -> Habits:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rase.accounting.ledger import OwnerLimits
 from rase.device.collection import AGGREGATES
+from rase.device.sources import SOURCES
 from rase.device.terms import OwnerRules
 from rase.errors import ConfigurationError
 from rase.wire.signed import PinnedKeys
@@ -21,7 +22,6 @@ __all__ = [
     "KEYS",
     "REQUIRED",
     "SCHEDULES",
-    "SOURCES",
     "DeviceSettings",
     "HomeSettings",
     "SourceSettings",
@@ -33,16 +33,6 @@ __all__ = [
 ]
 
 SCHEDULES: Final = ("every-round", "rotate")
-# What each source needs, beside `every_s` and `scale`.
-SOURCES: Final = {
-    "csv": ("path", "column"),
-    "stdin": (),
-    "exec": ("command",),
-    "http": ("url",),
-    "python": ("function",),
-    "mqtt": (),
-    "homeassistant": ("url", "entity", "token_file"),
-}
 _PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 
@@ -247,7 +237,7 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
     else:
         mistakes += [
             f"source.{name} is missing: the source {source['kind']} needs it."
-            for name in SOURCES[source["kind"]]
+            for name in SOURCES[source["kind"]].needs
             if source[name] is None
         ]
     if device["tls_key_file"] is not None and device["tls_certificate_file"] is None:

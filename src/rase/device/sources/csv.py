@@ -2,8 +2,13 @@
 
 import csv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rase.device.sources.interface import SourceFailed, number_in
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["CsvSource"]
 
@@ -35,6 +40,13 @@ class CsvSource:
             raise SourceFailed(self.KIND, f"{path} must have a column {column!r}.")
         self._place = names.index(column)
         self._scale = scale
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "CsvSource":
+        """Make the source that the section [source] describes."""
+        return cls(folder / (settings.path or ""), settings.column or "", scale=settings.scale)
 
     def read(self) -> list[float]:
         """Return the reading of the next row.

@@ -1,8 +1,14 @@
 """Readings from a command that prints a number."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rase.device.sources.interface import SourceFailed, number_in
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["ExecSource"]
 
@@ -24,6 +30,13 @@ class ExecSource:
         self._command = list(command)
         self._scale = scale
         self._timeout_s = timeout_s
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "ExecSource":
+        """Make the source that the section [source] describes."""
+        return cls(settings.command or (), scale=settings.scale, timeout_s=settings.timeout_s)
 
     def read(self) -> list[float]:
         """Run the command and return its reading; none if it prints nothing.

@@ -2,8 +2,14 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rase.device.sources.interface import SourceFailed, number_in
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["FunctionSource", "function_named"]
 
@@ -21,6 +27,13 @@ class FunctionSource:
     def __init__(self, function: Callable[[], object], *, scale: float = 1.0) -> None:
         self._function = function
         self._scale = scale
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "FunctionSource":
+        """Make the source that the section [source] describes."""
+        return cls(function_named(settings.function or ""), scale=settings.scale)
 
     def read(self) -> list[float]:
         """Call the function.

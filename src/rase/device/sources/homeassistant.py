@@ -2,14 +2,20 @@
 
 import json
 import re
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from rase.device.folder import secret_in
 from rase.device.sources.http import found_at
 from rase.device.sources.interface import SourceFailed, number_in
 from rase.device.sources.units import factor_between
 from rase.errors import ConfigurationError
 from rase.transport.http import HttpTransport
 from rase.transport.interface import Transport, Unreachable
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["HomeAssistantSource"]
 
@@ -62,6 +68,20 @@ class HomeAssistantSource:
         self._path = f"/api/states/{entity}"
         self._unit = unit
         self._scale = scale
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "HomeAssistantSource":
+        """Make the source that the section [source] describes."""
+        return cls(
+            settings.url or "",
+            settings.entity or "",
+            token=secret_in(folder / (settings.token_file or "")),
+            unit=settings.unit,
+            scale=settings.scale,
+            timeout_s=settings.timeout_s,
+        )
 
     def read(self) -> list[float]:
         """Ask for the state; none while the entity has none.

@@ -1,13 +1,18 @@
 """Readings from a meter that answers JSON over HTTP, such as a Shelly or Tasmota plug."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rase.device.sources.interface import SourceFailed, number_in
 from rase.errors import ConfigurationError
 from rase.transport.http import HttpTransport
 from rase.transport.interface import Transport, Unreachable
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["HttpSource", "found_at"]
 
@@ -53,6 +58,18 @@ class HttpSource:
             )
         self._json_path = json_path
         self._scale = scale
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "HttpSource":
+        """Make the source that the section [source] describes."""
+        return cls(
+            settings.url or "",
+            settings.json_path,
+            scale=settings.scale,
+            timeout_s=settings.timeout_s,
+        )
 
     def read(self) -> list[float]:
         """Ask the meter and return its reading; none where it says null.

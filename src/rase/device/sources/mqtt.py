@@ -3,14 +3,19 @@
 import json
 import secrets
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rase.device.sources.http import found_at
 from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.presets import meter_of
+from rase.errors import ConfigurationError
 from rase.transport.broker import Broker
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
+
+    from rase.device.settings import SourceSettings
 
 __all__ = ["MqttSource"]
 
@@ -48,6 +53,16 @@ class MqttSource:
         self._client.reconnect_delay_set(1, 60)
         self._client.connect_async(broker.host, broker.port, broker.keepalive_s)
         self._client.loop_start()
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "MqttSource":
+        """Make the source that the section [source] describes."""
+        if home is None:
+            raise ConfigurationError(["source.kind mqtt must have a broker: set home.broker."])
+        meter = meter_of(settings)
+        return cls(home, meter.topic, meter.path, scale=settings.scale)
 
     def read(self) -> list[float]:
         """Return the readings that came; none where the meter says null or nan.

@@ -2,8 +2,14 @@
 
 import os
 import select
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rase.device.sources.interface import SourceFailed, number_in
+
+if TYPE_CHECKING:
+    from rase.device.settings import SourceSettings
+    from rase.transport.broker import Broker
 
 __all__ = ["StdinSource"]
 
@@ -24,6 +30,13 @@ class StdinSource:
         self._handle = handle
         self._scale = scale
         self._rest = b""
+
+    @classmethod
+    def from_settings(
+        cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
+    ) -> "StdinSource":
+        """Make the source that the section [source] describes."""
+        return cls(scale=settings.scale)
 
     def read(self) -> list[float]:
         """Return the readings of the lines that are there; empty lines are skipped.

@@ -35,7 +35,7 @@ from rase.cli import main
 threading.setprofile(note)
 sys.setprofile(note)
 try:
-    main()
+    code = main()
 except SystemExit as ended:
     code = ended.code
 finally:

@@ -179,6 +179,7 @@ def test_formats_are_not_mixed(place: Path) -> None:
 def must_spill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send every table through the store, as a large one in no order of time would go."""
     monkeypatch.setattr("rase.tables.run.cut", lambda *_parts, **_limits: None)
+    monkeypatch.setattr("rase.tables.run._ONE_PART_ROWS", 1)
     monkeypatch.setattr("rase.tables.store._PIECE_BYTES", 1000)
 
 

@@ -23,7 +23,7 @@ from rase import SeededRandom
 from pathlib import Path
 from rase.tables import parts, run as runs
 from tests.tables.test_release_log import PLAN
-parts._USUAL_ROWS, runs._FEWEST_ROWS = 150, 150
+parts._USUAL_ROWS = runs.FEWEST_ROWS = runs._ONE_PART_ROWS = 150
 place, work, seed, pipe = sys.argv[1:]
 
 def tell(frame, event, argument):

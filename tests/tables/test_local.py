@@ -37,7 +37,9 @@ ESTIMATORS = ("tracked", "sample_mean", "median", "bootstrap_mean")
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut into parts as a table a thousand times as large would be."""
     monkeypatch.setattr("rase.tables.parts._USUAL_ROWS", 500)
-    monkeypatch.setattr("rase.tables.run._FEWEST_ROWS", 300)
+    monkeypatch.setattr("rase.tables.run.FEWEST_ROWS", 300)
+    monkeypatch.setattr("rase.tables.run._ONE_PART_ROWS", 500)
+    monkeypatch.setattr("rase.tables.store._PIECE_BYTES", 1 << 16)
 
 
 def plan_of(**changes: Any) -> RunPlan:
@@ -100,6 +102,15 @@ def test_order_threads_and_memory_do_not_matter(
     assert summary.most_reports == 40
     assert summary.most_epsilon == 40.0
     assert summary.rounds == 40
+
+
+def test_a_small_table_needs_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that fit one part are not sorted by rounds first, and give the same bits."""
+    place = write_parts(sorted_by(TABLE, "none"), tmp_path / "table", parts=3, row_group=100)
+    through_store = list(ran(place))
+    monkeypatch.setattr("rase.tables.run._ONE_PART_ROWS", len(TABLE))
+    monkeypatch.setattr("rase.tables.run.RowStore", None)
+    assert list(ran(place)) == through_store == plain()
 
 
 @pytest.mark.uncovered
@@ -258,7 +269,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="memory_bytes must be at least 1, got 0"):
         run(place, plan_of(), memory_bytes=0)
     assert free_memory() > 1 << 20
-    assert Columns().names == ("time", "device", "value")
+    assert Columns() == ("time", "device", "value")
 
 
 def test_a_source_may_be_opened_before(tmp_path: Path) -> None:

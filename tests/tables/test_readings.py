@@ -47,7 +47,7 @@ def test_rows_in_any_order(rows: list[Row], interval_ms: int | None, seed: int) 
     keys = zip(some.round.tolist(), some.device.tolist(), strict=True)
     found = dict(zip(keys, some.reading.tolist(), strict=True))
     assert found == pytest.approx(expected(there, interval_ms=interval_ms), rel=1e-12)
-    assert (len(some) if counts is None else counts.sum()) == len(there)
+    assert (len(some.round) if counts is None else counts.sum()) == len(there)
 
 
 def test_rounds_and_devices_far_apart() -> None:
@@ -77,7 +77,7 @@ def test_nothing_has_no_contribution() -> None:
     """No rows make no contributions."""
     none = np.zeros(0, np.int64)
     some, counts = contributions_of(none, none, value=np.zeros(0), interval_ms=5)
-    assert (len(some), counts) == (0, None)
+    assert (len(some.round), counts) == (0, None)
 
 
 def test_contributions_hide_their_readings() -> None:

@@ -57,7 +57,8 @@ def test_prepared_tables(data_folder: Path, name: str, public: Range, every: str
 def test_a_generated_fleet(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table with gaps, duplicates and one crowded round gives the same bits everywhere."""
     monkeypatch.setattr("rase.tables.parts._USUAL_ROWS", 5000)
-    monkeypatch.setattr("rase.tables.run._FEWEST_ROWS", 3000)
+    monkeypatch.setattr("rase.tables.run.FEWEST_ROWS", 3000)
+    monkeypatch.setattr("rase.tables.run._ONE_PART_ROWS", 5000)
     fleet = LargeFleet(
         devices=300, days=2, interval_s=1800, gaps=0.1, duplicates=0.05, skew=20.0, seed=3
     )

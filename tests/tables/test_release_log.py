@@ -32,7 +32,7 @@ from pathlib import Path
 from rase import SeededRandom
 from rase.tables import parts, run as runs
 from tests.tables.test_release_log import PLAN
-parts._USUAL_ROWS, runs._FEWEST_ROWS = 150, 150
+parts._USUAL_ROWS = runs.FEWEST_ROWS = runs._ONE_PART_ROWS = 150
 place, work, seed, death = sys.argv[1:]
 left, moment = death.split()
 counts = {"written": int(left), "renamed": int(left)}
@@ -134,12 +134,12 @@ def test_results_and_counts_come_back(tmp_path: Path) -> None:
     """What was written is read again to the last bit, infinities included."""
     part = part_of(7)
     with ReleaseLog(tmp_path / "log", "job") as log:
-        log.add(part)
+        log.write(part)
         assert log.parts == 0
     with ReleaseLog(tmp_path / "log", "job") as log:
         assert log.parts == 1
         found = log.released
-        log.add(part_of(20))
+        log.write(part_of(20))
     assert found.results == part.results
     assert found.tally == part.tally
     assert found.rounds == {7, 8}
@@ -155,7 +155,7 @@ def test_half_a_file_is_no_result(tmp_path: Path) -> None:
     """What was being written is thrown away; a damaged file stops the run."""
     folder = tmp_path / "log"
     with ReleaseLog(folder, "job") as log:
-        log.add(part_of(1))
+        log.write(part_of(1))
     (folder / "part1.npz.part").write_bytes(b"half")
     with ReleaseLog(folder, "job") as log:
         assert log.parts == 1
@@ -169,20 +169,12 @@ def test_logs_of_others(tmp_path: Path) -> None:
     """The log of another run is refused and left as it is; so is one that is being worked in."""
     folder = tmp_path / "log"
     with ReleaseLog(folder, "one") as log:
-        log.add(part_of(1))
+        log.write(part_of(1))
         with pytest.raises(DataError, match="another process works in"), ReleaseLog(folder, "one"):
             pass
     with pytest.raises(StorageUnusable, match="interrupted run of another plan"):
         ReleaseLog(folder, "two").__enter__()
     assert (folder / "part0.npz").exists()
-
-
-def test_without_a_folder() -> None:
-    """A log without a folder keeps nothing."""
-    with ReleaseLog(None, "job") as log:
-        log.add(part_of(1))
-        assert (log.parts, log.released.results) == (0, [])
-        log.remove()
 
 
 def test_finish_takes_the_log_away(place: Path, tmp_path: Path) -> None:

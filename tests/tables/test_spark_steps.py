@@ -16,12 +16,12 @@ from rase.errors import DataError
 from rase.kernels.keyed import RunKey
 from rase.series.tracker import Tracker
 from rase.tables.budgets import BudgetClasses
-from rase.tables.drawing import Collected, draw
 from rase.tables.files import Files, find_files
 from rase.tables.groups import GraphSettings
-from rase.tables.keyed import KeyedRows
 from rase.tables.parquet import row_groups
 from rase.tables.parts import Part, cut_anyway
+from rase.tables.readings import KeyedRows
+from rase.tables.rounds import Collected, draw
 from rase.tables.run import regroup, run
 from rase.tables.source import open_source
 from rase.tables.spark_steps import Answer, Kind, Steps, Want, code_hash, part_table
@@ -298,7 +298,7 @@ def test_the_code_that_is_compared_is_all_that_decides_on_a_report(
         "laws/optimal.py",
         "series/tracker.py",
         "shuffle/shufflers.py",
-        "tables/drawing.py",
+        "tables/rounds.py",
     )
     for name in changed:
         with (package / name).open("a", encoding="utf-8") as file:

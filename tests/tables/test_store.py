@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rase.errors import StorageBusy
 from rase.kernels.keyed import RunKey
 from rase.tables import store as stores
-from rase.tables.keyed import Devices, KeyedRows
+from rase.tables.readings import Devices, KeyedRows
 from rase.tables.store import PARTITIONS, RowStore
 
 KEY = RunKey(bytes(range(32)))
@@ -50,24 +50,20 @@ def contents(found: KeyedRows) -> list[tuple[int, int, float]]:
     memory_bytes=st.sampled_from([1, 2000, 1 << 20]),
     batch=st.integers(1, 50),
     slices=st.integers(1, 3),
-    is_backwards=st.booleans(),
 )
 def test_every_row_comes_back_in_its_order(
-    rows: list[tuple[int, int]], memory_bytes: int, batch: int, slices: int, is_backwards: bool
+    rows: list[tuple[int, int]], memory_bytes: int, batch: int, slices: int
 ) -> None:
-    """Whatever fits into memory, a round comes back whole, its rows in the order of the table.
-
-    Threads may add their rows in another order than that of the table.
-    """
+    """Whatever fits into memory, a round comes back whole, its rows in the order of the table."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stores, "_PIECE_BYTES", 64)
         with RowStore(memory_bytes, interval_ms=100, has_budgets=True) as store:
             starts = range(0, len(rows), batch)
-            for start in reversed(starts) if is_backwards else starts:
+            for start in starts:
                 part = rows[start : start + batch]
                 times, devices = [time for time, _ in part], [device for _, device in part]
                 values = [float(start + place) for place in range(len(part))]
-                store.add(rows_of(times, devices, values, nulls=(7,)), first=start)
+                store.add(rows_of(times, devices, values, nulls=(7,)))
             seen, nulls = list[float](), 0
             place_of = dict[int, tuple[int, int]]()
             for number in range(PARTITIONS):
@@ -87,10 +83,10 @@ def test_every_row_comes_back_in_its_order(
 def test_devices_keep_their_budgets_and_numbers() -> None:
     """A device is known by its tag, wherever its rows came from."""
     with RowStore(1 << 20, interval_ms=None, has_budgets=True) as store:
-        store.add(rows_of([1, 1], [0, 2], [10.0, 12.0]), first=0)
-        store.add(rows_of([1, 1], [2, 1], [13.0, 11.0]), first=2)
+        store.add(rows_of([1, 1], [0, 2], [10.0, 12.0]))
+        store.add(rows_of([1, 1], [2, 1], [13.0, 11.0]))
         taken = [store.take(number) for number in range(PARTITIONS)]
-    (found,) = [one for one in taken if len(one)]
+    (found,) = [one for one in taken if len(one.time_ms)]
     assert contents(found) == contents(rows_of([1] * 4, [0, 2, 2, 1], [10.0, 12.0, 13.0, 11.0]))
     assert len(found.devices) == 3
     assert found.devices.epsilon is not None
@@ -102,7 +98,7 @@ def test_rounds_are_spread_over_partitions(step_ms: int) -> None:
     """Rounds at any distance fill the partitions about evenly, so that threads share the work."""
     times = [step_ms * place for place in range(64 * 40)]
     with RowStore(1 << 20, interval_ms=None) as store:
-        store.add(rows_of(times, [0] * len(times), [1.0] * len(times)), first=0)
+        store.add(rows_of(times, [0] * len(times), [1.0] * len(times)))
         assert min(store.sizes()) > 10
         assert max(store.sizes()) < 120
 
@@ -129,7 +125,7 @@ def test_what_is_spilled_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Spy())
     rows = rows_of([123_456_789] * 50, list(range(50)), [4711.5] * 50)
     with RowStore(1, interval_ms=1000, has_budgets=True) as store:
-        store.add(rows, first=0)
+        store.add(rows)
         assert store.spilled_bytes > 50 * 40
     secrets = [
         np.float64(4711.5).tobytes(),
@@ -141,7 +137,7 @@ def test_what_is_spilled_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(secret in Spy.content for secret in secrets)
     with RowStore(1, interval_ms=1000, has_budgets=True) as again:
         first = Spy.content
-        again.add(rows, first=0)
+        again.add(rows)
     # Another store has another key: the same rows are other bytes.
     assert Spy.content != first
 
@@ -160,7 +156,7 @@ def test_what_is_spilled_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def fail() -> None:
         with RowStore(1, interval_ms=1, folder=tmp_path) as store:
-            store.add(rows_of(list(range(100)), [0] * 100, [1.0] * 100), first=0)
+            store.add(rows_of(list(range(100)), [0] * 100, [1.0] * 100))
             assert store.spilled_bytes > 0
             assert len(open_files()) == 1
             assert list(tmp_path.iterdir()) == []
@@ -174,19 +170,19 @@ def test_what_is_spilled_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_rows_are_not_shown() -> None:
     """Neither the store nor its parts show a reading when they are printed."""
     with RowStore(1 << 20, interval_ms=1) as store:
-        store.add(rows_of([1], [0], [4711.5]), first=0)
+        store.add(rows_of([1], [0], [4711.5]))
         assert "4711" not in repr(vars(store))
 
 
 def test_what_fits_is_not_spilled() -> None:
     """Below the limit nothing touches the disk, and a partition that was dropped frees room."""
     with RowStore(1 << 20, interval_ms=1) as store:
-        store.add(rows_of(list(range(500)), [0] * 500, [1.0] * 500), first=0)
+        store.add(rows_of(list(range(500)), [0] * 500, [1.0] * 500))
         assert store.spilled_bytes == 0
         for number in range(PARTITIONS):
             store.drop(number)
         assert sum(store.sizes()) == 0
-        assert sum(len(store.take(number)) for number in range(PARTITIONS)) == 0
+        assert sum(len(store.take(number).time_ms) for number in range(PARTITIONS)) == 0
 
 
 @pytest.mark.parametrize(
@@ -212,4 +208,4 @@ def test_a_full_disk_is_told(
     monkeypatch.setattr(stores, "_PIECE_BYTES", 64)
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
     with RowStore(1, interval_ms=1) as store, pytest.raises(kind, match=message):
-        store.add(rows_of(list(range(100)), [0] * 100, [1.0] * 100), first=0)
+        store.add(rows_of(list(range(100)), [0] * 100, [1.0] * 100))

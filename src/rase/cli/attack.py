@@ -13,8 +13,7 @@ import click
 
 from rase.campaign import Campaign
 from rase.cli.arguments import usage
-from rase.cli.output import TextSink, check_not_read, check_out, file_sink
-from rase.cli.progress import Progress
+from rase.cli.output import TextSink, check_not_read, check_out, file_sink, show_progress
 from rase.domain import Precision, Range
 from rase.laws.geometric import Laplace
 from rase.laws.registry import CHOICES, randomizer_named
@@ -296,9 +295,9 @@ def _rows(
     from rase.lab.schemes import scheme_named
 
     raw = scheme_named("raw", Range(0, 1))
-    with Progress() as progress:
+    with show_progress() as show:
         for number, (name, attack) in enumerate(chosen.items()):
-            progress.show(f"attack {name}", number / len(chosen))
+            show(f"attack {name}", number / len(chosen))
             bare = attack_scheme(panel, raw, attacks=[attack], **how)[0]
             yield _row(attack_scheme(panel, scheme, attacks=[attack], **how)[0], bare)
 

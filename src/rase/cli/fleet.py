@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rase.cli.arguments import usage
-from rase.cli.progress import Progress
+from rase.cli.output import show_progress
 from rase.clock import parse_duration_s
 
 __all__ = ["command"]
@@ -53,8 +53,8 @@ def generate(*, every: str, kind: str, out: Path, **asked: Any) -> None:
         fleet = LargeFleet(interval_s=parse_duration_s(every), **asked)
     if out.exists():
         raise click.BadParameter(f"--out must be a folder that is not there yet, got {out}.")
-    with Progress() as progress:
+    with show_progress() as show:
         rows = write_large_fleet(
-            fleet, out, kind=kind, on_progress=lambda share: progress.show("writing", share)
+            fleet, out, kind=kind, on_progress=lambda share: show("writing", share)
         )
     click.echo(f"written   {rows} rows of {fleet.devices} devices to {out}", err=True)

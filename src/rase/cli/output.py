@@ -1,6 +1,6 @@
-"""Results to people and files: aligned text, CSV, Parquet and JSON, each written as it comes.
+"""What commands write: results as text, CSV, Parquet and JSON, each as it comes, and progress.
 
-A file appears whole or not at all: it is written beside its place and renamed when all is done.
+A file appears whole or not at all: it is written next to its place and renamed when all is done.
 """
 
 import csv
@@ -9,7 +9,9 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -22,9 +24,8 @@ from rase.atomic_files import replacing, replacing_folder
 from rase.version import __version__
 
 if TYPE_CHECKING:
-    from rase.cli.report import RunReport
     from rase.tables.files import Files
-    from rase.tables.summary import RunSummary
+    from rase.tables.plan import RunPlan
 
 __all__ = [
     "JsonSink",
@@ -36,12 +37,17 @@ __all__ = [
     "check_out",
     "file_sink",
     "manifest_path",
+    "show_progress",
     "write_manifest",
 ]
 
 Row = Mapping[str, Any]
 _ENDINGS = (".csv", ".parquet", ".json")
 _PARQUET_ROWS = 10_000
+# A progress line comes after so long, is drawn again after so long, and has a bar of this width.
+_PATIENCE_S = 2.0
+_PAUSE_S = 0.1
+_BAR = 30
 
 
 class Sink(Protocol):
@@ -76,11 +82,11 @@ def check_out(path: Path, *, is_folder: bool = False) -> None:
     _check_writable(path)
 
 
-def check_not_read(path: Path | None, read: Iterable[str | Path | None]) -> None:
+def check_not_read(path: Path, read: Iterable[str | Path | None]) -> None:
     """Refuse to put results in the place of what they are made from: nobody could get it back.
 
     Args:
-        path: The file to be; None for none.
+        path: The file to be.
         read: The files that are read; names that are no files are passed over.
 
     Raises:
@@ -88,7 +94,7 @@ def check_not_read(path: Path | None, read: Iterable[str | Path | None]) -> None
     """
     for file in read:
         with suppress(OSError):
-            if path is not None and file is not None and path.samefile(file):
+            if file is not None and path.samefile(file):
                 raise click.BadParameter(f"--out must be another file than {file}, which is read.")
 
 
@@ -123,6 +129,44 @@ def file_sink(
         text.flush()
 
 
+@contextmanager
+def show_progress(stream: TextIO | None = None) -> Iterator[Callable[..., None]]:
+    """Draw how far work has come, if it takes longer than two seconds and somebody looks.
+
+    Args:
+        stream: Where to draw, stderr unless given; nothing is drawn unless it is a terminal.
+
+    Yields:
+        A function of what is being done, and how much of it is done (from 0 to 1, if that is
+        known).
+    """
+    screen = sys.stderr if stream is None else stream
+    if not screen.isatty():
+        yield lambda _what, _share=None: None
+        return
+    begun_s = time.monotonic()
+    drawn_s: list[float] = []
+
+    def show(what: str, share: float | None = None) -> None:
+        now_s = time.monotonic()
+        if now_s < (drawn_s[-1] + _PAUSE_S if drawn_s else begun_s + _PATIENCE_S):
+            return
+        bar = ""
+        if share is not None:
+            done = round(_BAR * min(share, 1.0))
+            bar = f" [{'#' * done}{' ' * (_BAR - done)}] {100 * share:3.0f} %"
+        screen.write(f"\r\x1b[K{what}{bar}")
+        screen.flush()
+        drawn_s[:] = [now_s]
+
+    try:
+        yield show
+    finally:
+        if drawn_s:
+            screen.write("\r\x1b[K")
+            screen.flush()
+
+
 class TextSink:
     """Write aligned columns for people.
 
@@ -140,26 +184,25 @@ class TextSink:
 
     def add(self, row: Row) -> None:
         """Write a line, before the first one the names of the columns."""
-        if not self._has_head:
-            self._line([(name, isinstance(row[name], str)) for name in self._widths])
-            self._has_head = True
-        self._line([(self._shown(row[name]), isinstance(row[name], str)) for name in self._widths])
+        lines = [self._cells(row)] if self._has_head else [list(self._widths), self._cells(row)]
+        self._has_head = True
+        for cells in lines:
+            padded = (
+                text.ljust(width) if isinstance(row[name], str) else text.rjust(width)
+                for text, (name, width) in zip(cells, self._widths.items(), strict=True)
+            )
+            self._stream.write("  ".join(padded).rstrip() + "\n")
+
+    def _cells(self, row: Row) -> list[str]:
+        values = ("unknown" if row[name] is None else row[name] for name in self._widths)
+        return [
+            f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
+            for value in values
+        ]
 
     def finish(self, tail: Mapping[str, Any]) -> None:
         """Write nothing more; people read the rest on stderr."""
         self._stream.flush()
-
-    def _line(self, cells: Sequence[tuple[str, bool]]) -> None:
-        padded = (
-            text.ljust(width) if is_text else text.rjust(width)
-            for (text, is_text), width in zip(cells, self._widths.values(), strict=True)
-        )
-        self._stream.write("  ".join(padded).rstrip() + "\n")
-
-    def _shown(self, value: Any) -> str:
-        if value is None:
-            return "unknown"
-        return f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
 
 
 class JsonSink:
@@ -287,22 +330,28 @@ def _finite(value: Any) -> Any:
 
 
 def write_manifest(
-    out: Path, files: "Files", *, report: "RunReport", summary: "RunSummary", engine: str
+    out: Path,
+    files: "Files",
+    *,
+    head: Mapping[str, Any],
+    plan: "RunPlan",
+    tail: Mapping[str, Any],
+    engine: str,
 ) -> Path:
     """Write the manifest of results that are in their place: what was done to which files.
 
     Args:
         out: The file or folder of results.
         files: The table.
-        report: What was done, with which guarantees.
-        summary: What was read, clipped, null and duplicate.
+        head: What was asked.
+        plan: What was done.
+        tail: What became of it, with which guarantees.
         engine: Where it was done.
 
     Returns:
         Where the manifest is.
     """
     path = manifest_path(out)
-    head = report.head
     content = {
         "schema": "rase.run.manifest/2",
         "version": __version__,
@@ -311,13 +360,13 @@ def write_manifest(
         "parameters": head["parameters"],
         "input": {
             "place": files.place,
-            "kind": files.kind,
-            "columns": list(files.columns.names),
+            "kind": files.files[0].kind,
+            "columns": list(files.columns),
             "fingerprint": files.fingerprint,
             "files": files.listing,
         },
-        **report.plan.described(),
-        **report.tail(summary),
+        **plan.described(),
+        **tail,
         "results": [
             {"file": str(file.relative_to(out.parent)), "sha256": _sha256(file)}
             for file in (sorted(out.rglob("*.parquet")) if out.is_dir() else [out])

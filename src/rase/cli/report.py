@@ -2,14 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rase.cli.output import Row
-from rase.cli.run_options import RunOptions
 from rase.counts.estimate import Estimate
 from rase.domain import Range
 from rase.privacy import percent
@@ -24,6 +23,7 @@ from rase.tables.plan import RunPlan
 from rase.tables.summary import RunSummary
 
 if TYPE_CHECKING:
+    from rase.cli.run import RunOptions
     from rase.tables.run import TableRun
 
 __all__ = ["RunReport", "decimals_for", "utc"]
@@ -39,16 +39,18 @@ class RunReport:
     """
 
     def __init__(
-        self, options: RunOptions, plan: RunPlan, devices: Counter[float] | None = None
+        self, options: "RunOptions", plan: RunPlan, devices: Counter[float] | None = None
     ) -> None:
         self.options, self.plan = options, plan
+        # The mechanism that was asked for, or that auto stands for.
+        self._drawn = plan.randomizer.name if options.mechanism == "auto" else options.mechanism
         self._devices = devices
-        self._window = options.window_rounds
         self._errors: dict[tuple[int, str], ErrorTally] = {}
         self._skills: dict[str, SkillTally] = {}
         self._trial = 0
         self._compared = VerdictTally()
         self._shuffles: dict[str, int] = {}
+        # That of the smallest round of each method.
         self._manifests: dict[str, Manifest] = {}
 
     @property
@@ -56,9 +58,9 @@ class RunReport:
         """The columns people see, and how wide they are."""
         columns = {"trial": 5} if self.options.trials > 1 else {}
         columns |= {"time": 20}
-        columns |= {"rounds": 6, "of_rounds": 9} if self._window else {}
+        columns |= {"rounds": 6, "of_rounds": 9} if self.plan.window else {}
         # A window of tracked rounds may average unbiased means instead.
-        names = [*self.plan.estimators, *(["unbiased_mean"] if self._window else [])]
+        names = [*self.plan.estimators, *(["unbiased_mean"] if self.plan.window else [])]
         columns |= {"method": max(9, *map(len, names)), "value": 10, "standard_error": 14}
         columns |= {"low": 10, "high": 10, "n": 6}
         return columns | ({"truth": 10, "error": 10} if self.options.truth else {})
@@ -69,7 +71,7 @@ class RunReport:
         asked = asdict(self.options)
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
-        asked["window"] = self._window
+        asked["window"] = self.plan.window
         if self.options.mechanism == "budget-aware":
             asked |= asdict(self.options.precision)
         asked["drawn_mechanism"] = self._drawn
@@ -80,63 +82,51 @@ class RunReport:
     ) -> Iterator[Row]:
         """Yield one row for each estimator of a round, and of the window that ends with it."""
         if trial != self._trial:
-            # Each trial learns its own history; the last one is told.
+            # Each trial learns its own history; that of the last is reported.
             self._trial, self._skills, self._compared = trial, {}, VerdictTally()
         if result.alone is not None:
             self._compared.add((result.start_ms or 0) / 1000, result.alone)
+        if result.alone is not None and result.truth is not None:
+            self._score(result, alone=result.alone, truth=result.truth)
         manifest = result.manifest
         self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
-        self._manifests.setdefault(manifest.method, manifest)
-        self._score(result)
-        for name, estimate in result.estimates.items():
-            yield self._row(estimate, name, trial=trial, over=result, last=result)
-        if window is not None and self._window:
-            for name, estimate in window.estimates.items():
-                yield self._row(estimate, name, trial=trial, over=window, last=result)
+        if manifest.n <= self._manifests.get(manifest.method, manifest).n:
+            self._manifests[manifest.method] = manifest
+        interval_ms, epsilon = self.plan.interval_ms, self.plan.randomizer.budgets[-1]
+        for over in (result,) if window is None else (result, window):
+            start = over.start_ms or 0
+            for name, estimate in over.estimates.items():
+                rounds = estimate.of_rounds
+                answer = answer_of(
+                    estimate,
+                    level=self.options.level,
+                    time=utc(start),
+                    until="" if interval_ms is None else utc(start + rounds * interval_ms),
+                    round=result.round or 0,
+                    # Each round holds one report of a device at most.
+                    local_epsilon=rounds * epsilon,
+                )
+                row = answer.as_fields() | {
+                    "trial": trial,
+                    "estimator": name,
+                    "shuffle": manifest.method,
+                    "alpha": float(manifest.alpha),
+                    "real_loss": float(manifest.real_loss),
+                    "attacker_success": manifest.attacker_success,
+                    "exposed_slot_success": manifest.exposed_slot_success,
+                    "chance": manifest.chance,
+                }
+                if over.truth is not None:
+                    row |= {"truth": over.truth, "error": estimate.value - over.truth}
+                    tally = self._errors.setdefault((rounds, name), ErrorTally())
+                    tally.add(estimate, over.truth)
+                yield row
 
-    def _score(self, result: RoundResult) -> None:
-        if result.truth is None or result.alone is None:
-            return
+    def _score(self, result: RoundResult, *, alone: Estimate, truth: float) -> None:
         public = self.plan.randomizer.domain
         for name, estimate in result.estimates.items():
             tally = self._skills.setdefault(name, SkillTally(public))
-            tally.add(estimate, alone=result.alone, truth=result.truth)
-
-    def _row(
-        self,
-        estimate: Estimate,
-        name: str,
-        *,
-        trial: int,
-        over: RoundResult | WindowResult,
-        last: RoundResult,
-    ) -> Row:
-        manifest, truth = last.manifest, over.truth
-        rounds, interval_ms = estimate.of_rounds, self.plan.interval_ms
-        start = over.start_ms or 0
-        answer = answer_of(
-            estimate,
-            level=self.options.level,
-            time=utc(start),
-            until="" if interval_ms is None else utc(start + rounds * interval_ms),
-            round=last.round or 0,
-            # Each round holds one report of a device at most.
-            local_epsilon=rounds * float(np.max(self.plan.randomizer.epsilon)),
-        )
-        row = answer.as_fields() | {
-            "trial": trial,
-            "estimator": name,
-            "shuffle": manifest.method,
-            "alpha": float(manifest.alpha),
-            "real_loss": float(manifest.real_loss),
-            "attacker_success": manifest.attacker_success,
-            "exposed_slot_success": manifest.exposed_slot_success,
-            "chance": manifest.chance,
-        }
-        if truth is not None:
-            row |= {"truth": truth, "error": estimate.value - truth}
-            self._errors.setdefault((rounds, name), ErrorTally()).add(estimate, truth)
-        return row
+            tally.add(estimate, alone=alone, truth=truth)
 
     def tail(self, summary: RunSummary) -> dict[str, Any]:
         """The members of a JSON document that come after the results."""
@@ -144,12 +134,25 @@ class RunReport:
             {"method": method, "rounds": rounds, "reason": self._manifests[method].reason}
             for method, rounds in self._shuffles.items()
         ]
+        verdict = None
+        if self._compared.count:
+            verdict = verdict_in_words(
+                self._compared.verdict(),
+                known=self._compared.count,
+                # Errors of feedback hold what clipping adds, and its range is chosen already.
+                has_advice=not self.options.feedback,
+            )
+        spent = summary.most_epsilon
         tail = {
             "guarantee": str(self.plan.randomizer.guarantee),
-            "publish_once": _publish_once(summary),
+            # What a second run of the same table would cost; no ledger counts it.
+            "publish_once": (
+                "Publish one run of these readings only: each draws noise of its own, and whoever "
+                f"sees two has epsilon {2 * spent:g} instead of {spent:g} about a device."
+            ),
             "shuffles": shuffles,
             "summary": asdict(summary),
-            "verdict": self._verdict(),
+            "verdict": verdict,
         }
         if self._errors:
             tail["errors"] = [
@@ -167,24 +170,6 @@ class RunReport:
             ]
         return tail
 
-    @property
-    def _drawn(self) -> str:
-        """The name of the mechanism that ``auto`` stands for, or the one asked for."""
-        if self.options.mechanism != "auto":
-            return self.options.mechanism
-        return self.plan.randomizer.name
-
-    def _verdict(self) -> str | None:
-        """Return whether the rounds differ by more than noise; None without unbiased means."""
-        if not self._compared.count:
-            return None
-        return verdict_in_words(
-            self._compared.verdict(),
-            known=self._compared.count,
-            # Errors of feedback hold what clipping adds, and its range is chosen already.
-            has_advice=not self.options.feedback,
-        )
-
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
         tally = self._skills.get(name)
         if rounds > 1 or tally is None or not tally.count or not tally.rmse:
@@ -198,21 +183,13 @@ class RunReport:
             "skill_against_last": tally.skill_against_last,
         }
 
-    def _classes(self) -> Iterator[str]:
-        """Yield what devices with budgets of their own should know."""
-        if self._devices is None:
-            return
-        listed = ", ".join(
-            f"epsilon {budget:g}: {_count(count, 'device')}"
-            for budget, count in sorted(self._devices.items())
-        )
-        yield (
-            f"classes   {listed}. A report shows its class, so it hides among those of its class; "
-            "tracked combines the classes by inverse variance."
-        )
+    def words(self, run: "TableRun", tail: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the lines that close a run.
 
-    def words(self, run: "TableRun") -> Iterator[str]:
-        """Yield the lines that close a run."""
+        Args:
+            run: The run, at its end.
+            tail: What `tail` returned of it.
+        """
         public, summary = self.plan.randomizer.domain, run.summary
         yield (
             f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
@@ -221,17 +198,21 @@ class RunReport:
         is_chosen = self.options.mechanism == "auto"
         why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
         yield f"noise     {self._drawn}{why}."
-        yield f"privacy   {self.plan.randomizer.guarantee}"
-        yield from self._classes()
+        yield f"privacy   {tail['guarantee']}"
+        if self._devices is not None:
+            yield _classes_in_words(self._devices)
         yield (
             f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
             f"epsilon {summary.most_epsilon:g} over the whole run."
         )
-        yield f"publish   {_publish_once(summary)}"
+        yield f"publish   {tail['publish_once']}"
         for method, rounds in self._shuffles.items():
             manifest = self._manifests[method]
             yield f"shuffle   {method} in {_count(rounds, 'round')}: {manifest.reason}"
-            yield f"          {manifest.guarantee}"
+            fewest = f"the {manifest.n} or more reports of its round"
+            is_blind = manifest.alpha == manifest.real_loss == 0
+            said = f"Every order is equally likely: a report hides among {fewest}."
+            yield f"          {said if is_blind else manifest.guarantee}"
         if summary.clipped:
             share = percent(summary.clipped / summary.reports)
             outside = f"{public.low:g} to {public.high:g}"
@@ -272,9 +253,20 @@ class RunReport:
                 )
         if run.feedback is not None:
             yield _range_in_words(run.feedback)
-        judged = self._verdict()
-        if judged is not None:
-            yield f"verdict   {judged}."
+        if tail["verdict"] is not None:
+            yield f"verdict   {tail['verdict']}."
+
+
+def _classes_in_words(devices: Counter[float]) -> str:
+    """Return what devices with budgets of their own should know."""
+    listed = ", ".join(
+        f"epsilon {budget:g}: {_count(count, 'device')}"
+        for budget, count in sorted(devices.items())
+    )
+    return (
+        f"classes   {listed}. A report shows its class, so it hides among those of its class; "
+        "tracked combines the classes by inverse variance."
+    )
 
 
 def _range_in_words(feedback: RangeFeedback) -> str:
@@ -296,15 +288,6 @@ def utc(time_ms: int) -> str:
     moment = np.datetime64(time_ms, "ms")
     unit: Any = "s" if time_ms % 1000 == 0 else "ms"
     return f"{np.datetime_as_string(moment, unit=unit)}Z"
-
-
-def _publish_once(summary: RunSummary) -> str:
-    """Return what a second run of the same table would cost; no ledger counts it."""
-    return (
-        "Publish one run of these readings only: each draws noise of its own, and whoever sees two "
-        f"has epsilon {2 * summary.most_epsilon:g} instead of {summary.most_epsilon:g} about a "
-        "device."
-    )
 
 
 def _count(number: int, what: str) -> str:

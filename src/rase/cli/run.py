@@ -1,7 +1,12 @@
 """``rase run``: a table of readings through the whole pipeline, on one machine or on many."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +20,38 @@ from rase.cli.output import (
     check_not_read,
     check_out,
     file_sink,
+    show_progress,
     write_manifest,
 )
-from rase.cli.progress import Progress
 from rase.cli.report import RunReport, decimals_for
-from rase.cli.run_options import EngineOptions, RunOptions
-from rase.counts.registry import ESTIMATORS
-from rase.kernels.words import Random, SeededRandom
-from rase.laws.registry import CHOICES
+from rase.clock import parse_duration_s
+from rase.counts.ranges import TRACKED_ROUNDS
+from rase.counts.registry import ESTIMATORS, TRACKED
+from rase.domain import PAPER_PRECISION, Precision, Range
+from rase.errors import PrivacyRefused
+from rase.kernels.words import SeededRandom
+from rase.laws.registry import AUTO, CHOICES, best_mechanism, randomizer_named
 from rase.series.score import Windows
+from rase.shuffle.release import Shuffler
+from rase.shuffle.robust import Robust
+from rase.shuffle.uniform import Uniform
+from rase.tables.budgets import BudgetClasses, read_budgets
+from rase.tables.feedback import RangeFeedback
+from rase.tables.groups import GraphSettings, read_edges
 from rase.tables.plan import RunPlan
 
 if TYPE_CHECKING:
-    from rase.tables.run import TableRun
+    from collections import Counter
 
-__all__ = ["command"]
+    from rase.kernels.words import Random
+    from rase.lab.experiments.conduct import CellEngine
+    from rase.tables.run import TableRun
+    from rase.tables.source import TableSource
+
+__all__ = ["EngineOptions", "RunOptions", "command"]
+
+# Local masters say how many threads or executors they have; a server of Spark Connect has its own.
+_FIXED = ("sc://", "local")
 
 
 @click.command("run", short_help="Estimate the means of a table of readings, round by round.")
@@ -165,10 +187,11 @@ def command(
             raise click.UsageError("--partition-by needs --out: the folder to write.")
     columns = Columns(time_column, device_column, value_column)
     files = find_files(table, columns=columns, skips_bad=skip_bad)
-    check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
+    if out is not None:
+        check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
     source = open_source(files)
     devices = None
-    if options.budgets is not None:
+    if options.epsilons is not None and options.budgets is not None:
         devices = options.budgets.counted(engine_options.device_names(source))
         with usage():
             plan = options.plan(devices)
@@ -187,58 +210,274 @@ def command(
             decimals = decimals_for(plan.randomizer.domain)
             sinks.append(TextSink(sys.stdout, report.widths, decimals=decimals))
         runs = _run_trials(source, plan, report, sinks, engine=engine_options, work=work)
+        tail = report.tail(runs[-1].summary)
         for sink in sinks:
-            sink.finish(report.tail(runs[-1].summary))
+            sink.finish(tail)
+    lines = [*runs[-1].notes, *report.words(runs[-1], tail)]
+    if options.seed is not None:
+        lines.append("seeded noise: for study only, protects nobody.")
     if out is not None:
         manifest = write_manifest(
-            out, files, report=report, summary=runs[-1].summary, engine=engine_options.engine
+            out, files, head=report.head, plan=plan, tail=tail, engine=engine_options.engine
         )
-    for run in runs:
-        run.finish()
-    for line in (*runs[-1].notes, *report.words(runs[-1])):
+        for run in runs:
+            run.finish()
+        lines.append(f"written   {out}, and what was done in {manifest.name}")
+    for line in lines:
         click.echo(line, err=True)
-    if options.seed is not None:
-        click.echo("seeded noise: for study only, protects nobody.", err=True)
-    if out is not None:
-        click.echo(f"written   {out}, and what was done in {manifest.name}", err=True)
 
 
 def _run_trials(
-    source: Any,
+    source: TableSource,
     plan: RunPlan,
     report: RunReport,
     sinks: list[Sink],
     *,
     engine: EngineOptions,
     work: Path | None,
-) -> "list[TableRun]":
+) -> list[TableRun]:
     """Run all trials and give their rows to the sinks."""
+    options, name = report.options, Path(source.place).name
     runs = []
-    with Progress() as progress:
-        for trial in range(1, report.options.trials + 1):
-
-            def show(what: str, share: float) -> None:
-                progress.show(f"{what} {Path(source.place).name}", share)
-
-            rng = _source_of(report.options, trial)
-            run = engine.run(source, plan, rng=rng, work=work, on_progress=show)
+    with show_progress() as show:
+        for trial in range(1, options.trials + 1):
+            rng: SeededRandom | None = None
+            if options.seed is not None:
+                rng = SeededRandom(options.seed)
+                rng = rng if options.trials == 1 else rng.child(trial)
+            run = engine.run(
+                source,
+                plan,
+                rng=rng,
+                work=work,
+                on_progress=lambda what, share: show(f"{what} {name}", share),
+            )
             windows = None
             if plan.window:
                 windows = Windows(
-                    plan.window, is_gapless=plan.every is not None, strict=report.options.strict
+                    plan.window, is_gapless=plan.every is not None, strict=options.strict
                 )
             for number, result in enumerate(run, start=1):
                 window = None if windows is None else windows.add(result)
                 for row in report.rows(result, window, trial=trial):
                     for sink in sinks:
                         sink.add(row)
-                progress.show(f"round {number} released")
+                show(f"round {number} released")
             runs.append(run)
     return runs
 
 
-def _source_of(options: RunOptions, trial: int) -> Random | None:
-    if options.seed is None:
-        return None
-    source = SeededRandom(options.seed)
-    return source if options.trials == 1 else source.child(trial)
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What was asked of ``rase run``, as it was typed.
+
+    Raises:
+        click.UsageError: If options contradict each other.
+        ValueError: If ``every`` is not a duration.
+        PrivacyRefused: If readings would be randomized several times with noise that protects.
+    """
+
+    value_range: tuple[float, float]
+    epsilon: float
+    epsilons: Path | None
+    steps: int
+    mechanism: str
+    beta: float | None
+    rho: float | None
+    alpha: float | None
+    groups: int | None
+    graph: Path | None
+    estimator: tuple[str, ...]
+    every: str | None
+    window: str | None
+    strict: bool
+    truth: bool
+    trials: int
+    seed: int | None
+    level: float
+    feedback: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.mechanism != "budget-aware" and not (self.beta is None and self.rho is None):
+            raise click.UsageError(
+                "--beta and --rho belong to --mechanism budget-aware, which must be asked for; "
+                f"got --mechanism {self.mechanism}."
+            )
+        if self.alpha is not None and self.groups is None:
+            raise click.UsageError("--alpha needs --groups: how many groups it must protect.")
+        if self.groups is not None and self.alpha is None:
+            raise click.UsageError("--groups needs --alpha: the loss allowed inside a group.")
+        if self.graph is not None and self.alpha is None:
+            raise click.UsageError("--graph needs --alpha and --groups.")
+        for one, other in (("feedback", "graph"), ("feedback", "epsilons"), ("graph", "epsilons")):
+            if getattr(self, one) and getattr(self, other):
+                raise click.UsageError(f"--{one} and --{other} cannot be used together.")
+        if self.every is not None:
+            parse_duration_s(self.every)
+        if not 0 < self.level < 1:
+            raise click.UsageError(f"--level must be between 0 and 1, got {self.level:g}.")
+        if self.trials > 1 and self.seed is None:
+            raise PrivacyRefused(
+                f"--trials {self.trials} would draw {self.trials} noises for each reading and "
+                f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
+            )
+
+    def plan(self, devices: Counter[float] | None = None) -> RunPlan:
+        """Return what is done with the table.
+
+        Args:
+            devices: How many devices have each budget, where they differ in it.
+
+        Raises:
+            ValueError: If a number is out of bounds or an estimator unknown.
+            DataError: If a file of budgets or groups cannot be read.
+        """
+        public = Range(*self.value_range, self.steps)
+        name, precision = self.mechanism, self.precision
+        if devices is not None and name == AUTO:
+            # One mechanism for all budgets: the best for so many devices of each.
+            name = best_mechanism(list(devices.elements()))
+        graph = feedback = None
+        if self.feedback:
+            feedback = partial(
+                RangeFeedback,
+                self.epsilon,
+                public,
+                make=lambda epsilon, domain: randomizer_named(
+                    name, epsilon, domain=domain, precision=precision
+                ),
+                averaged=TRACKED_ROUNDS if TRACKED in self.estimator else 1,
+            )
+        shuffler: Shuffler = Uniform()
+        if self.alpha is not None and self.groups is not None:
+            shuffler = Robust(self.alpha, self.groups)
+            if self.graph is not None:
+                graph = GraphSettings(tuple(read_edges(self.graph)), self.alpha, self.groups)
+        return RunPlan(
+            randomizer=randomizer_named(name, self.epsilon, domain=public, precision=precision),
+            shuffler=shuffler,
+            estimator=[name.replace("-", "_") for name in self.estimator],
+            every=self.every,
+            window=None if self.window is None else self._count_window_rounds(),
+            budgets=None if devices is None else self.budgets,
+            graph=graph,
+            feedback=feedback,
+            truth=self.truth,
+        )
+
+    @property
+    def precision(self) -> Precision:
+        """The (beta, rho) asked for; the paper's unless given."""
+        if self.beta is None and self.rho is None:
+            return PAPER_PRECISION
+        return Precision(
+            beta=PAPER_PRECISION.beta if self.beta is None else self.beta,
+            rho=PAPER_PRECISION.rho if self.rho is None else self.rho,
+        )
+
+    @cached_property
+    def budgets(self) -> BudgetClasses | None:
+        """What owners allow; None where all devices have one budget.
+
+        Raises:
+            DataError: If the file cannot be read.
+        """
+        if self.epsilons is None:
+            return None
+        return BudgetClasses(read_budgets(self.epsilons), self.epsilon)
+
+    def _count_window_rounds(self) -> int:
+        """Return how many rounds a window holds; a duration counts the rounds of ``--every``."""
+        window = self.window or ""
+        if window.strip().isdigit():
+            rounds = int(window)
+        elif self.every is None:
+            raise click.UsageError(f"--window {window} needs --every; or give rounds.")
+        else:
+            rounds, rest = divmod(parse_duration_s(window), parse_duration_s(self.every))
+            if rest:
+                raise click.UsageError(
+                    f"--window must hold whole rounds of {self.every}, got {window}."
+                )
+        if rounds < 2:
+            raise click.UsageError(f"--window must hold two rounds or more, got {window}.")
+        return rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Which engine does the work, and with what.
+
+    Args:
+        engine: "local" or "spark".
+        master: The address of a cluster; for spark alone.
+        workers: Threads or executors; as many as there are if None.
+        memory_bytes: Memory to use; half of what is free if None.
+
+    Raises:
+        click.UsageError: If options contradict each other.
+    """
+
+    engine: str = "local"
+    master: str | None = None
+    workers: int | None = None
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.master is not None and self.engine != "spark":
+            raise click.UsageError("--master needs --engine spark.")
+        if self.master is None and self.engine == "spark":
+            raise click.UsageError(
+                "--engine spark needs --master: local[2], spark://HOST:7077, yarn, k8s://HOST:443 "
+                "or sc://HOST."
+            )
+        if self.workers is not None and (self.master or "").startswith(_FIXED):
+            raise click.UsageError(
+                "--workers is for clusters that are asked for executors; local masters and sc:// "
+                "have theirs."
+            )
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise click.UsageError("--memory must be more than nothing.")
+
+    def run(
+        self,
+        source: TableSource,
+        plan: RunPlan,
+        *,
+        rng: Random | None,
+        work: Path | None = None,
+        on_progress: Callable[[str, float], None] | None = None,
+    ) -> TableRun:
+        """Begin a run on the chosen engine."""
+        given: dict[str, Any] = {
+            "rng": rng,
+            "workers": self.workers,
+            "memory_bytes": self.memory_bytes,
+            "work": work,
+            "on_progress": on_progress,
+        }
+        if self.engine == "spark":
+            from rase.tables.spark import run_on_spark
+
+            return run_on_spark(source, plan, master=self.master or "", **given)
+        from rase.tables.run import run
+
+        return run(source, plan, **given)
+
+    def device_names(self, source: TableSource) -> set[str]:
+        """Return the names of a table's devices."""
+        if self.engine == "spark":
+            from rase.tables.spark import names_on_spark
+
+            return names_on_spark(source, master=self.master or "", workers=self.workers)
+        return set(source.device_names())
+
+    def cell_engine(self) -> CellEngine | None:
+        """Return where the lab measures its cells; None for processes on this machine."""
+        if self.master is None:
+            return None
+        from rase.lab.experiments.on_spark import SparkCells
+
+        return SparkCells(self.master, workers=self.workers)

@@ -20,13 +20,12 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
 from rase.errors import DataError
 from rase.tables.columns import TimeColumn, values_of
-from rase.tables.csv import wrong_row
+from rase.tables.csv import open_csv, wrong_row
 from rase.tables.rows import Rows
 
 __all__ = [
@@ -152,7 +151,7 @@ class WideTable:
             if row is not None:
                 raise DataError(
                     f"row {row} of {self.path} has another number of columns than the "
-                    "header; mend the row."
+                    "header; fix the row."
                 ) from error
             raise DataError(
                 f"{self.path} cannot be read to its end; save it again as UTF-8 text or Parquet."
@@ -173,17 +172,13 @@ class WideTable:
         # Columns are renamed to their places: a header may repeat a name or leave one out.
         places = [str(place) for place in range(len(self._columns))]
         with pa.OSFile(str(self.path)) as file:
-            reader = pyarrow.csv.open_csv(
-                pa.CompressedInputStream(file, "gzip") if _is_gzip(self.path) else file,
-                read_options=pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK_BYTES, skip_rows=1, column_names=places
-                ),
-                parse_options=pyarrow.csv.ParseOptions(delimiter=self._separator),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(places, pa.string()),
-                    null_values=["", "NA", "NaN", "nan", "?"],
-                    strings_can_be_null=True,
-                ),
+            reader = open_csv(
+                file,
+                dict.fromkeys(places, pa.string()),
+                compression="gzip" if _is_gzip(self.path) else None,
+                separator=self._separator or ",",
+                names=places,
+                missing=["", "NA", "NaN", "nan", "?"],
             )
             for batch in reader:
                 self.share_read = file.tell() / size
@@ -446,15 +441,10 @@ def _reader(file: Any, path: Path, columns: tuple[str, ...]) -> Any:
             f"{path} has no column {lacking[0]}; a REFIT house has Time,Unix,Aggregate,"
             "Appliance1, ..., Appliance9 and maybe Issues. Copy or unpack it again."
         )
-    wanted = ["Unix", *columns, *(["Issues"] if "Issues" in names else [])]
-    kinds = {"Unix": pa.int64(), "Issues": pa.float32(), **dict.fromkeys(columns, pa.float32())}
-    return pyarrow.csv.open_csv(
-        file,
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=kinds, include_columns=wanted, null_values=["", "NaN", "nan"]
-        ),
-    )
+    kinds = {"Unix": pa.int64(), **dict.fromkeys(columns, pa.float32())}
+    if "Issues" in names:
+        kinds["Issues"] = pa.float32()
+    return open_csv(file, kinds, missing=["", "NaN", "nan"])
 
 
 def _edges(time_s: NDArray[np.int64], interval_s: int) -> NDArray[np.int64]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from rase.errors import DataError
 from rase.lab.readers import house_batches, refit_houses
 from rase.lab.refit_recipe import APPLIANCES, DAYS, FIRST_DAY, Appliance, Events
+from rase.tables.csv import open_csv
 
 __all__ = ["events_in", "find_events", "minute_means"]
 
@@ -131,14 +131,10 @@ def _table_of(folder: Path, house: int) -> Path | None:
 
 def _read_table(path: Path, chosen: list[Appliance]) -> dict[str, Events]:
     moment = pa.timestamp("s")
-    kinds = {"start_time": moment, "end_time": moment, "energy(W)": pa.float64()}
+    kinds = dict(zip(_COLUMNS, (pa.string(), moment, moment, pa.float64()), strict=True))
     try:
-        table = pyarrow.csv.read_csv(
-            path,
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=kinds, include_columns=list(_COLUMNS)
-            ),
-        )
+        with pa.OSFile(str(path)) as file:
+            table = open_csv(file, kinds).read_all()
     except (pa.ArrowException, KeyError) as error:
         raise DataError(
             f"{path} cannot be read as a table of events with the columns {', '.join(_COLUMNS)}; "

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rase.errors import DataError
+from rase.tables.pairs import read_pairs
 
 if TYPE_CHECKING:
     from rase.arrays import Floats
@@ -71,30 +70,20 @@ def read_budgets(path: str | PathLike[str]) -> dict[str, float]:
         DataError: If the file cannot be read, a row does not hold a device and a number above 0, a
             device comes twice, or there is none.
     """
-    place = Path(path)
     found: dict[str, float] = {}
-    try:
-        with place.open(newline="", encoding="utf-8-sig") as file:
-            for number, row in enumerate(csv.reader(file), start=1):
-                fields = [field.strip() for field in row]
-                if not any(fields) or (number == 1 and fields == ["device", "epsilon"]):
-                    continue
-                budget = _number(fields[1]) if len(fields) == 2 and fields[0] else 0.0
-                if not 0 < budget < float("inf") or fields[0] in found:
-                    raise DataError(
-                        f"line {number} of {place} must hold a device that no other line names and "
-                        "an epsilon above 0, as in: kettle,0.5."
-                    )
-                found[fields[0]] = budget
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {place}; check the path.") from error
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise DataError(
-            f"{place} cannot be read as CSV with devices and epsilons; write lines such as: "
-            "kettle,0.5."
-        ) from error
+    lines = read_pairs(path, what="devices and epsilons", example="kettle,0.5")
+    for number, fields in enumerate(lines, start=1):
+        if not fields or (number == 1 and fields == ["device", "epsilon"]):
+            continue
+        budget = _number(fields[1]) if len(fields) == 2 and fields[0] else 0.0
+        if not 0 < budget < float("inf") or fields[0] in found:
+            raise DataError(
+                f"line {number} of {path} must hold a device that no other line names and an "
+                "epsilon above 0, as in: kettle,0.5."
+            )
+        found[fields[0]] = budget
     if not found:
-        raise DataError(f"{place} names no device; write lines such as: kettle,0.5.")
+        raise DataError(f"{path} names no device; write lines such as: kettle,0.5.")
     return found
 
 

@@ -1,112 +1,129 @@
-"""Three columns of a CSV file, batch by batch.
+"""Text tables: the one reader of CSV, and files of times, devices and values read by it.
 
 Messages of the reader underneath are not passed on: they quote rows of the table.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 
 from rase.errors import DataError
+from rase.tables.columns import Chunk
+from rase.tables.files import Files, TableFile, match_columns
+from rase.tables.source import TableSource
 
-__all__ = ["CsvFile", "match_columns", "wrong_row"]
-
-_Columns = tuple[Any, Any, Any]
+__all__ = ["CsvSource", "open_csv", "wrong_row"]
 
 _BLOCK_BYTES = 1 << 20
-_NAMES_SHOWN = 10
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
-class CsvFile:
-    """Read a CSV file, plain or compressed, by blocks of bytes.
+class CsvSource(TableSource):
+    """Text files, in the order of their paths.
 
     All columns are read as texts and converted later: guessing types from the first block fails
     when a later one looks different.
+
+    Args:
+        files: The files.
+
+    Raises:
+        DataError: If a header lacks a column. Files that cannot be read are skipped if ``files``
+            says so.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        wanted: Sequence[str],
-        *,
-        compression: str | None,
-        opened: Callable[[], AbstractContextManager[Any]] | None = None,
-    ) -> None:
-        self.path = path
-        self._compression = compression
-        self._opened = opened or (lambda: pa.OSFile(str(path)))
-        self._bytes_read = 0
-        with self._opened() as file:
-            self._bytes: int = file.size()
-            schema = self._reader(file, None).schema
-        try:
-            names = schema.names
-        except UnicodeDecodeError as error:
-            raise self._unreadable(error) from error
-        self._wanted = match_columns(names, wanted, path)
+    def __init__(self, files: Files) -> None:
+        super().__init__(files.place, files.columns)
+        self.files = files
+        self.bad = len(files.bad)
+        self._wanted: dict[TableFile, list[str]] = {}
+        for file in files.files:
+            try:
+                self._wanted[file] = self._match_header(file)
+            except DataError:
+                if not files.skips_bad:
+                    raise
+                self.bad += 1
 
-    @property
-    def size(self) -> int:
-        """How many bytes the file has."""
-        return self._bytes
+    def _match_header(self, file: TableFile) -> list[str]:
+        """Return the three columns as a file spells them."""
+        with self.files.opened(file) as handle:
+            try:
+                names = open_csv(handle, compression=file.compression).schema.names
+            except _UNREADABLE as error:
+                raise _unreadable(error, file) from error
+        return match_columns(names, self.columns, file.path)
 
-    @property
-    def share_read(self) -> float:
-        """How much of the file the current reading has passed."""
-        return self._bytes_read / self._bytes
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the files."""
+        before, total = 0, sum(file.size for file in self._wanted)
+        for file in self._wanted:
+            row = 1
+            try:
+                for columns, read_bytes in self._batches(file):
+                    chunk = self._reader.chunk(*columns, first_row=row)
+                    row += len(chunk.time_ms)
+                    self.share_read = min((before + read_bytes) / max(total, 1), 1.0)
+                    yield chunk
+            except DataError as error:
+                if len(self._wanted) == 1 or file.path in str(error):
+                    raise
+                raise DataError(f"{file.path}: {error}") from error
+            before += file.size
 
-    def batches(self) -> Iterator[_Columns]:
-        """Yield the wanted columns as texts."""
-        with self._opened() as file:
-            reader = self._reader(file, self._wanted)
-            while True:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-                except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                    raise self._unreadable(error) from error
-                self._bytes_read = file.tell()
-                yield _columns(batch, self._wanted)
+    def _batches(self, file: TableFile) -> Iterator[tuple[list[Any], int]]:
+        """Yield the three columns as texts, and how many bytes of the file were read for them."""
+        wanted = self._wanted[file]
+        kinds = dict.fromkeys(wanted, pa.string())
+        with self.files.opened(file) as handle:
+            try:
+                for batch in open_csv(handle, kinds, compression=file.compression):
+                    yield [batch.column(name) for name in wanted], handle.tell()
+            except _UNREADABLE as error:
+                raise _unreadable(error, file) from error
 
-    def _reader(self, file: Any, wanted: list[str] | None) -> Any:
-        text = {} if wanted is None else dict.fromkeys(wanted, pa.string())
-        try:
-            return pyarrow.csv.open_csv(
-                pa.CompressedInputStream(file, self._compression) if self._compression else file,
-                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=text,
-                    include_columns=wanted,
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from error
 
-    def _unreadable(self, error: Exception) -> DataError:
-        row = wrong_row(error)
-        if row is not None:
-            return DataError(
-                f"row {row} of {self.path} has another number of columns than the "
-                "header; fix the row."
-            )
-        if "Empty CSV" in str(error):
-            return DataError(f"{self.path} holds no rows; give a table with at least one reading.")
-        if self._compression is not None and "Truncated" in str(error):
-            return DataError(f"{self.path} is cut off; copy or compress it again.")
-        return DataError(
-            f"{self.path} cannot be read as CSV with a header line; save it as UTF-8 text with "
-            "columns separated by commas, or as Parquet."
-        )
+def open_csv(
+    file: Any,
+    kinds: Mapping[str, Any] | None = None,
+    *,
+    compression: str | None = None,
+    separator: str = ",",
+    names: Sequence[str] | None = None,
+    missing: Sequence[str] = ("",),
+) -> Any:
+    """Open a text table by blocks of bytes, in one thread; what comes out are Arrow batches.
+
+    Args:
+        file: An open Arrow file.
+        kinds: The Arrow type of each column that is read; None for all, their types guessed.
+        compression: How the text was compressed; None if it was not.
+        separator: What stands between two columns.
+        names: What to call the columns instead of what the header says.
+        missing: Which texts are no value.
+
+    Raises:
+        pyarrow.ArrowException: If it cannot be read. Its message may quote the table.
+    """
+    return pyarrow.csv.open_csv(
+        pa.CompressedInputStream(file, compression) if compression else file,
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False,
+            block_size=_BLOCK_BYTES,
+            skip_rows=0 if names is None else 1,
+            column_names=names,
+        ),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=kinds,
+            include_columns=None if kinds is None else list(kinds),
+            null_values=missing,
+            strings_can_be_null=True,
+        ),
+    )
 
 
 def wrong_row(error: Exception) -> int | None:
@@ -120,47 +137,18 @@ def wrong_row(error: Exception) -> int | None:
     return None if found is None else int(found.group(1)) - 1
 
 
-def match_columns(names: list[str], wanted: Sequence[str], path: Path | str) -> list[str]:
-    """Return the names of the wanted columns as the file spells them.
-
-    Raises:
-        DataError: If one is missing or occurs twice.
-    """
-    found = []
-    roles = ("time", "device", "value")
-    for role, name in zip(roles[: len(wanted)], wanted, strict=True):
-        spelled = [given for given in names if given.strip() == name]
-        if len(spelled) > 1:
-            raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
-        if not spelled:
-            raise DataError(_missing(names, name, role=role, path=path))
-        found += spelled
-    return found
-
-
-def _missing(names: list[str], name: str, *, role: str, path: Path | str) -> str:
-    # Where the header is missing its place is taken by a row of readings, which must not be shown.
-    if any(_is_number(given) for given in names):
-        return f"{path} has no header line; write one above the rows: time,device,value."
-    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    message = f"{path} has no column {name!r}; it has {shown}{more}"
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        return f"{message}: separate the columns by commas."
-    by_lower = {given.strip().lower(): given.strip() for given in names}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    meant = f": did you mean {by_lower[close[0]]!r}?" if close else "."
-    return f"{message}{meant} Choose the column with --{role}-column."
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _columns(batch: Any, wanted: list[str]) -> _Columns:
-    time, device, value = (batch.column(batch.schema.get_field_index(name)) for name in wanted)
-    return time, device, value
+def _unreadable(error: Exception, file: TableFile) -> DataError:
+    """Return the refusal of a text that the reader could not read; it quotes none of it."""
+    row = wrong_row(error)
+    if row is not None:
+        return DataError(
+            f"row {row} of {file.path} has another number of columns than the header; fix the row."
+        )
+    if "Empty CSV" in str(error):
+        return DataError(f"{file.path} holds no rows; give a table with at least one reading.")
+    if file.compression is not None and "Truncated" in str(error):
+        return DataError(f"{file.path} is cut off; copy or compress it again.")
+    return DataError(
+        f"{file.path} cannot be read as CSV with a header line; save it as UTF-8 text with "
+        "columns separated by commas, or as Parquet."
+    )

@@ -34,12 +34,12 @@ from rase.laws.registry import auto
 from rase.laws.windows import SquareWave
 from rase.series.rounds import RoundResult
 from rase.series.tracker import Tracker
-from rase.tables.estimating import estimate_rounds
+from rase.tables.rounds import estimate_rounds
 
 if TYPE_CHECKING:
     from rase.kernels.keyed import RunKey
-    from rase.tables.drawing import Drawn
     from rase.tables.plan import RunPlan
+    from rase.tables.rounds import Drawn
 
 __all__ = ["RangeFeedback", "feedback_rounds", "probe_share", "worst_noise"]
 

@@ -4,33 +4,34 @@ Local paths and the addresses that pyarrow knows (``s3://``, ``gs://``, ``abfs:/
 ``file://``) are listed alike. Files are told by their first bytes; a name can lie.
 """
 
+import difflib
 import fnmatch
 import glob
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs
 
 from rase.errors import DataError
 
-__all__ = ["Columns", "Files", "TableFile", "find_files"]
+__all__ = ["Columns", "Files", "TableFile", "find_files", "match_columns"]
 
 _SNIFFED_BYTES = 4096
+_NAMES_SHOWN = 10
 # At least two letters: one may be a drive.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Name the three columns of a table of readings.
 
     Args:
@@ -42,11 +43,6 @@ class Columns:
     time: str = "time"
     device: str = "device"
     value: str = "value"
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """The three names."""
-        return self.time, self.device, self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +98,6 @@ class Files:
                 f"{self.place} mixes Parquet ({kinds['parquet']}) and CSV ({kinds['csv']}); give "
                 "files of one kind, such as by a glob in quotes."
             )
-
-    @property
-    def kind(self) -> str:
-        """What all files are: "parquet" or "csv"."""
-        return self.files[0].kind
 
     @property
     def name(self) -> str:
@@ -186,10 +177,12 @@ def _listed(system: Any, base: str, place: str) -> list[Any]:
         if any(mark in base for mark in "*?[") and not (is_local and Path(base).exists()):
             infos = _globbed(system, base, is_local=is_local)
         else:
-            infos = _below(system, base, place)
+            infos = [system.get_file_info(base)]
+            if infos[0].type == pyarrow.fs.FileType.Directory:
+                infos = _below(system, base, place)
     except OSError as error:
         raise DataError(f"{place} cannot be listed: {_reason(error)}.") from error
-    if not infos:
+    if not infos or infos[0].type == pyarrow.fs.FileType.NotFound:
         raise DataError(f"there is no file {place}; check the path.")
     return sorted(infos, key=lambda info: info.path)
 
@@ -208,11 +201,6 @@ def _globbed(system: Any, pattern: str, *, is_local: bool) -> list[Any]:
 
 
 def _below(system: Any, base: str, place: str) -> list[Any]:
-    info = system.get_file_info(base)
-    if info.type == pyarrow.fs.FileType.NotFound:
-        return []
-    if info.type != pyarrow.fs.FileType.Directory:
-        return [info]
     infos = system.get_file_info(pyarrow.fs.FileSelector(base, recursive=True))
     root = PurePosixPath(base)
     shown = [info for info in infos if info.is_file and not _is_hidden(info.path, root)]
@@ -257,3 +245,44 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()).rstrip(".")
+
+
+def match_columns(names: list[str], wanted: Sequence[str], path: Path | str) -> list[str]:
+    """Return the names of the wanted columns as the file spells them.
+
+    Raises:
+        DataError: If one is missing or occurs twice.
+    """
+    found = []
+    roles = ("time", "device", "value")
+    for role, name in zip(roles[: len(wanted)], wanted, strict=True):
+        spelled = [given for given in names if given.strip() == name]
+        if len(spelled) > 1:
+            raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
+        if not spelled:
+            raise DataError(_missing(names, name, role=role, path=path))
+        found += spelled
+    return found
+
+
+def _missing(names: list[str], name: str, *, role: str, path: Path | str) -> str:
+    # Where the header is missing its place is taken by a row of readings, which must not be shown.
+    if any(_is_number(given) for given in names):
+        return f"{path} has no header line; write one above the rows: time,device,value."
+    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    message = f"{path} has no column {name!r}; it has {shown}{more}"
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        return f"{message}: separate the columns by commas."
+    by_lower = {given.strip().lower(): given.strip() for given in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    meant = f": did you mean {by_lower[close[0]]!r}?" if close else "."
+    return f"{message}{meant} Choose the column with --{role}-column."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

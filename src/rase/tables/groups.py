@@ -1,10 +1,8 @@
 """The real groups of contributors, from a graph of their relationships in a file."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from rase.kernels.keyed import public_numbers
 from rase.kernels.words import Words
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
+from rase.tables.pairs import read_pairs
 
 __all__ = ["GraphGroups", "GraphSettings", "read_edges"]
 
@@ -48,29 +47,18 @@ def read_edges(path: str | PathLike[str]) -> list[Edge]:
     Raises:
         DataError: If the file cannot be read or a row does not hold two different devices.
     """
-    place = Path(path)
     edges = []
-    try:
-        with place.open(newline="", encoding="utf-8-sig") as file:
-            for number, row in enumerate(csv.reader(file), start=1):
-                pair = [field.strip() for field in row]
-                if not any(pair):
-                    continue
-                if len(pair) != 2 or not all(pair) or pair[0] == pair[1]:
-                    raise DataError(
-                        f"line {number} of {place} must hold two different devices, as in: "
-                        "kettle,fridge."
-                    )
-                edges.append((pair[0], pair[1]))
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {place}; check the path.") from error
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise DataError(
-            f"{place} cannot be read as CSV with two columns of devices; write lines such as: "
-            "kettle,fridge."
-        ) from error
+    lines = read_pairs(path, what="two columns of devices", example="kettle,fridge")
+    for number, pair in enumerate(lines, start=1):
+        if not pair:
+            continue
+        if len(pair) != 2 or not all(pair) or pair[0] == pair[1]:
+            raise DataError(
+                f"line {number} of {path} must hold two different devices, as in: kettle,fridge."
+            )
+        edges.append((pair[0], pair[1]))
     if not edges:
-        raise DataError(f"{place} holds no edges; give two devices in each line.")
+        raise DataError(f"{path} holds no edges; give two devices in each line.")
     return edges
 
 

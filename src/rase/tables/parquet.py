@@ -4,6 +4,8 @@ All footers are read and compared first, so that a damaged file or one of anothe
 before anything is drawn.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +15,66 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from rase.errors import DataError
-from rase.tables.chunks import Chunk, ColumnReader
-from rase.tables.columns import TimeColumn
-from rase.tables.csv import match_columns
-from rase.tables.files import Files, TableFile
+from rase.tables.columns import Chunk, ColumnReader, TimeColumn
+from rase.tables.files import Files, TableFile, match_columns
+from rase.tables.source import TableSource
 
-__all__ = ["RowGroup", "read_groups", "row_groups"]
+__all__ = ["ParquetSource", "RowGroup", "read_groups", "row_groups"]
+
+
+class ParquetSource(TableSource):
+    """Parquet files, in the order of their paths.
+
+    Args:
+        files: The files.
+
+    Raises:
+        DataError: If a footer cannot be read, lacks a column, or has columns of another kind than
+            the first. Files that cannot be read are skipped if ``files`` says so.
+    """
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files.place, files.columns)
+        self.files = files
+        self.groups, damaged = row_groups(files)
+        self.bad = len(files.bad) + len(damaged)
+        self.skipped: set[tuple[int, int]] = set()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are by the footers, without those that could not be read."""
+        return sum(
+            group.rows for group in self.groups if (group.file, group.number) not in self.skipped
+        )
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the files, a row group at a time."""
+        done, total = 0, sum(group.rows for group in self.groups)
+        for chunk in self.read(self.groups):
+            done += len(chunk.time_ms)
+            self.share_read = done / total
+            yield chunk
+
+    def read(self, groups: Sequence[RowGroup]) -> Iterator[Chunk]:
+        """Yield the rows of some row groups; several threads may do so at the same time."""
+        # All batches of a table are held to one way of writing times.
+        times = TimeColumn(self.columns.time, has_zone=self._reader.times.has_zone)
+        reader = ColumnReader(times, self.columns.device, self.columns.value)
+        try:
+            yield from read_groups(self.files, groups, reader=reader, skipped=self.skipped)
+        finally:
+            self._take_notes(reader)
+
+    def _take_notes(self, reader: ColumnReader) -> None:
+        times, other = self._reader.times, reader.times
+        times.notes += [note for note in other.notes if note not in times.notes]
+        if times.has_zone is None:
+            times.has_zone = other.has_zone
+        elif other.has_zone is not None and other.has_zone != times.has_zone:
+            raise DataError(
+                f"column {self.columns.time!r} mixes times with and without a zone; write all of "
+                "them in one way, such as 2024-05-31T18:00:00Z."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +157,7 @@ def read_groups(
                 if table is None:
                     skipped.add((group.file, group.number))
                     continue
-                columns = [_whole(table.column(name)) for name in files.columns.names]
+                columns = [_whole(table.column(name)) for name in files.columns]
                 try:
                     yield reader.chunk(*columns, first_row=group.first_row + 1)
                 except DataError as error:
@@ -113,7 +169,7 @@ def _tables(
 ) -> Iterator[tuple[RowGroup, Any]]:
     """Yield each row group with its three columns; None where it cannot be read."""
     partition = file.partition
-    wanted = [name for name in files.columns.names if name not in partition]
+    wanted = [name for name in files.columns if name not in partition]
     unreadable = (pa.ArrowException, OSError, UnicodeDecodeError)
     try:
         texts = [files.columns.device] if files.columns.device in wanted else []
@@ -128,7 +184,7 @@ def _tables(
                 raise _damaged(file) from error
             yield group, None
             continue
-        for name in set(files.columns.names) & set(partition):
+        for name in set(files.columns) & set(partition):
             table = table.append_column(name, pa.repeat(partition[name], len(table)))
         yield group, table
 
@@ -150,11 +206,10 @@ def _damaged(file: TableFile) -> DataError:
 
 def _kinds(file: TableFile, files: Files, schema: Any) -> tuple[str, ...]:
     partition = file.partition
-    wanted = [name for name in files.columns.names if name not in partition]
+    wanted = [name for name in files.columns if name not in partition]
     match_columns(schema.names, wanted, file.path)
     return tuple(
-        "text" if name in partition else _kind(schema.field(name).type)
-        for name in files.columns.names
+        "text" if name in partition else _kind(schema.field(name).type) for name in files.columns
     )
 
 
@@ -181,7 +236,7 @@ def _refuse_mixture(
 ) -> None:
     # Readings may be whole in one file and have decimals in the next.
     numbers = {"whole numbers", "numbers", "null", "bool"}
-    for place, name in enumerate(files.columns.names):
+    for place, name in enumerate(files.columns):
         one, two = first[1][place], other[1][place]
         if one != two and not (place == 2 and {one, two} <= numbers):
             raise DataError(

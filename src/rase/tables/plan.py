@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rase.clock import parse_duration_s
@@ -42,6 +41,10 @@ class RunPlan:
         feedback: Makes what learns a better range from probing rounds; None for a fixed range.
         truth: Whether results hold the mean of the readings themselves; for study.
 
+    Attributes:
+        estimators: What is asked for, by name.
+        interval_ms: The length of a round in milliseconds; None where each time is a round.
+
     Raises:
         ValueError: If an estimator is unknown, ``every`` no duration, ``window`` below 2, or
             options exclude each other.
@@ -62,11 +65,14 @@ class RunPlan:
     graph: GraphSettings | None = None
     feedback: Callable[[], RangeFeedback] | None = None
     truth: bool = False
+    estimators: Mapping[str, Estimator] = field(init=False, repr=False)
+    interval_ms: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked before a table is read."""
-        if self.every is not None:
-            parse_duration_s(self.every)
+        interval_ms = None if self.every is None else 1000 * parse_duration_s(self.every)
+        object.__setattr__(self, "interval_ms", interval_ms)
+        object.__setattr__(self, "estimators", named_estimators(self.estimator))
         if self.window is not None and self.window < 2:
             raise ValueError(f"window must hold two rounds or more, got {self.window}.")
         if self.budgets is not None:
@@ -82,21 +88,6 @@ class RunPlan:
             raise ValueError("feedback must not be combined with graph or budgets.")
         if self.graph is not None and self.budgets is not None:
             raise ValueError("graph and budgets must not be combined.")
-        _ = self.estimators
-
-    @cached_property
-    def estimators(self) -> Mapping[str, Estimator]:
-        """What is asked for, by name."""
-        return named_estimators(self.estimator)
-
-    @property
-    def interval_ms(self) -> int | None:
-        """The length of a round in milliseconds; None where each time is a round."""
-        return None if self.every is None else 1000 * parse_duration_s(self.every)
-
-    def start_ms(self, round: int) -> int:
-        """Return when a round begins, in milliseconds since 1970."""
-        return round * (self.interval_ms or 1)
 
     def described(self) -> dict[str, Any]:
         """Return the plan in words and numbers, for a manifest."""

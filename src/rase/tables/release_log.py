@@ -49,12 +49,13 @@ class PartResult:
         """All rounds whose rows were read."""
         return self.silent.union(result.round or 0 for result in self.results)
 
-    def add(self, other: "PartResult") -> None:
-        """Take in what came of another part."""
+    def add(self, other: "PartResult") -> "PartResult":
+        """Take in what came of another part, and return this one."""
         self.results += other.results
         self.tally += other.tally
         self.devices.add(other.devices)
         self.silent |= other.silent
+        return self
 
     def to_bytes(self) -> bytes:
         """Return the part as bytes, from which `from_bytes` gives the same bits back."""
@@ -93,7 +94,7 @@ class ReleaseLog:
     """Keep the results of parts in a folder; use it as a context manager, which locks it.
 
     Args:
-        folder: The folder; None to keep nothing.
+        folder: The folder.
         fingerprint: What decides on the results; a folder of another run is refused.
 
     Attributes:
@@ -101,7 +102,7 @@ class ReleaseLog:
         parts: How many parts that were.
     """
 
-    def __init__(self, folder: Path | None, fingerprint: str) -> None:
+    def __init__(self, folder: Path, fingerprint: str) -> None:
         self.released = PartResult()
         self.parts = 0
         self._count = 0
@@ -116,12 +117,11 @@ class ReleaseLog:
         Raises:
             DataError: If it belongs to another job, or another process works in it.
         """
-        if self.folder is not None:
-            try:
-                self._open(self.folder)
-            except BaseException:
-                self._unlock()
-                raise
+        try:
+            self._open(self.folder)
+        except BaseException:
+            self._unlock()
+            raise
         return self
 
     def __exit__(
@@ -135,10 +135,8 @@ class ReleaseLog:
             self.remove()
         self._unlock()
 
-    def add(self, part: PartResult) -> None:
+    def write(self, part: PartResult) -> None:
         """Write a part; when this returns, it is on disk."""
-        if self.folder is None:
-            return
         with self._writing:
             number, self._count = self._count, self._count + 1
         write_atomic(self.folder / f"part{number}.npz", part.to_bytes())
@@ -154,8 +152,7 @@ class ReleaseLog:
 
     def remove(self) -> None:
         """Take the folder away: the run is done."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-import numpy as np
-
-from rase.errors import DataError
 
 if TYPE_CHECKING:
     from rase.arrays import Flags, Floats, Places
 
-__all__ = ["NamedSource", "RowSource", "Rows", "refuse_empty"]
+__all__ = ["NamedSource", "RowSource", "Rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -51,37 +47,3 @@ class NamedSource(RowSource, Protocol):
     @property
     def device_codes(self) -> Mapping[str, int]:
         """The code of every device seen so far, in the order of the codes."""
-
-
-def refuse_empty(batches: Iterable[Rows], *, value: str, place: object) -> Iterator[Rows]:
-    """Pass the rows of a table on, and refuse it at its end if there was no reading.
-
-    Args:
-        batches: The rows.
-        value: The name of the column of readings.
-        place: What to call the table.
-
-    Raises:
-        DataError: If no row holds a reading.
-    """
-    rows = readings = 0
-    for batch in batches:
-        rows += len(batch)
-        readings += int(np.count_nonzero(batch.is_valid))
-        yield batch
-    check_some(rows, readings, value=value, place=place)
-
-
-def check_some(rows: int, readings: int, *, value: str, place: object) -> None:
-    """Refuse a table without a reading.
-
-    Raises:
-        DataError: If there are no rows, or no row holds a reading.
-    """
-    if not rows:
-        raise DataError(f"{place} holds no rows; give a table with at least one reading.")
-    if not readings:
-        raise DataError(
-            f"column {value!r} of {place} is empty in all {rows} rows; "
-            "give a table with at least one reading."
-        )

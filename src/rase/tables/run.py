@@ -1,8 +1,9 @@
 """Run a table: read it, draw noise once for each reading, count, estimate round by round.
 
-Tables whose footers show an order of time are read part by part; all others pass once through a
-store that sorts their rows by rounds. Threads draw and estimate parts; results come in the order of
-time when all rows have been checked. On a cluster `rase.tables.spark` maps the same parts.
+Tables whose footers show an order of time are read part by part. Of all others few rows are one
+part, and many pass once through a store that sorts them by rounds. Threads draw and estimate parts;
+results come in the order of time when all rows have been checked. On a cluster `rase.tables.spark`
+maps the same parts.
 """
 
 from __future__ import annotations
@@ -11,37 +12,42 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rase.counts.registry import TRACKED
 from rase.errors import DataError
 from rase.kernels.keyed import RunKey
 from rase.kernels.words import Random, SeededRandom
 from rase.series.rounds import RoundResult
 from rase.series.tracker import Tracker
-from rase.tables.drawing import Collected, Drawn, draw
-from rase.tables.estimating import estimate_rounds
 from rase.tables.feedback import RangeFeedback, feedback_rounds
-from rase.tables.keyed import KeyedRows
+from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut
+from rase.tables.readings import KeyedRows
 from rase.tables.release_log import PartResult, ReleaseLog
-from rase.tables.rows import check_some
-from rase.tables.source import ParquetSource, TableSource, open_source
+from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
+from rase.tables.source import TableSource, open_source
 from rase.tables.store import PARTITIONS, RowStore
 from rase.tables.summary import DeviceCounts, RunSummary, Tally
 from rase.version import __version__
 
 if TYPE_CHECKING:
-    from rase.arrays import Words
+    from rase.arrays import Places, Words
+    from rase.tables.columns import Chunk
     from rase.tables.groups import GraphSettings
     from rase.tables.plan import RunPlan
 
 __all__ = [
+    "BYTES_PER_ROW",
+    "FEWEST_ROWS",
     "LocalRun",
     "Progress",
     "TableRun",
@@ -54,8 +60,10 @@ __all__ = [
 Progress = Callable[[str, float], None]
 
 # About what a row takes while its part is read, drawn and counted.
-_BYTES_PER_ROW = 160
-_FEWEST_ROWS = 1 << 16
+BYTES_PER_ROW = 160
+FEWEST_ROWS = 1 << 16
+# Tables of no more rows are one part: sorting them by rounds costs more than it gains.
+_ONE_PART_ROWS = 1 << 20
 
 
 def run(
@@ -98,7 +106,7 @@ def run(
         workers=workers or os.cpu_count() or 1,
         memory_bytes=min(memory_bytes or free_memory() // 2, free_memory()),
         work=work,
-        on_progress=on_progress or (lambda _what, _share: None),
+        on_progress=on_progress,
     )
 
 
@@ -117,49 +125,46 @@ class TableRun(ABC):
 
     Attributes:
         notes: How the columns were understood; complete when all rounds have been taken.
+        summary: What the run read, changed and spent; complete when all rounds have been taken.
         feedback: What learnt the range, where it was to be learnt.
     """
 
-    def __init__(self, plan: RunPlan, rng: Random | None) -> None:
+    def __init__(self, plan: RunPlan, rng: Random | None, on_progress: Progress | None) -> None:
         self.notes: list[str] = []
+        self.summary = RunSummary()
         self.feedback: RangeFeedback | None = None
         self._plan, self._rng = plan, rng
-        self._summary = RunSummary()
-        self._results = self._tracked()
+        self._on_progress: Progress = on_progress or (lambda _what, _share: None)
+        self._results = self._follow()
 
     def __iter__(self) -> Iterator[RoundResult]:
         """Return the one iterator over the rounds, in the order of time."""
         return self._results
 
-    @property
-    def summary(self) -> RunSummary:
-        """What the run read, changed and spent; complete when all rounds have been taken."""
-        return self._summary
-
     def finish(self) -> None:  # noqa: B027 - most runs keep nothing
         """Forget what an interrupted run would need: the results are in their place."""
 
-    def _tracked(self) -> Iterator[RoundResult]:
+    def _follow(self) -> Iterator[RoundResult]:
         """Yield the rounds in the order of time, each with the help of those before."""
         if self._plan.feedback is not None:
             self.feedback = self._plan.feedback()
-            yield from self._learnt(self.feedback)
+            yield from self._learn(self.feedback)
+            return
+        results = self._estimate()
+        if TRACKED not in self._plan.estimators:
+            yield from results
             return
         tracker = Tracker(self._plan.randomizer.domain)
-        for result in self._estimated():
+        for result in results:
             yield result.tracked(tracker)
 
     @abstractmethod
-    def _estimated(self) -> list[RoundResult]:
+    def _estimate(self) -> list[RoundResult]:
         """Return all rounds by themselves, in the order of time."""
 
     @abstractmethod
-    def _learnt(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
+    def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
         """Yield the rounds of a run whose range is learnt as it goes."""
-
-    def _sum_up(self, tally: Tally, devices: DeviceCounts, *, rounds: int, bad: int) -> None:
-        epsilon = float(np.max(self._plan.randomizer.epsilon))
-        self._summary = devices.summary(tally, rounds=rounds, epsilon=epsilon, bad_files=bad)
 
 
 class LocalRun(TableRun):
@@ -170,6 +175,8 @@ class LocalRun(TableRun):
         resumed: How many parts were taken from an interrupted run.
     """
 
+    _key: RunKey
+
     def __init__(
         self,
         source: TableSource,
@@ -179,149 +186,96 @@ class LocalRun(TableRun):
         workers: int,
         memory_bytes: int,
         work: Path | None,
-        on_progress: Progress,
+        on_progress: Progress | None,
     ) -> None:
-        super().__init__(plan, rng)
+        super().__init__(plan, rng, on_progress)
         self.spilled_bytes = 0
         self.resumed = 0
         self._source = source
         self._workers, self._memory_bytes = workers, memory_bytes
+        self._most_rows = max(memory_bytes // (2 * workers * BYTES_PER_ROW), FEWEST_ROWS)
         self._work = work
-        self._on_progress = on_progress
+        self._log: ReleaseLog | None = None
+        self._released: Places | None = None
+        self._reporting: dict[int, Words] = {}
 
     def finish(self) -> None:
         """Take the release log away: call it when the results are where they should be."""
         if self._work is not None:
             ReleaseLog(self._work, "").remove()
 
-    def _estimated(self) -> list[RoundResult]:
+    def _estimate(self) -> list[RoundResult]:
         # Which groups a round has follows from all that report: nothing is final before the end.
         work = None if self._plan.graph is not None else self._work
-        with ReleaseLog(work, self._fingerprint()) as log:
-            pass_over = _Pass(
-                self._source,
-                self._plan,
-                key=RunKey.drawn(self._rng),
-                log=log,
-                workers=self._workers,
-                memory_bytes=self._memory_bytes,
-                on_progress=self._on_progress,
-            )
-            found = pass_over.run()
-            self.resumed, self.spilled_bytes = log.parts, pass_over.spilled_bytes
+        self._key = RunKey.drawn(self._rng)
+        total: PartResult | None = None
+        with nullcontext() if work is None else ReleaseLog(work, self._fingerprint()) as log:
+            if log is not None and log.parts:
+                self.resumed, total = log.parts, log.released
+                self._released = np.array(sorted(total.rounds), dtype=np.int64)
+            self._log = log
+            for part in self._parts():
+                total = part if total is None else total.add(part)
+            found = total or PartResult()
             self.notes = self._source.notes
             # Checked while the log is open: a table that is refused leaves none behind.
-            source = self._source
-            bad = source.bad
-            if isinstance(source, ParquetSource):
-                bad += len(source.skipped)
-                check_all_read(source, found.tally)
-            check_some(
-                found.tally.rows,
-                found.tally.rows - found.tally.nulls,
-                value=source.columns.value,
-                place=source.place,
-            )
-        self._sum_up(found.tally, found.devices, rounds=len(found.results), bad=bad)
-        return sorted(found.results, key=lambda result: result.round or 0)
-
-    def _learnt(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
-        """Hold the readings of the table: choices follow from released rounds, one by one."""
-        key = RunKey.drawn(self._rng)
-        parts = []
-        for chunk in self._source.chunks():
-            parts.append(chunk.keyed(key, self._plan))
-            self._on_progress("read", self._source.share_read)
-        self.notes = self._source.notes
-        rows = KeyedRows.joined(parts) if parts else None
-        check_some(
-            0 if rows is None else len(rows) + len(rows.null_ms),
-            0 if rows is None else len(rows),
-            value=self._source.columns.value,
-            place=self._source.place,
-        )
-        held = Collected.of(self._plan, rows).in_order()  # type: ignore[arg-type]
-        tally, devices, count = held.tally, DeviceCounts(), 0
-
-        def drawn_of(numbers: list[int], randomizer_of: Callable[[int], Any]) -> Drawn:
-            some = held.between(numbers[0], numbers[-1])
-            return draw(self._plan, some, key=key, randomizer_of=randomizer_of)
-
-        numbers = np.unique(held.some.round).tolist()
-        for drawn, results in feedback_rounds(
-            self._plan, feedback, numbers, drawn_of=drawn_of, key=key
-        ):
-            tally, count = tally + drawn.tally, count + len(results)
-            devices.add(drawn.devices)
-            self._sum_up(tally, devices, rounds=count, bad=self._source.bad)
-            yield from results
-
-    def _fingerprint(self) -> str:
-        """Return a hash of all that decides on the results, but for secure randomness."""
-        plan, files = self._plan, getattr(self._source, "files", None)
-        seed = repr(self._rng) if isinstance(self._rng, SeededRandom) else None
-        parts = [
-            plan.described(),
-            repr(plan.budgets),
-            plan.truth,
-            None if files is None else [files.fingerprint, files.columns.names, files.skips_bad],
-            seed,
-            __version__,
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
-
-
-class _Pass:
-    """One pass over a table in threads: parts are read, drawn and estimated at the same time."""
-
-    def __init__(
-        self,
-        source: TableSource,
-        plan: RunPlan,
-        *,
-        key: RunKey,
-        log: ReleaseLog,
-        workers: int,
-        memory_bytes: int,
-        on_progress: Progress,
-    ) -> None:
-        self._source, self._plan, self._key, self._log = source, plan, key, log
-        self._workers, self._memory_bytes = workers, memory_bytes
-        self._on_progress = on_progress
-        self._most_rows = max(memory_bytes // (2 * workers * _BYTES_PER_ROW), _FEWEST_ROWS)
-        self._released = np.array(sorted(log.released.rounds), dtype=np.int64)
-        self._reporting: dict[int, Words] = {}
-        self.spilled_bytes = 0
-
-    def run(self) -> PartResult:
-        """Return what came of the whole table."""
-        total = PartResult()
-        total.add(self._log.released)
-        source, parts = self._source, None
-        if isinstance(source, ParquetSource):
-            parts = cut(source.groups, self._plan.interval_ms, most_rows=self._most_rows)
-        if parts is not None:
-            for part in self._each(parts, self._from_files):
-                total.add(part)
-        else:
-            with RowStore(
-                self._memory_bytes // 3,
-                interval_ms=self._plan.interval_ms,
-                has_budgets=self._plan.budgets is not None,
-                folder=self._log.folder,
-            ) as store:
-                self._fill(store)
-                for part in self._each(range(PARTITIONS), lambda one: self._stored(store, one)):
-                    total.add(part)
-                self.spilled_bytes = store.spilled_bytes
+            bad = self._source.bad
+            if isinstance(self._source, ParquetSource):
+                bad += len(self._source.skipped)
+                check_all_read(self._source, found.tally)
+            self._source.check_some(found.tally.rows, found.tally.rows - found.tally.nulls)
+        results = found.results
         if self._plan.graph is not None:
-            total.results = regroup(self._plan.graph, total.results, self._reporting)
-        return total
+            results = regroup(self._plan.graph, results, self._reporting)
+        epsilon = self._plan.randomizer.budgets[-1]
+        self.summary = found.devices.summary(
+            found.tally, rounds=len(results), epsilon=epsilon, bad_files=bad
+        )
+        return sorted(results, key=lambda result: result.round or 0)
 
-    def _each(self, parts: Any, work: Callable[[Any], PartResult]) -> Iterator[PartResult]:
+    def _parts(self) -> Iterator[PartResult]:
+        """Read the whole table, and yield what comes of its parts."""
+        if isinstance(self._source, ParquetSource):
+            interval_ms = self._plan.interval_ms
+            parts = cut(self._source.groups, interval_ms, most_rows=self._most_rows)
+            if parts is not None:
+                yield from self._each(parts, self._from_files)
+                return
+        chunks, held, count = self._source.chunks(), [], 0
+        for chunk in chunks:
+            held.append(chunk.keyed(self._key, self._plan, released=self._released))
+            count += len(chunk.time_ms)
+            self._on_progress("read", self._source.share_read)
+            if count > min(_ONE_PART_ROWS, self._most_rows):
+                yield from self._through_store(held, chunks)
+                return
+        if held:
+            yield self._draw_part([held[0] if len(held) == 1 else KeyedRows.joined(held)])
+
+    def _through_store(
+        self, held: list[KeyedRows], chunks: Iterator[Chunk]
+    ) -> Iterator[PartResult]:
+        """Sort the rows of a large table by their rounds, and yield what comes of these."""
+        with RowStore(
+            self._memory_bytes // 3,
+            interval_ms=self._plan.interval_ms,
+            has_budgets=self._plan.budgets is not None,
+            folder=None if self._log is None else self._log.folder,
+        ) as store:
+            held.reverse()
+            while held:
+                store.add(held.pop())
+            for chunk in chunks:
+                store.add(chunk.keyed(self._key, self._plan, released=self._released))
+                self._on_progress("read", self._source.share_read)
+            yield from self._each(range(PARTITIONS), partial(self._from_store, store))
+            self.spilled_bytes = store.spilled_bytes
+
+    def _each(
+        self, parts: Sequence[Any], work: Callable[[Any], PartResult]
+    ) -> Iterator[PartResult]:
         """Yield what the threads make of parts, as they end; a few are under way at a time."""
         waiting = list(parts)[::-1]
-        count = len(waiting)
         under_way: set[Future[PartResult]] = set()
         with ThreadPoolExecutor(self._workers) as pool:
             try:
@@ -331,7 +285,8 @@ class _Pass:
                     done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                     for one in done:
                         yield one.result()
-                        self._on_progress("read", 1 - (len(waiting) + len(under_way)) / count)
+                        left = len(waiting) + len(under_way)
+                        self._on_progress("read", 1 - left / len(parts))
             finally:
                 for one in under_way:
                     one.cancel()
@@ -348,37 +303,75 @@ class _Pass:
             )
             return KeyedRows.joined([rows.sliced(number, part.slices) for rows in keyed])
 
-        return self._worked(rows_of(number) for number in range(part.slices))
+        return self._draw_part(rows_of(number) for number in range(part.slices))
 
-    def _fill(self, store: RowStore) -> None:
-        first = 0
-        for chunk in self._source.chunks():
-            rows = chunk.keyed(self._key, self._plan, released=self._released)
-            store.add(rows, first=first)
-            first += len(chunk)
-            self._on_progress("read", self._source.share_read)
-
-    def _stored(self, store: RowStore, number: int) -> PartResult:
+    def _from_store(self, store: RowStore, number: int) -> PartResult:
         slices = -(-store.sizes()[number] // self._most_rows) or 1
-        part = self._worked(store.take(number, part=one, slices=slices) for one in range(slices))
+        part = self._draw_part(store.take(number, part=one, slices=slices) for one in range(slices))
         store.drop(number)
         return part
 
-    def _worked(self, slices: Iterable[KeyedRows]) -> PartResult:
+    def _draw_part(self, slices: Iterable[KeyedRows]) -> PartResult:
         """Draw, count and estimate whole rounds, whose rows come in slices of their devices."""
-        drawn_parts, rounds = [], set[int]()
+        plan, parts, rounds = self._plan, list[Drawn](), set[int]()
         for rows in slices:
-            drawn_parts.append(draw(self._plan, Collected.of(self._plan, rows), key=self._key))
-            rounds.update((rows.null_ms // (self._plan.interval_ms or 1)).tolist())
-        drawn = Drawn.joined(drawn_parts)
-        results = estimate_rounds(self._plan, drawn, key=self._key)
+            parts.append(draw(plan, Collected.of(plan, rows), key=self._key))
+            rounds.update((rows.null_ms // (plan.interval_ms or 1)).tolist())
+        drawn = parts[0] if len(parts) == 1 else Drawn.joined(parts)
+        results = estimate_rounds(plan, drawn, key=self._key)
         if drawn.reporting is not None:
             self._reporting |= zip(drawn.rounds.tolist(), drawn.reporting, strict=True)
         silent = rounds.difference(drawn.rounds.tolist())
         part = PartResult(results, drawn.tally, drawn.devices, silent)
-        if results or drawn.tally.rows:
-            self._log.add(part)
+        if self._log is not None and drawn.tally.rows:
+            self._log.write(part)
         return part
+
+    def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
+        """Hold the readings of the table: choices follow from released rounds, one by one."""
+        self._key = RunKey.drawn(self._rng)
+        parts = []
+        for chunk in self._source.chunks():
+            parts.append(chunk.keyed(self._key, self._plan))
+            self._on_progress("read", self._source.share_read)
+        self.notes = self._source.notes
+        readings = sum(len(part.time_ms) for part in parts)
+        nulls = sum(len(part.null_ms) for part in parts)
+        self._source.check_some(readings + nulls, readings)
+        held = Collected.of(self._plan, KeyedRows.joined(parts)).in_order()
+        tally, devices, count = held.tally, DeviceCounts(), 0
+
+        def drawn_of(numbers: list[int], randomizer_of: Callable[[int], Any]) -> Drawn:
+            some = held.between(numbers[0], numbers[-1])
+            return draw(self._plan, some, key=self._key, randomizer_of=randomizer_of)
+
+        numbers = np.unique(held.some.round).tolist()
+        for drawn, results in feedback_rounds(
+            self._plan, feedback, numbers, drawn_of=drawn_of, key=self._key
+        ):
+            tally, count = tally + drawn.tally, count + len(results)
+            devices.add(drawn.devices)
+            self.summary = devices.summary(
+                tally,
+                rounds=count,
+                epsilon=feedback.epsilon,
+                bad_files=self._source.bad,
+            )
+            yield from results
+
+    def _fingerprint(self) -> str:
+        """Return a hash of all that decides on the results, but for secure randomness."""
+        plan, files = self._plan, getattr(self._source, "files", None)
+        seed = repr(self._rng) if isinstance(self._rng, SeededRandom) else None
+        parts = [
+            plan.described(),
+            repr(plan.budgets),
+            plan.truth,
+            None if files is None else [files.fingerprint, files.columns, files.skips_bad],
+            seed,
+            __version__,
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def regroup(

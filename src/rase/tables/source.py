@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rase.errors import DataError
-from rase.tables.chunks import Chunk, ColumnReader, names_of
-from rase.tables.csv import CsvFile
+from rase.tables.columns import Chunk, ColumnReader, TimeColumn
 from rase.tables.files import Columns, Files, find_files
-from rase.tables.parquet import RowGroup, read_groups, row_groups
 from rase.tables.readings import Contributions, contributions_of
-from rase.tables.rows import NamedSource, Rows, RowSource, refuse_empty
+from rase.tables.rows import NamedSource, Rows, RowSource
 
-__all__ = ["CsvSource", "ParquetSource", "TableSource", "open_source"]
+__all__ = ["TableSource", "open_source"]
 
 _FRAME_ROWS = 1 << 20
 
@@ -37,6 +33,8 @@ class TableSource(ABC):
         place: What to call the table.
         columns: How its columns are called.
         bad: How many files, and parts of files, could not be read so far.
+        share_read: How much of the table the current reading has passed, from 0 to 1.
+        notes: What a reader should know about how the columns were understood.
         device_codes: The code of every device that `batches` has met, in the order of the codes.
     """
 
@@ -44,17 +42,9 @@ class TableSource(ABC):
         self.place, self.columns = place, columns
         self.bad = 0
         self.device_codes: dict[str, int] = {}
-        self._reader = ColumnReader(*columns.names)
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader should know about how the columns were understood."""
-        return self._reader.times.notes
-
-    @property
-    def share_read(self) -> float:
-        """How much of the table the current reading has passed, from 0 to 1."""
-        return 0.0
+        self.share_read = 0.0
+        self._reader = ColumnReader(TimeColumn(columns.time), columns.device, columns.value)
+        self.notes = self._reader.times.notes
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
@@ -70,7 +60,26 @@ class TableSource(ABC):
         Raises:
             DataError: If a row cannot be used, or no row holds a reading.
         """
-        return refuse_empty(self._numbered(), value=self.columns.value, place=self.place)
+        rows = readings = 0
+        for batch in self._numbered():
+            rows += len(batch.time_ms)
+            readings += int(np.count_nonzero(batch.is_valid))
+            yield batch
+        self.check_some(rows, readings)
+
+    def check_some(self, rows: int, readings: int) -> None:
+        """Refuse a table without a reading.
+
+        Raises:
+            DataError: If there are no rows, or no row holds a reading.
+        """
+        if not rows:
+            raise DataError(f"{self.place} holds no rows; give a table with at least one reading.")
+        if not readings:
+            raise DataError(
+                f"column {self.columns.value!r} of {self.place} is empty in all {rows} rows; "
+                "give a table with at least one reading."
+            )
 
     def _numbered(self) -> Iterator[Rows]:
         known = self.device_codes
@@ -114,137 +123,19 @@ def open_source(
     Raises:
         DataError: If it cannot be read as a table with these columns.
     """
+    from rase.tables.csv import CsvSource
+    from rase.tables.parquet import ParquetSource
+
     named = columns or Columns()
     if isinstance(table, TableSource):
         return table
     if isinstance(table, str | PathLike):
         table = find_files(str(table), columns=named, skips_bad=skips_bad)
     if isinstance(table, Files):
-        return CsvSource(table) if table.kind == "csv" else ParquetSource(table)
+        return CsvSource(table) if table.files[0].kind == "csv" else ParquetSource(table)
     if callable(getattr(table, "batches", None)):
         return _RowsSource(table, named)
     return _FrameSource(table, named)
-
-
-class CsvSource(TableSource):
-    """Text files, in the order of their paths.
-
-    Args:
-        files: The files.
-
-    Raises:
-        DataError: If a header lacks a column. Files that cannot be read are skipped if ``files``
-            says so.
-    """
-
-    def __init__(self, files: Files) -> None:
-        super().__init__(files.place, files.columns)
-        self.files = files
-        self.bad = len(files.bad)
-        self._opened: list[CsvFile] = []
-        self._bytes_before = 0
-        self._current: CsvFile | None = None
-        for file in files.files:
-            try:
-                self._opened.append(
-                    CsvFile(
-                        Path(file.path),
-                        files.columns.names,
-                        compression=file.compression,
-                        opened=partial(files.opened, file),
-                    )
-                )
-            except DataError:
-                if not files.skips_bad:
-                    raise
-                self.bad += 1
-
-    @property
-    def share_read(self) -> float:
-        """How much of the files the current reading has passed, from 0 to 1."""
-        total = sum(file.size for file in self.files.files)
-        inside = 0.0
-        if self._current is not None:
-            inside = self._current.share_read * self._current.size
-        return min((self._bytes_before + inside) / max(total, 1), 1.0)
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows in the order of the files."""
-        self._bytes_before = 0
-        for file in self._opened:
-            self._current = file
-            try:
-                row = 1
-                for columns in file.batches():
-                    chunk = self._reader.chunk(*columns, first_row=row)
-                    row += len(chunk)
-                    yield chunk
-            except DataError as error:
-                if len(self._opened) == 1 or str(file.path) in str(error):
-                    raise
-                raise DataError(f"{file.path}: {error}") from error
-            self._bytes_before += file.size
-            self._current = None
-
-
-class ParquetSource(TableSource):
-    """Parquet files, in the order of their paths.
-
-    Args:
-        files: The files.
-
-    Raises:
-        DataError: If a footer cannot be read, lacks a column, or has columns of another kind than
-            the first. Files that cannot be read are skipped if ``files`` says so.
-    """
-
-    def __init__(self, files: Files) -> None:
-        super().__init__(files.place, files.columns)
-        self.files = files
-        self.groups, damaged = row_groups(files)
-        self.bad = len(files.bad) + len(damaged)
-        self.skipped: set[tuple[int, int]] = set()
-        self._rows_read = 0
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are by the footers, without those that could not be read."""
-        return sum(
-            group.rows for group in self.groups if (group.file, group.number) not in self.skipped
-        )
-
-    @property
-    def share_read(self) -> float:
-        """How much of the files the current reading has passed, from 0 to 1."""
-        return self._rows_read / max(sum(group.rows for group in self.groups), 1)
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows in the order of the files, a row group at a time."""
-        self._rows_read = 0
-        for chunk in self.read(self.groups):
-            self._rows_read += len(chunk)
-            yield chunk
-
-    def read(self, groups: list[RowGroup] | tuple[RowGroup, ...]) -> Iterator[Chunk]:
-        """Yield the rows of some row groups; several threads may do so at the same time."""
-        reader = ColumnReader(*self.columns.names)
-        # All batches of a table are held to one way of writing times.
-        reader.times.has_zone = self._reader.times.has_zone
-        try:
-            yield from read_groups(self.files, groups, reader=reader, skipped=self.skipped)
-        finally:
-            self._take_notes(reader)
-
-    def _take_notes(self, reader: ColumnReader) -> None:
-        times, other = self._reader.times, reader.times
-        times.notes += [note for note in other.notes if note not in times.notes]
-        if times.has_zone is None:
-            times.has_zone = other.has_zone
-        elif other.has_zone is not None and other.has_zone != times.has_zone:
-            raise DataError(
-                f"column {self.columns.time!r} mixes times with and without a zone; write all of "
-                "them in one way, such as 2024-05-31T18:00:00Z."
-            )
 
 
 class _FrameSource(TableSource):
@@ -252,12 +143,11 @@ class _FrameSource(TableSource):
 
     def __init__(self, table: Any, columns: Columns) -> None:
         super().__init__("the table", columns)
-        self._columns = [_arrow_column(table, name) for name in columns.names]
+        self._columns = [_arrow_column(table, name) for name in columns]
         lengths = {len(column) for column in self._columns}
         if len(lengths) > 1:
             raise DataError(
-                f"the columns {', '.join(columns.names[:2])} and {columns.value} must have one "
-                "length."
+                f"the columns {', '.join(columns[:2])} and {columns.value} must have one length."
             )
 
     def chunks(self) -> Iterator[Chunk]:
@@ -288,7 +178,7 @@ class _RowsSource(TableSource):
                 self._names += islice(self._source.device_codes, have, None)
             else:
                 self._names += map(str, range(have, count))
-        return names_of(self._names)
+        return pa.array(self._names, pa.string())
 
 
 def _arrow_column(table: Any, name: str) -> Any:

@@ -14,16 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rase.errors import ConfigurationError, DataError, StorageUnusable
 from rase.kernels.keyed import RunKey
-from rase.tables.drawing import Drawn
 from rase.tables.feedback import RangeFeedback, feedback_rounds
+from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut_anyway
-from rase.tables.rows import check_some
-from rase.tables.run import Progress, TableRun, check_all_read, regroup
-from rase.tables.source import ParquetSource, TableSource, open_source
+from rase.tables.rounds import Drawn
+from rase.tables.run import (
+    BYTES_PER_ROW,
+    FEWEST_ROWS,
+    Progress,
+    TableRun,
+    check_all_read,
+    regroup,
+)
+from rase.tables.source import TableSource, open_source
 from rase.tables.spark_session import in_words, opened_session
 from rase.tables.spark_steps import Answer, Steps, Want, part_table
 from rase.tables.summary import DeviceCounts, Tally
@@ -37,8 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["SparkRun", "names_on_spark", "run_on_spark"]
 
 _PART_BYTES = 1 << 30
-_BYTES_PER_ROW = 160
-_FEWEST_ROWS = 1 << 16
 _MOST_DEVICE_BITS = 8
 _MOST_PARTITIONS = 4096
 # Beyond 1 MiB PySpark writes a task's function to a file, and this one holds the key.
@@ -100,7 +103,7 @@ def run_on_spark(
         cluster=_Cluster(master, session, workers),
         rng=rng,
         memory_bytes=memory_bytes or _PART_BYTES,
-        on_progress=on_progress or (lambda _what, _share: None),
+        on_progress=on_progress,
     )
 
 
@@ -111,7 +114,7 @@ def names_on_spark(table: Any, *, master: str, workers: int | None = None) -> se
         DataError: If the table is not Parquet, or a row cannot be used.
     """
     source = _checked(open_source(table))
-    parts = cut_anyway(source.groups, None, most_rows=_PART_BYTES // _BYTES_PER_ROW)
+    parts = cut_anyway(source.groups, None, most_rows=_PART_BYTES // BYTES_PER_ROW)
     steps = Steps(Want.NAMES, plan=None, key=None)
     with _Cluster(master, None, workers).opened() as session, in_words(master):
         return _ran(session, source, parts, steps).names
@@ -150,15 +153,14 @@ class SparkRun(TableRun):
         cluster: _Cluster,
         rng: Random | None,
         memory_bytes: int,
-        on_progress: Progress,
+        on_progress: Progress | None,
     ) -> None:
-        super().__init__(plan, rng)
+        super().__init__(plan, rng, on_progress)
         self._source, self._cluster = source, cluster
-        self._on_progress = on_progress
-        most_rows = max(memory_bytes // (2 * _BYTES_PER_ROW), _FEWEST_ROWS)
+        most_rows = max(memory_bytes // (2 * BYTES_PER_ROW), FEWEST_ROWS)
         self._parts = cut_anyway(source.groups, plan.interval_ms, most_rows=most_rows)
 
-    def _estimated(self) -> list[RoundResult]:
+    def _estimate(self) -> list[RoundResult]:
         steps = Steps(
             Want.RESULTS,
             plan=self._plan,
@@ -174,11 +176,12 @@ class SparkRun(TableRun):
         if self._plan.graph is not None:
             results = regroup(self._plan.graph, results, answer.reporting)
         check_all_read(self._source, answer.part.tally)
-        self._check_some(answer.part.tally)
-        self._sum_up_answer(answer, rounds=len(results))
+        tally = answer.part.tally
+        self._source.check_some(tally.rows, tally.rows - tally.nulls)
+        self._sum_up(answer, rounds=len(results))
         return sorted(results, key=lambda result: result.round or 0)
 
-    def _learnt(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
+    def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
         """Run stage by stage: each is a job over the parts that hold its rounds."""
         key = RunKey.drawn(self._rng)
         with self._cluster.opened() as session, in_words(self._cluster.master):
@@ -186,9 +189,9 @@ class SparkRun(TableRun):
                 session, self._source, self._parts, Steps(Want.ROUNDS, plan=self._plan, key=key)
             )
             self._take_notes(first)
-            self._check_some(first.part.tally)
             numbers = sorted(first.rounds)
             tally, devices = first.part.tally, DeviceCounts()
+            self._source.check_some(tally.rows, tally.rows - tally.nulls)
 
             def drawn_of(
                 rounds: list[int], randomizer_of: Callable[[int], RangeRandomizer]
@@ -215,7 +218,12 @@ class SparkRun(TableRun):
                 tally += Tally(reports=drawn.tally.reports, clipped=drawn.tally.clipped)
                 devices.add(drawn.devices)
                 count += len(results)
-                self._sum_up(tally, devices, rounds=count, bad=self._bad)
+                self.summary = devices.summary(
+                    tally,
+                    rounds=count,
+                    epsilon=self._plan.randomizer.budgets[-1],
+                    bad_files=self._bad,
+                )
                 self._on_progress("drawn", count / len(numbers))
                 yield from results
 
@@ -228,10 +236,6 @@ class SparkRun(TableRun):
     def _bad(self) -> int:
         return self._source.bad + len(self._source.skipped)
 
-    def _check_some(self, tally: Tally) -> None:
-        value, place = self._source.columns.value, self._source.place
-        check_some(tally.rows, tally.rows - tally.nulls, value=value, place=place)
-
     def _take_notes(self, answer: Answer) -> None:
         if answer.refusal is not None:
             raise DataError(answer.refusal)
@@ -243,14 +247,16 @@ class SparkRun(TableRun):
         self._source.skipped |= answer.skipped
         self.notes = answer.notes
 
-    def _sum_up_answer(self, answer: Answer, *, rounds: int) -> None:
-        self._sum_up(answer.part.tally, answer.part.devices, rounds=rounds, bad=self._bad)
+    def _sum_up(self, answer: Answer, *, rounds: int) -> None:
+        epsilon = self._plan.randomizer.budgets[-1]
+        self.summary = answer.part.devices.summary(
+            answer.part.tally, rounds=rounds, epsilon=epsilon, bad_files=self._bad
+        )
         if self._device_bits:
             # Counted by the executors: only how many there are came back.
-            epsilon = float(np.max(self._plan.randomizer.epsilon))
             spent = answer.most_reports * epsilon
-            self._summary = replace(
-                self._summary,
+            self.summary = replace(
+                self.summary,
                 devices=answer.devices,
                 most_reports=answer.most_reports,
                 most_epsilon=spent if self._plan.budgets is None else answer.most_epsilon,

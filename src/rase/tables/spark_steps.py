@@ -22,14 +22,13 @@ import pyarrow as pa
 import rase
 from rase.errors import RaseError
 from rase.kernels.keyed import RunKey
-from rase.tables.chunks import ColumnReader
-from rase.tables.drawing import Collected, Drawn, draw
-from rase.tables.estimating import estimate_rounds
+from rase.tables.columns import ColumnReader, TimeColumn
 from rase.tables.files import Files
-from rase.tables.keyed import KeyedRows
 from rase.tables.parquet import read_groups
 from rase.tables.parts import Part
+from rase.tables.readings import KeyedRows
 from rase.tables.release_log import PartResult
+from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
 from rase.tables.summary import DeviceCounts
 
 if TYPE_CHECKING:
@@ -320,7 +319,8 @@ class _Reading:
 
     def __init__(self, task: _Task) -> None:
         self._task = task
-        self._reader = ColumnReader(*task.files.columns.names)
+        columns = task.files.columns
+        self._reader = ColumnReader(TimeColumn(columns.time), columns.device, columns.value)
         self._skipped: set[tuple[int, int]] = set()
         self.refusal: str | None = None
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from rase.errors import StorageBusy
-from rase.tables.keyed import Devices, KeyedRows, distinct_tags
+from rase.tables.readings import Devices, KeyedRows, distinct_tags
 
 __all__ = ["PARTITIONS", "RowStore"]
 
@@ -31,16 +31,7 @@ _PARTITION_BITS = 6
 PARTITIONS = 1 << _PARTITION_BITS
 # Knuth's multiplier: 2^64 divided by the golden ratio.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_ROW = np.dtype(
-    [
-        ("order", "<i8"),
-        ("time_ms", "<i8"),
-        ("tag", "<u8", (2,)),
-        ("public", "<u8"),
-        ("quanta", "<f8"),
-        ("epsilon", "<f8"),
-    ]
-)
+_COLUMNS = [("time_ms", "<i8"), ("tag", "<u8", (2,)), ("public", "<u8"), ("quanta", "<f8")]
 # Pieces of a partition are written when they are at least so large, but for the last.
 _PIECE_BYTES = 1 << 18
 _NONCE_BYTES = 12
@@ -60,8 +51,8 @@ class _Partition:
 class RowStore:
     """Collect rows in any order and give them back partition by partition.
 
-    A round lies wholly in one partition. Use it as a context manager, which frees the disk. Several
-    threads may add rows at the same time; their sequence in the table is kept by number.
+    A round lies wholly in one partition, its rows in the order in which they came. Use it as a
+    context manager, which frees the disk. Several threads may take partitions at the same time.
 
     Args:
         memory_bytes: How many bytes may be held before some are spilled.
@@ -85,6 +76,7 @@ class RowStore:
         self._limit = max(memory_bytes, _PIECE_BYTES)
         self._interval_ms = interval_ms or 1
         self._has_budgets = has_budgets
+        self._row = np.dtype([*_COLUMNS, ("epsilon", "<f8")] if has_budgets else _COLUMNS)
         self._folder = folder
         self._partitions = [_Partition() for _ in range(PARTITIONS)]
         self._held_bytes = 0
@@ -108,38 +100,31 @@ class RowStore:
         if self._file is not None:
             self._file.close()
 
-    def add(self, rows: KeyedRows, *, first: int) -> None:
-        """Take rows.
-
-        Args:
-            rows: Some rows of the table.
-            first: A number that orders them among others: of rows with one time and device, the
-                one with the lowest counts.
+    def add(self, rows: KeyedRows) -> None:
+        """Take the next rows of the table.
 
         Raises:
             StorageBusy: If the disk is full.
         """
-        table = np.empty(len(rows), dtype=_ROW)
-        table["order"] = first + np.arange(len(rows))
+        table = np.empty(len(rows.time_ms), dtype=self._row)
         table["time_ms"] = rows.time_ms
         table["tag"] = rows.devices.tags.take(rows.device, axis=0)
         table["public"] = rows.devices.public[rows.device]
         table["quanta"] = rows.quanta
-        budgets = rows.devices.epsilon
-        table["epsilon"] = 0.0 if budgets is None else budgets[rows.device]
+        if self._has_budgets and rows.devices.epsilon is not None:
+            table["epsilon"] = rows.devices.epsilon[rows.device]
         part = self._partition_of(rows.time_ms)
         nulls = rows.null_ms
         null_part = self._partition_of(nulls)
         order = np.argsort(part, kind="stable")
         ends = np.cumsum(np.bincount(part, minlength=PARTITIONS)).tolist()
-        with self._lock:
-            for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-                if end > start:
-                    self._keep(self._partitions[number], table[order[start:end]])
-            for number in range(PARTITIONS):
-                self._partitions[number].null_ms += nulls[null_part == number].tolist()
-            while self._held_bytes > self._limit:
-                self._spill(max(self._partitions, key=lambda one: one.held_bytes))
+        for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            if end > start:
+                self._keep(self._partitions[number], table[order[start:end]])
+        for number in np.unique(null_part).tolist():
+            self._partitions[number].null_ms += nulls[null_part == number].tolist()
+        while self._held_bytes > self._limit:
+            self._spill(max(self._partitions, key=lambda one: one.held_bytes))
 
     def _partition_of(self, time_ms: NDArray[np.int64]) -> NDArray[np.uint8]:
         # Times of rounds are often multiples of some number: the product's leading bits are not.
@@ -160,10 +145,7 @@ class RowStore:
         """
         one = self._partitions[number]
         pieces = [_sliced(piece, part, slices) for piece in self._read(one)]
-        table = np.concatenate(pieces) if pieces else np.empty(0, dtype=_ROW)
-        order = table["order"]
-        if (order[1:] < order[:-1]).any():
-            table = table[np.argsort(order, kind="stable")]
+        table = np.concatenate(pieces) if pieces else np.empty(0, dtype=self._row)
         first, code = distinct_tags(np.ascontiguousarray(table["tag"]))
         devices = Devices(
             np.ascontiguousarray(table["tag"][first]),
@@ -223,7 +205,7 @@ class RowStore:
                 self._file.seek(place)
                 sealed = self._file.read(size)
             plain = self._cipher.decrypt(number.to_bytes(_NONCE_BYTES, "big"), sealed, None)
-            yield np.frombuffer(plain, dtype=_ROW)
+            yield np.frombuffer(plain, dtype=self._row)
         yield from one.held
 
 

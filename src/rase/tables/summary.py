@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,8 +61,9 @@ class Tally:
         return Tally(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
+@dataclass(slots=True, eq=False)
 class DeviceCounts:
-    """How many reports each device drew, by its public number.
+    """How many reports each device drew, by its public number; nobody unless given.
 
     Args:
         device: Public numbers, ascending.
@@ -70,18 +71,9 @@ class DeviceCounts:
         spent: What each spent, where devices differ in epsilon; None otherwise.
     """
 
-    __slots__ = ("device", "reports", "spent")
-
-    def __init__(
-        self,
-        device: Words | None = None,
-        reports: Places | None = None,
-        spent: Floats | None = None,
-    ) -> None:
-        """Start with what was counted, or with nobody."""
-        self.device: Words = np.zeros(0, np.uint64) if device is None else device
-        self.reports: Places = np.zeros(0, np.int64) if reports is None else reports
-        self.spent = spent
+    device: Words = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
+    reports: Places = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    spent: Floats | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, public: Words, codes: Places, epsilon: Floats | None = None) -> DeviceCounts:

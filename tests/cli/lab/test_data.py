@@ -162,7 +162,7 @@ def test_fleet_refused(folder: Path, options: tuple[str, ...], message: str) -> 
 
 def test_without_pyarrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list needs no pyarrow; reading and writing say how to get it."""
-    for name in ("datasets", "streams", "wide", "refit", "fleet_file"):
+    for name in ("datasets", "streams", "readers", "fleet_file"):
         monkeypatch.delitem(sys.modules, f"rase.lab.{name}", raising=False)
     for name in ("pyarrow", "pyarrow.csv", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -29,7 +29,7 @@ def plan_of(**changes: Any) -> RunPlan:
 
 def test_a_round_in_slices(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round of more rows than a task may hold gives the same bits, and the same counts."""
-    monkeypatch.setattr("rase.tables.spark._FEWEST_ROWS", 300)
+    monkeypatch.setattr("rase.tables.spark.FEWEST_ROWS", 300)
     place = write_parts(sorted_by(TABLE, "time"), tmp_path / "table", parts=2)
     local = run(place, plan_of(), rng=SeededRandom(3))
     expected = list(local)

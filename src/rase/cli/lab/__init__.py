@@ -15,9 +15,8 @@ import click
 
 from rase.cli.arguments import usage
 from rase.cli.lab.data import data_command, fleet_command, prepare_command
-from rase.cli.output import TextSink, check_out, file_sink
-from rase.cli.progress import Progress
-from rase.cli.run_options import EngineOptions
+from rase.cli.output import TextSink, check_out, file_sink, show_progress
+from rase.cli.run import EngineOptions
 
 if TYPE_CHECKING:
     from rase.lab.audit.subject import Finding, LawSubject, Subject
@@ -127,12 +126,12 @@ def _audited(
     from rase.lab.audit.subject import audited
 
     rng = None if seed is None else SeededRandom(seed)
-    with Progress() as progress:
+    with show_progress() as show:
         return audited(
             subjects,
             samples=samples,
             rng=rng,
-            tell=lambda name, share: progress.show(f"audit {name}", share),
+            tell=lambda name, share: show(f"audit {name}", share),
         )
 
 
@@ -332,13 +331,13 @@ def _conducted(
 
     checksum = checksum_of(setup.panel)
     cache = CellCache(out / ".cache", checksum=checksum)
-    with Progress() as progress:
+    try:
+        with show_progress() as show:
 
-        def tell(done: int, total: int, left_s: float | None) -> None:
-            left = "" if left_s is None else f", {_duration(left_s)} left"
-            progress.show(f"measuring {done} of {total}{left}", done / total if total else 1.0)
+            def tell(done: int, total: int, left_s: float | None) -> None:
+                left = "" if left_s is None else f", {_duration(left_s)} left"
+                show(f"measuring {done} of {total}{left}", done / total if total else 1.0)
 
-        try:
             return conducted(
                 chosen,
                 setup,
@@ -349,10 +348,9 @@ def _conducted(
                 engine=engine,
                 tell=tell,
             )
-        except KeyboardInterrupt:
-            progress.clear()
-            click.echo("what was measured is kept: the same command goes on from there.", err=True)
-            raise
+    except KeyboardInterrupt:
+        click.echo("what was measured is kept: the same command goes on from there.", err=True)
+        raise
 
 
 def _duration(seconds: float) -> str:

@@ -12,8 +12,7 @@ import click
 
 from rase.atomic_files import replacing
 from rase.cli.arguments import usage
-from rase.cli.output import TextSink, check_out
-from rase.cli.progress import Progress
+from rase.cli.output import TextSink, check_out, show_progress
 from rase.clock import parse_duration_s
 from rase.errors import DataError
 from rase.lab.fleet import SyntheticFleet
@@ -97,8 +96,8 @@ def data_command(
             decimal=decimal,
             has_mains=mains,
         )
-    with Progress() as progress:
-        loaded = load(source, wanted, on_progress=lambda share: progress.show("reading", share))
+    with show_progress() as show:
+        loaded = load(source, wanted, on_progress=lambda share: show("reading", share))
     found = _checked(source, loaded)
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -147,12 +146,12 @@ def fleet_command(
         from rase.lab.fleet_file import write_fleet
     except ModuleNotFoundError as error:
         raise DataError('writing tables needs pyarrow; pip install "rase-iot[lab]".') from error
-    with Progress() as progress, replacing(out) as file:
+    with show_progress() as show, replacing(out) as file:
         rows = write_fleet(
             fleet,
             file,
             suffix=out.suffix,
-            on_progress=lambda share: progress.show("simulating", share),
+            on_progress=lambda share: show("simulating", share),
         )
     click.echo(f"{rows} rows of {devices} devices over {days} days in {out}.", err=True)
 
@@ -331,8 +330,8 @@ def prepare_command(*, name: str, folder: Path, out: Path, unchecked: bool) -> N
         )
     except ModuleNotFoundError as error:
         raise DataError('reading data needs pyarrow; pip install "rase-iot[lab]".') from error
-    with Progress() as progress:
-        events = events_in(folder, on_progress=lambda share: progress.show("reading", share))
+    with show_progress() as show:
+        events = events_in(folder, on_progress=lambda share: show("reading", share))
     means = hourly_means(events)
     found = content_sha256(means)
     is_published = found == CONTENT_SHA256

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rase.accounting.forecast import Forecast, Mechanisms, Remedy, foretell, remedies
 from rase.accounting.plan.values import Plan
 from rase.accounting.synthetic_forecast import Motion, foretell_motion, motion_remedies
-from rase.cli.progress import Progress
+from rase.cli.output import show_progress
 from rase.domain import Range
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
@@ -82,13 +82,13 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
 
     made = _maker(plan)
     mechanism = made(request.epsilon, request.value_range)
-    with Progress() as progress:
+    with show_progress() as show:
         forecast = foretell(
             readings,
             times_s,
             mechanism=mechanism,
             copies=copies,
-            on_trial=lambda share: progress.show("trying the estimator on your data", share),
+            on_trial=lambda share: show("trying the estimator on your data", share),
         )
     helps: tuple[Remedy, ...] = ()
     if not forecast.beats_constant:
@@ -108,8 +108,8 @@ def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | 
     if request.schedule.name != "every":
         return None
     made = _maker(plan)
-    with Progress() as progress:
-        progress.show("trying the estimator on a fleet that moves so", 0.0)
+    with show_progress() as show:
+        show("trying the estimator on a fleet that moves so", 0.0)
         forecast = foretell_motion(
             motion,
             every_s=every_s,

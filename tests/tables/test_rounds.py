@@ -10,9 +10,9 @@ from tests.tables.tables import BR, PUBLIC, columns_of, skewed
 from rase import Laplace, Range, RunPlan, SquareWave
 from rase.kernels.keyed import RunKey
 from rase.tables.budgets import BudgetClasses
-from rase.tables.drawing import Collected, Drawn, draw
 from rase.tables.groups import GraphSettings
-from rase.tables.keyed import KeyedRows
+from rase.tables.readings import KeyedRows
+from rase.tables.rounds import Collected, Drawn, draw
 from rase.tables.source import open_source
 
 KEY = RunKey(bytes(range(32)))

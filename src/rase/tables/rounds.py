@@ -1,31 +1,43 @@
-"""From rows of whole rounds to counts: one reading a device and round, noise once, counted.
+"""From rows of whole rounds to their results: one reading a device and round, noise once, counted.
 
 Noise is a keyed function of device, round and reading (`rase.kernels.keyed`), so it does not depend
-on how a table was cut, on which thread or executor worked, or on whether a task was repeated.
+on how a table was cut, on which thread or executor worked, or on whether a task was repeated. The
+one place where a table's rounds are drawn and estimated, on every engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from rase.counts.counts import Counts, count_by_group
+from rase.counts.estimate import Estimate
+from rase.counts.mean import OF_READINGS
+from rase.counts.moments import moments_of
+from rase.counts.registry import TRACKED
 from rase.kernels.keyed import ROWS_AT_ONCE, RunKey
-from rase.tables.keyed import Devices, KeyedRows
-from rase.tables.readings import Contributions, Quanta, contributions_of
+from rase.series.rounds import RoundResult, estimate_round
+from rase.shuffle.uniform import Uniform
+from rase.tables.readings import Contributions, Devices, KeyedRows, Quanta, contributions_of
 from rase.tables.summary import DeviceCounts, Tally, Truth
 
 if TYPE_CHECKING:
-    from rase.arrays import Floats, Places, Words
-    from rase.domain import Range
+    from rase.arrays import Places, Words
+    from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
     from rase.tables.plan import RunPlan
 
-__all__ = ["Collected", "Drawn", "draw"]
+__all__ = ["Collected", "Drawn", "draw", "estimate_rounds"]
+
+# What moments of many rounds at once can answer; other estimators look at each round's counts.
+_FROM_MOMENTS = frozenset({TRACKED, "unbiased_mean"})
+_UNKNOWN = Uniform().manifest_for(0)
+# Number of reports, estimates, the mean of the round by itself, spread of the readings.
+_Found: TypeAlias = tuple[int, Mapping[str, Estimate], Estimate | None, float | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,9 +128,9 @@ class Collected:
         averaged, counts = contributions_of(
             rows.time_ms, rows.device, value=rows.quanta, interval_ms=plan.interval_ms
         )
-        kept = len(averaged) if counts is None else int(counts.sum())
-        nulls = len(rows.null_ms)
-        tally = Tally(rows=len(rows) + nulls, nulls=nulls, duplicates=len(rows) - kept)
+        read, nulls = len(rows.time_ms), len(rows.null_ms)
+        kept = len(averaged.round) if counts is None else int(counts.sum())
+        tally = Tally(rows=read + nulls, nulls=nulls, duplicates=read - kept)
         return cls(averaged, rows.devices, tally)
 
     def in_order(self) -> Collected:
@@ -149,7 +161,7 @@ def draw(
 
     Guarantee: only counts of noisy reports leave this function; each report is epsilon-LDP by the
     plan's randomizer, and drawn again with the same key it is the same report
-    (tests/tables/test_drawing.py).
+    (tests/tables/test_rounds.py).
 
     Args:
         plan: What is done.
@@ -161,30 +173,33 @@ def draw(
     averaged, devices = collected.some, collected.devices
     readings = Quanta(plan.randomizer.domain).readings(averaged.reading)
     some = Contributions(averaged.round, averaged.device, readings)
-    rounds, group = _numbered(some.round)
-    ranges = None
+    rounds, group = _number_rounds(some.round)
+    low, high = plan.randomizer.domain.low, plan.randomizer.domain.high
+    is_outside = (readings < low) | (readings > high)
     if randomizer_of is not None:
         ranges = [randomizer_of(number).domain for number in rounds.tolist()]
-    places = _places(plan, some, key=key, devices=devices, randomizer_of=randomizer_of)
+        lows, highs = (np.array([getattr(one, end) for one in ranges]) for end in ("low", "high"))
+        is_outside = (readings < lows[group]) | (readings > highs[group])
+    places = _draw_places(plan, some, key=key, devices=devices, randomizer_of=randomizer_of)
     reporting = None
     if plan.graph is not None:
         numbers = devices.public[some.device]
         reporting = tuple(np.sort(numbers[group == place]) for place in range(len(rounds)))
-    clipped = _clipped(readings, group, ranges or [plan.randomizer.domain] * len(rounds))
     epsilon = None if devices.epsilon is None else devices.epsilon[some.device]
     rows, counts = count_by_group(places, group=group, epsilon=epsilon)
+    clipped = int(np.count_nonzero(is_outside))
     return Drawn(
         rounds,
         rows,
         counts,
-        collected.tally + Tally(reports=len(some), clipped=clipped),
+        replace(collected.tally, reports=len(places), clipped=clipped),
         DeviceCounts.of(devices.public, some.device, devices.epsilon),
         Truth.of(averaged.round, np.rint(averaged.reading)) if plan.truth else None,
         reporting,
     )
 
 
-def _numbered(rounds: Places) -> tuple[Places, Places]:
+def _number_rounds(rounds: Places) -> tuple[Places, Places]:
     """Return the different rounds, ascending, and the place of each row's round among them."""
     if not len(rounds):
         return rounds, rounds
@@ -199,18 +214,7 @@ def _numbered(rounds: Places) -> tuple[Places, Places]:
     return first + np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[from_first]
 
 
-def _clipped(readings: Floats, group: Places, ranges: Sequence[Range]) -> int:
-    """Return how many readings lie outside the range of their round."""
-    if len({(one.low, one.high) for one in ranges}) == 1:
-        is_outside = (readings < ranges[0].low) | (readings > ranges[0].high)
-        return int(np.count_nonzero(is_outside))
-    low, high = (np.array([getattr(one, name) for one in ranges]) for name in ("low", "high"))
-    if not len(readings):
-        return 0
-    return int(np.count_nonzero((readings < low[group]) | (readings > high[group])))
-
-
-def _places(
+def _draw_places(
     plan: RunPlan,
     some: Contributions,
     *,
@@ -219,29 +223,95 @@ def _places(
     randomizer_of: Callable[[int], RangeRandomizer] | None,
 ) -> Places:
     """Draw the place of each contribution's report."""
-    places = np.empty(len(some), dtype=np.int64)
-    for start in range(0, len(some), ROWS_AT_ONCE):
+    places = np.empty(len(some.round), dtype=np.int64)
+    for start in range(0, len(places), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         rounds, readings, codes = some.round[part], some.reading[part], some.device[part]
-        source = key.rows(rounds, devices.tags.take(codes, axis=0), readings=readings)
-        out = places[part]
+        source: Random = key.rows(rounds, devices.tags.take(codes, axis=0), readings=readings)
         if randomizer_of is not None:
             for number in np.unique(rounds).tolist():
-                chosen = rounds == number
-                noise = source.part(chosen)
-                out[chosen] = randomizer_of(number).draw_many(readings[chosen], rng=noise)
+                own = rounds == number
+                drawn = randomizer_of(number).draw_many(readings[own], rng=source.part(own))
+                places[part][own] = drawn
         elif devices.epsilon is not None:
-            budgets = devices.epsilon[codes]
-            for budget in np.unique(budgets):
-                chosen = budgets == budget
-                law = plan.randomizer.law(float(budget))
-                drawn = law.draw_many(
-                    readings[chosen], plan.randomizer.domain.grid, source=source.part(chosen)
-                )
-                out[chosen] = np.asarray(drawn)
+            # All devices share a mechanism, and each draws by the law of its own budget.
+            for budget in np.unique(devices.epsilon[codes]).tolist():
+                own = devices.epsilon[codes] == budget
+                one = replace(plan.randomizer, epsilon=budget)
+                places[part][own] = one.draw_many(readings[own], rng=source.part(own))
         else:
-            out[:] = plan.randomizer.draw_many(readings, rng=source)
+            places[part] = plan.randomizer.draw_many(readings, rng=source)
     return places
+
+
+def estimate_rounds(
+    plan: RunPlan,
+    drawn: Drawn,
+    *,
+    key: RunKey,
+    randomizer_of: Callable[[int], RangeRandomizer] | None = None,
+) -> list[RoundResult]:
+    """Return what the rounds say by themselves; `RoundResult.tracked` adds the rounds before.
+
+    Args:
+        plan: What is asked for.
+        drawn: The reports; all of these rounds.
+        key: The key of the run, for estimators that resample.
+        randomizer_of: What the reports of each round were drawn by, if not by the plan's.
+    """
+    truths = {} if drawn.truth is None else drawn.truth.means(plan.randomizer.domain)
+    numbers = drawn.rounds.tolist()
+    has_one_law = drawn.counts.epsilon is None and randomizer_of is None
+    results: list[_Found] = []
+    if has_one_law and _FROM_MOMENTS.issuperset(plan.estimators) and numbers:
+        results = _from_moments(plan, drawn)
+    else:
+        for number, counts in zip(numbers, drawn.each_round(), strict=True):
+            law = plan.randomizer if randomizer_of is None else randomizer_of(number)
+            found = estimate_round(counts, law, plan.estimators, rng=key.round(number))
+            results.append((counts.n, found.estimates, found.alone, found.spread))
+    sizes = {n for n, _, _, _ in results}
+    manifests = {n: plan.shuffler.manifest_for(n) for n in sizes} if plan.graph is None else {}
+    return [
+        RoundResult(
+            n=n,
+            estimates=estimates,
+            # With real groups it follows from who reports, which is known at the end of the run.
+            manifest=manifests.get(n, _UNKNOWN),
+            round=number,
+            start_ms=number * (plan.interval_ms or 1),
+            truth=truths.get(number),
+            alone=alone,
+            spread=spread,
+        )
+        for number, (n, estimates, alone, spread) in zip(numbers, results, strict=True)
+    ]
+
+
+def _from_moments(plan: RunPlan, drawn: Drawn) -> list[_Found]:
+    randomizer = plan.randomizer
+    found = moments_of(drawn.counts, randomizer, group=drawn.group, groups=len(drawn.rounds))
+    columns = (found.mean, found.standard_error, found.n, found.degrees_of_freedom)
+    spreads: list[float | None] = [None] * len(drawn.rounds)
+    if found.spread is not None and TRACKED in plan.estimators:
+        spreads = list(found.spread.tolist())
+    low, high = randomizer.domain.low, randomizer.domain.high
+    results: list[_Found] = []
+    for value, error, n, degrees, spread in zip(
+        *(column.tolist() for column in columns), spreads, strict=True
+    ):
+        mean = Estimate(
+            value,
+            error,
+            n=n,
+            method="unbiased_mean",
+            target=OF_READINGS,
+            degrees_of_freedom=degrees,
+            lowest=low,
+            highest=high,
+        )
+        results.append((n, dict.fromkeys(plan.estimators, mean), mean, spread))
+    return results
 
 
 def _reporting(part: Drawn, number: int) -> Words:

@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant roots device spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant packaging device wheels floors release spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -46,12 +46,22 @@ homeassistant:  ## the tests against a real Home Assistant (installs it; needs P
 	@$(PYTHON) scripts/bootstrap.py dev
 	@$(BIN)/python scripts/home_assistant.py
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
-roots:  ## the tests in an empty Debian root, which debootstrap makes (as root; downloads about 40 MB)
+packaging:  ## build what others install, install it in an empty Debian root (as root; needs debootstrap)
+	@$(PYTHON) scripts/bootstrap.py release
 	@$(PYTHON) scripts/bootstrap.py dev
-	$(BIN)/pytest -m roots tests/deploy $(ARGS)
+	$(BIN)/pytest -m packaging tests/deploy $(ARGS)
 device:  ## pack the device agent into one file, dist/rase-device.pyz
+	@$(PYTHON) scripts/bootstrap.py release
+	.venv-release/bin/python scripts/pack_device.py $(ARGS)
+wheels:  ## the source distribution and the wheel for this system, of the last commit, into dist
+	@$(PYTHON) scripts/bootstrap.py release
+	.venv-release/bin/python scripts/release.py --wheels $(ARGS)
+release:  ## everything of a release, of the last commit, built twice and compared, into dist; uploads nothing
+	@$(PYTHON) scripts/bootstrap.py release
+	.venv-release/bin/python scripts/release.py --twice $(ARGS)
+floors:  ## the core's tests against the oldest versions that pyproject.toml allows
 	@$(PYTHON) scripts/bootstrap.py dev
-	$(BIN)/python scripts/pack_device.py $(ARGS)
+	$(BIN)/python scripts/floors.py --workers=2 $(ARGS)
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
 	$(BIN)/pytest tests/tables/spark $(ARGS)
@@ -93,5 +103,5 @@ audit-dependencies:  ## ask a service of known vulnerabilities about all locked 
 lock:  ## renew the locked requirements; ARGS=--keep only adds what is missing
 	@$(PYTHON) scripts/lock.py $(ARGS)
 clean:  ## remove .venv, builds and caches
-	rm -rf .venv .venv-bench .venv-homeassistant .venv-fuzz build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
+	rm -rf .venv .venv-bench .venv-homeassistant .venv-floors .venv-fuzz .venv-release build dist htmlcov .coverage .coverage.* .hypothesis .*_cache src/*.egg-info src/rase/kernels/*.so
 	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -1,12 +1,12 @@
 """Make .venv and install a locked profile and the project into it.
 
-Called as bootstrap.py demo|dev|bench|fuzz|spark.
+Called as bootstrap.py demo|dev|bench|fuzz|release|spark.
 
 Only the standard library is used, and the file stays readable to Python 3.6, so that an old
 interpreter can say what it lacks. A second call with nothing changed returns at once. `dev` holds
 all of `demo`, and `spark` all of `dev`: an environment made for more serves less, too. `bench`
 holds `dev` and the peers it is measured against, in an environment of its own, .venv-bench; so does
-`fuzz`, with the fuzzer, in .venv-fuzz.
+`fuzz`, with the fuzzer, in .venv-fuzz. `release` holds builders and linters, in .venv-release.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from pathlib import Path
 OLDEST = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 ROOT = Path(__file__).resolve().parent.parent
-OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz"}
+OWN = {"bench": ".venv-bench", "fuzz": ".venv-fuzz", "release": ".venv-release"}
 GROWING = ["demo", "dev", "spark"]
 VENV = ROOT / OWN.get("".join(sys.argv[1:]), ".venv")
 PYTHON = VENV / "bin" / "python"
@@ -62,7 +62,7 @@ class SetupError(Exception):
 def main() -> int:
     """Bring .venv to the profile named on the command line."""
     if len(sys.argv) != 2 or sys.argv[1] not in (*GROWING, *OWN):
-        print("usage: bootstrap.py demo|dev|bench|fuzz|spark", file=sys.stderr)
+        print("usage: bootstrap.py demo|dev|bench|fuzz|release|spark", file=sys.stderr)
         return 2
     try:
         use_new_python()

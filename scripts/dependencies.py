@@ -1,8 +1,8 @@
 """Write docs/reference/dependencies.md: every package that is installed, with its licence.
 
-Run it in an environment that holds them (.venv-fuzz does): licences come from the packages' own
-metadata. Which packages there are comes from the locked files, so a test can tell that the page
-is current without any of them.
+Run it in an environment that holds them (.venv-fuzz, with what requirements/release.txt names):
+licences come from the packages' own metadata. Which packages there are comes from the locked files,
+so a test can tell that the page is current without any of them.
 """
 
 import re
@@ -36,7 +36,7 @@ _SHORT = 60
 def main() -> int:
     """Write the page."""
     running = {name for name, _, _ in locked("demo")}
-    others = ("dev", "fuzz", "installer")
+    others = ("dev", "fuzz", "installer", "release")
     testing = {name for profile in others for name, _, _ in locked(profile)} - running
     parts = [_HEAD]
     for title, names in (("To run it", running), ("To test and document it", testing)):

@@ -3,10 +3,10 @@
 `dev` is solved first from everything pyproject.toml names; `demo` is the part of that solution
 which running the program needs, so one environment serves both, and `server` that of a server
 alone, for its image; `bench` adds the peers of requirements/bench.in to it, `fuzz` the fuzzer of
-requirements/fuzz.in, `spark` Spark; `installer` is what installs all of them. With --keep the
-versions that are locked already stay, and only what is missing is added. The files name versions
-and hashes alone: no index, host or path, so they work with any mirror of the index. Last, what they
-download is measured (sizes.py).
+requirements/fuzz.in, `spark` Spark; `installer` is what installs all of them, and `release` what
+builds and lints a release. With --keep the versions that are locked already stay, and only what is
+missing is added. The files name versions and hashes alone: no index, host or path, so they work
+with any mirror of the index. Last, what they download is measured (sizes.py).
 """
 
 import os
@@ -51,6 +51,8 @@ def main() -> int:
             compile_lock(uv, profile, [str(FOLDER / f"{profile}.in"), *tests])
         compile_lock(uv, "spark", ["--extra=spark", *tests])
         compile_lock(uv, "installer", renew, sources=[str(FOLDER / "installer.in")])
+        builders = [str(FOLDER / "release.in"), str(FOLDER / "build.in")]
+        compile_lock(uv, "release", [constraint, *renew], sources=builders)
     print("Measuring what they download ...", flush=True)
     return subprocess.run([sys.executable, "scripts/sizes.py"], check=True, cwd=ROOT).returncode
 

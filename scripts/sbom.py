@@ -17,7 +17,7 @@ __all__ = ["PROFILES", "bill", "locked"]
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "requirements"
 # What running needs comes first: a package of it is required, all others are excluded from that.
-PROFILES = ("demo", "dev", "bench", "fuzz", "spark", "installer")
+PROFILES = ("demo", "dev", "bench", "fuzz", "spark", "installer", "release")
 _PACKAGE = re.compile(r"^([A-Za-z0-9._-]+)==(\S+?)(?:\s*;\s*(.*?))?\s*\\?$", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 

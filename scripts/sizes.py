@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "requirements" / "sizes.json"
-PROFILES = ("demo", "dev", "server", "spark", "bench", "fuzz", "installer")
+PROFILES = ("demo", "dev", "server", "spark", "bench", "fuzz", "installer", "release")
 
 
 def main() -> int:

@@ -58,6 +58,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "node": _debian("nodejs"),
         "pg_dump": _debian("postgresql-client", "/usr/lib/postgresql/*/bin/pg_dump"),
         "promtool": _debian("prometheus"),
+        "ssh-keygen": _debian("openssh-client"),
         "systemd-analyze": _debian("systemd"),
         "axe": Program(
             "npm ci --prefix tests/browser",

@@ -122,7 +122,7 @@ def test_a_bare_python_enrols_and_reports(
     check_enrolment_and_reports(command, tmp_path, tmp_path, capsys)
 
 
-@pytest.mark.roots
+@pytest.mark.packaging
 def test_an_empty_debian_enrols_and_reports(
     packed: Path,
     debian_root: DebianRoot,

@@ -85,7 +85,7 @@ def test_the_page_of_dependencies_is_current() -> None:
     """It names every package of the locks, each with a licence."""
     rows = dict(re.findall(r"^\| ([a-z0-9._-]+) \| (.+) \|$", dependencies.PAGE.read_text(), re.M))
     rows.pop("package", None)
-    profiles = ("demo", "dev", "fuzz", "installer")
+    profiles = ("demo", "dev", "fuzz", "installer", "release")
     assert set(rows) == {name for one in profiles for name, _, _ in sbom.locked(one)}
     assert not {name for name, licence in rows.items() if licence.startswith("not ")}
 

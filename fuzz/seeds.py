@@ -22,7 +22,7 @@ from rase.wire import cbor
 from rase.wire.frames import Policy, Reply, answer_frame, report_frame
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Batch, BatchManifest, Content
-from rase.wire.parcel import header_of, pack
+from rase.wire.parcel import header_of
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.seal import seal_report
 from rase.wire.signed import (
@@ -129,7 +129,6 @@ def _wire_seeds() -> dict[str, list[bytes]]:
             Policy(signed_campaign, keyset.to_bytes()).to_bytes(),
             versions_bytes([signed_campaign]),
         ],
-        "parcel": [pack(batch, signed_manifest)],
         "manifest_header": [header_of(signed_manifest)["RASE-Manifest"].encode()],
         "gateway": [cbor.encode([[f"{HANDLE}.secret", sealed]])],
         "key_text": [

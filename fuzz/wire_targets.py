@@ -16,7 +16,7 @@ from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, BatchManifest, Content, Header, inner_info
 from rase.wire.outer import OuterOpener
-from rase.wire.parcel import MANIFEST_HEADER, header_of, manifest_of, pack, unpack
+from rase.wire.parcel import MANIFEST_HEADER, header_of, manifest_of
 from rase.wire.problems import Problem, problem_of
 from rase.wire.signed import (
     PinnedKeys,
@@ -139,11 +139,6 @@ def read_policy(data: bytes) -> None:
     _same(versions_from_bytes, versions_bytes, data)
 
 
-def read_parcel(data: bytes) -> None:
-    """Read a batch with its manifest, as it travels."""
-    _same(lambda one: unpack(one, max_size=_MOST), lambda parts: pack(*parts), data)
-
-
 def read_manifest_header(data: bytes) -> None:
     """Read the header that tells a manifest, as HTTP hands it over."""
     text = data.decode("latin-1")
@@ -215,7 +210,6 @@ WIRE_TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "campaign": read_campaign,
     "signed": read_signed,
     "policy": read_policy,
-    "parcel": read_parcel,
     "manifest_header": read_manifest_header,
     "gateway": read_gateway,
     "frame": read_frame,

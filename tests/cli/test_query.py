@@ -39,7 +39,7 @@ def url(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for round, places in ((ROUND, [0] * 5), (ROUND + 1, [4096] * 6), (ROUND + 2, [])):
         centre.clock.jump(CAMPAIGN.closes_s(round) - centre.clock.now_s())
         one = parcel(reports(places, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
     monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN", add_subscriber(centre.database, "a"))
     with served(app_of(centre)) as address:
@@ -87,7 +87,7 @@ def test_a_window_that_lacks_a_round_answers_unless_strict(
     """It says how many rounds it rests on, and beside it whether rounds differ; strict refuses."""
     one = parcel(reports([2000] * 9, round=ROUND + 3), round=ROUND + 3)
     centre.clock.jump(CAMPAIGN.closes_s(ROUND + 3) - centre.clock.now_s())
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     out, err = ran("query", "win", "4h", capsys=capsys)
     assert "n = 20, 3 of 4 rounds)" in out

@@ -100,7 +100,7 @@ def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
     for round, found in places.items():
         centre.clock.jump(CAMPAIGN.closes_s(round) + 60 - centre.clock.now_s())
         one = parcel(reports(found, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
 
 

@@ -50,7 +50,7 @@ def test_probing_rounds_lead_to_advice_on_the_page(tmp_path: Path) -> None:
         noisy = wave.randomize(readings, rng=SeededRandom(round))
         places = np.rint((noisy - probing.low) / probing.domain.step).astype(int).tolist()
         one = parcel(reports(places, round=round, campaign=probing), round=round, campaign=probing)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
     page = desk.get("/campaign")
     assert page.status_code == 200

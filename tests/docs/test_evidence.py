@@ -57,7 +57,8 @@ def test_kept_loads_were_held() -> None:
 def test_every_parser_was_tried() -> None:
     """No parser is left out of the search, and none had a mere handful of inputs."""
     counts: dict[str, int] = KEPT["fuzz"]["executions"]
-    assert counts.keys() == TARGETS.keys()
+    # A record of earlier code may name parsers that are gone.
+    assert TARGETS.keys() <= counts.keys()
     assert min(counts.values()) >= 100_000
 
 

@@ -23,7 +23,7 @@ from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
-from rase.fusion.intake import FusionPolicy, Intake
+from rase.fusion.intake import FusionPolicy, Intake, Receipt
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
@@ -33,7 +33,7 @@ from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info
-from rase.wire.parcel import header_of, pack
+from rase.wire.parcel import header_of
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash, signature_of
 from rase.wire.suites import public_bytes, public_key, suite
 
@@ -104,13 +104,24 @@ class Parcel:
     """A batch as the shuffler sends it."""
 
     id: bytes
-    payload: bytes
-    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes
+    manifest: bytes
 
     @property
     def path(self) -> str:
         """Where it is put."""
         return f"/v1/batches/{self.id.hex()}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it is put with."""
+        return header_of(self.manifest)
+
+    def deliver(self, to: Any) -> Receipt:
+        """Hand it to an intake or a fusion centre, as the app does."""
+        intake: Intake = getattr(to, "intake", to)
+        receipt: Receipt = to.receive(intake.check_manifest(self.id, self.manifest), self.body)
+        return receipt
 
 
 def parcel(
@@ -138,7 +149,7 @@ def parcel(
     }
     manifest = BatchManifest(**{**fields, **changes})  # type: ignore[arg-type]
     signed = SignedManifest(manifest, signature_of(manifest, signer)).to_bytes()
-    return Parcel(batch_id(body), pack(body, signed), header_of(signed))
+    return Parcel(batch_id(body), body, signed)
 
 
 def reports(places: Sequence[int], **more: object) -> list[bytes]:

@@ -38,7 +38,7 @@ from rase.storage.sqlite import SqliteDatabase
 
 def put(app: FastAPI, one: Parcel) -> httpx.Response:
     """Put a batch."""
-    return ask(app, "PUT", one.path, content=one.payload, headers=one.headers)
+    return ask(app, "PUT", one.path, content=one.body, headers=one.headers)
 
 
 def counted(app: FastAPI, name: str) -> int:
@@ -63,7 +63,7 @@ def test_the_same_batch_many_times_at_once_is_taken_once(centre: Centre) -> None
         begin.wait()
         one = batches[number % 2]
         try:
-            return centre.intake.receive(one.id, one.payload)
+            return one.deliver(centre.intake)
         except WireError as error:
             return error.problem
 
@@ -92,11 +92,11 @@ def test_a_batch_that_comes_while_its_round_is_estimated_is_in_it(
     from rase.fusion import rounds
 
     first, second = parcel(reports([0] * 5)), parcel(reports([4096] * 5))
-    centre.intake.receive(first.id, first.payload)
+    first.deliver(centre.intake)
 
     def slowly(*args: object, **more: object) -> object:
         estimates = estimate_round(*args, **more)  # type: ignore[arg-type]
-        centre.intake.receive(second.id, second.payload)
+        second.deliver(centre.intake)
         return estimates
 
     monkeypatch.setattr(rounds, "estimate_round", slowly)
@@ -109,7 +109,7 @@ def test_a_round_stamped_by_a_wrong_clock_does_not_wait_for_it(centre: Centre) -
     """A clock that was a year ahead for a while leaves no round behind."""
     centre.clock.jump(365 * 86400)
     one = parcel(reports([1] * 5))
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.clock.jump(-365 * 86400)
     assert [done.round for done in centre.rounds.tick()] == [ROUND]
 
@@ -120,7 +120,7 @@ def test_reports_kept_by_a_wrong_clock_are_deleted_in_time(centre: Centre) -> No
     centre.__post_init__()
     one = parcel(reports([1] * 5))
     centre.clock.jump(365 * 86400)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     assert centre.count("opened") == 1
     centre.clock.jump(-365 * 86400)
@@ -169,7 +169,7 @@ def test_a_disk_that_fills_while_rounds_become_final(
     """Rounds that were final before are told; the others become it later, with nothing lost."""
     for round in (ROUND - 1, ROUND):
         one = parcel(reports([1] * 5, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
     real = centre.rounds._finalise
 
     def filling(campaign: str, round: int) -> object:
@@ -206,7 +206,7 @@ def test_one_damaged_round_is_named_and_harms_no_other(centre: Centre) -> None:
     """Bytes that were cut off on the disk spoil their round alone."""
     for round in (ROUND - 1, ROUND):
         one = parcel(reports([1] * 5, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
     with centre.database.transaction() as transaction:
         transaction.execute("UPDATE opened SET places = ? WHERE round = ?", (b"xyz", ROUND - 1))
     app = app_of(centre)
@@ -253,10 +253,10 @@ def test_a_manifest_that_cannot_be_told_is_refused_at_once(centre: Centre) -> No
     for success, problem in ((5.0, "bad-batch"), (1.0 + 1e-12, None)):
         one = parcel(envelopes, attacker_success=success, **said)  # type: ignore[arg-type]
         if problem is None:
-            assert centre.intake.receive(one.id, one.payload).is_new
+            assert one.deliver(centre.intake).is_new
         else:
             with pytest.raises(WireError) as refused:
-                centre.intake.receive(one.id, one.payload)
+                one.deliver(centre.intake)
             assert refused.value.problem == problem
     assert [done.campaign for done in centre.rounds.tick()] == [asked.id]
     assert centre.rounds.take_failed() == []
@@ -291,7 +291,7 @@ def test_windows_from_a_time_reach_to_the_newest_round(centre: Centre) -> None:
     """Without an end all windows since a time are told, not refused as too many."""
     for round in (ROUND - 1, ROUND):
         one = parcel(reports([1] * 5, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
     centre.rounds.tick()
     token = {"Authorization": f"Bearer {add_subscriber(centre.database, 'a')}"}
     app = app_of(centre)
@@ -305,7 +305,7 @@ def test_windows_from_a_time_reach_to_the_newest_round(centre: Centre) -> None:
 def test_endless_numbers_are_refused_in_our_words(centre: Centre, w: str) -> None:
     """What Python would say of them is not told."""
     one = parcel(reports([1] * 5))
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     token = {"Authorization": f"Bearer {add_subscriber(centre.database, 'a')}"}
     answer = ask(app_of(centre), "GET", f"/v1/windows?w={w}", headers=token)
@@ -316,7 +316,7 @@ def test_endless_numbers_are_refused_in_our_words(centre: Centre, w: str) -> Non
 def test_words_with_commas_and_quotes_stay_in_their_cells(centre: Centre) -> None:
     """CSV is read back as it was; Influx lines hold no words but those we chose."""
     one = parcel(reports([1] * 5))
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     odd = "a,\"b\";'c' =d e\\"
     answer = replace(centre.questions.at(CAMPAIGN, ROUND), unit=odd, shuffle=odd)

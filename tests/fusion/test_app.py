@@ -70,7 +70,7 @@ def three_rounds(centre: Centre) -> None:
     for round, places in ((ROUND, [0] * 5), (ROUND + 1, [4096] * 6), (ROUND + 2, [])):
         centre.clock.jump(CAMPAIGN.closes_s(round) - centre.clock.now_s())
         one = parcel(reports(places, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
 
 
@@ -321,14 +321,14 @@ def test_batches_are_put(centre: Centre) -> None:
     def put(name: str, payload: bytes) -> httpx.Response:
         return ask(app, "PUT", f"/v1/batches/{name}", content=payload, headers=sent.headers)
 
-    assert put(sent.id.hex(), sent.payload).status_code == 201
-    assert put(sent.id.hex(), sent.payload).status_code == 200
-    for name, payload in (("xyz", sent.payload), ("00", sent.payload), (sent.id.hex(), b"")):
+    assert put(sent.id.hex(), sent.body).status_code == 201
+    assert put(sent.id.hex(), sent.body).status_code == 200
+    for name, payload in (("xyz", sent.body), ("00", sent.body), (sent.id.hex(), b"")):
         answer = put(name, payload)
         assert (answer.status_code, answer.json()["type"]) == (400, "urn:rase:problem:bad-batch")
     centre.rounds.tick()
     late = parcel(reports([5] * 9))
-    answer = ask(app, "PUT", late.path, content=late.payload, headers=late.headers)
+    answer = ask(app, "PUT", late.path, content=late.body, headers=late.headers)
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:rase:problem:final-round")
 
 
@@ -337,7 +337,7 @@ def test_oversized_batches_are_not_read(centre: Centre) -> None:
     centre.policy = FusionPolicy(max_batch_bytes=2048)
     centre.__post_init__()
     sent = parcel(reports(range(40)))
-    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.body, headers=sent.headers)
     assert answer.status_code == 413
 
 
@@ -395,7 +395,7 @@ def test_batches_on_their_way_are_few_and_quick(centre: Centre) -> None:
 
         async def slow() -> AsyncIterator[bytes]:
             begun.set()
-            yield sent.payload[:10]
+            yield sent.body[:10]
             await asyncio.Event().wait()
 
         transport = httpx.ASGITransport(app=app)
@@ -406,9 +406,9 @@ def test_batches_on_their_way_are_few_and_quick(centre: Centre) -> None:
 
             first = asyncio.create_task(put(slow()))
             await begun.wait()
-            second = await put(sent.payload)
+            second = await put(sent.body)
             turn_on(_BODY_S)
-            return second, await first, await put(sent.payload)
+            return second, await first, await put(sent.body)
 
     refused, timed_out, taken = asyncio.run(main())
     assert (refused.status_code, refused.json()["type"]) == (429, "urn:rase:problem:too-many")
@@ -453,7 +453,7 @@ def test_metrics_tell_the_newest_round(centre: Centre) -> None:
     app = app_of(centre)
     assert "rase_fusion_last_round" not in ask(app, "GET", "/metrics").text
     sent = parcel(reports([1, 2, 3, 4, 5]))
-    assert ask(app, "PUT", sent.path, content=sent.payload, headers=sent.headers).status_code == 201
+    assert ask(app, "PUT", sent.path, content=sent.body, headers=sent.headers).status_code == 201
     centre.clock.advance(120)
     centre.rounds.tick()
     lines = ask(app, "GET", "/metrics").text.split("\n")
@@ -502,13 +502,13 @@ def test_a_full_disk_is_a_problem_that_passes(centre: Centre) -> None:
     database = centre.database
     centre.database = Full(database)  # type: ignore[assignment]
     centre.__post_init__()
-    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.body, headers=sent.headers)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:rase:problem:unavailable")
     assert answer.headers["retry-after"]
     assert "secret" not in answer.text
     centre.database = database
     centre.__post_init__()
-    answer = ask(app_of(centre), "PUT", sent.path, content=sent.payload, headers=sent.headers)
+    answer = ask(app_of(centre), "PUT", sent.path, content=sent.body, headers=sent.headers)
     assert answer.status_code == 201
 
 
@@ -519,8 +519,8 @@ def test_the_log_holds_no_value_and_no_token(asked: Asked) -> None:
     centre = replace(app.state.centre, telemetry=Telemetry("fusion", stream=log))
     asked.centre.clock.advance(3600)
     sent = parcel(reports([1234] * 5, round=ROUND + 3), round=ROUND + 3)
-    centre.receive(sent.id, sent.payload)
-    centre.receive(sent.id, sent.payload)
+    sent.deliver(centre)
+    sent.deliver(centre)
     centre.tick()
     mean = asked.get("/v1/estimates/latest").json()["value"]
     assert log.getvalue().splitlines() == [

@@ -66,11 +66,11 @@ def final(centre: Centre) -> list[int]:
 def test_no_round_is_final_before_its_grace_is_over(early: Centre) -> None:
     """A batch that comes as the round ends is accepted, and waits."""
     one = batch(TRUE)
-    assert early.intake.receive(one.id, one.payload).is_new
+    assert one.deliver(early.intake).is_new
     for time_s in (END_S, END_S + 1, CLOSES_S - 1):
         go_to(early, time_s)
         assert final(early) == []
-    assert not early.intake.receive(one.id, one.payload).is_new
+    assert not one.deliver(early.intake).is_new
     # It came a whole grace early, so it waits as long again, or for settle_s.
     waits_s = min(CLOSES_S - END_S, early.policy.settle_s)
     go_to(early, CLOSES_S + waits_s - 1)
@@ -84,7 +84,7 @@ def test_a_batch_in_time_is_final_at_once(early: Centre, late_s: int) -> None:
     """Where clocks agree the grace costs no time: an honest shuffler sends when it is over."""
     go_to(early, CLOSES_S + late_s)
     one = batch(TRUE)
-    early.intake.receive(one.id, one.payload)
+    one.deliver(early.intake)
     assert final(early) == [ROUND]
 
 
@@ -92,7 +92,7 @@ def test_a_clock_behind_costs_twice_its_seconds(early: Centre) -> None:
     """The batch comes 3 s early by this clock, and the round is final 6 s after it came."""
     go_to(early, CLOSES_S - 3)
     one = batch(TRUE)
-    early.intake.receive(one.id, one.payload)
+    one.deliver(early.intake)
     go_to(early, CLOSES_S + 2)
     assert final(early) == []
     go_to(early, CLOSES_S + 3)
@@ -103,12 +103,12 @@ def test_an_early_forgery_does_not_displace_the_true_batch(early: Centre) -> Non
     """Both are in the estimate, and that there were two shows in answer, counters and log."""
     centre, log = whole(early)
     forged, true = batch(FORGED), batch(TRUE)
-    centre.receive(forged.id, forged.payload)
+    forged.deliver(centre)
     centre.tick()
     go_to(early, CLOSES_S)
     centre.tick()
     go_to(early, CLOSES_S + 1)
-    assert centre.receive(true.id, true.payload).is_extra
+    assert true.deliver(centre).is_extra
     go_to(early, CLOSES_S + early.policy.settle_s)
     assert [one.round for one in centre.tick()] == [ROUND]
     (answer,) = early.questions.between(CAMPAIGN, ROUND, ROUND, method="unbiased_mean")
@@ -125,10 +125,10 @@ def test_a_forgery_that_is_first_after_the_grace_is_noticed(early: Centre) -> No
     centre, log = whole(early)
     go_to(early, CLOSES_S)
     forged, true = batch(FORGED), batch(TRUE)
-    centre.receive(forged.id, forged.payload)
+    forged.deliver(centre)
     centre.tick()
     with pytest.raises(LateBatch) as refused:
-        centre.receive(true.id, true.payload)
+        true.deliver(centre)
     assert refused.value.problem == "final-round"
     assert centre.telemetry.counters()["rase_fusion_batches_late_total"] == 1
     assert f"batch_late campaign={CAMPAIGN.id} round={ROUND}" in log.getvalue()
@@ -143,13 +143,13 @@ def test_one_batch_for_each_key_is_no_extra_one(early: Centre) -> None:
     centre, _ = whole(early)
     for key_id, is_extra in ((7, False), (9, False), (9, True)):
         one = parcel(reports(TRUE, key_id=key_id), key_id=key_id)
-        assert centre.receive(one.id, one.payload).is_extra is is_extra
+        assert one.deliver(centre).is_extra is is_extra
 
 
 def test_a_clock_that_was_set_back_makes_nothing_final_too_early(early: Centre) -> None:
     """The time that was written is past, but by today's clock the grace is not over."""
     one = batch(TRUE)
-    early.intake.receive(one.id, one.payload)
+    one.deliver(early.intake)
     with early.database.transaction() as transaction:
         transaction.execute("UPDATE rounds SET settles_s = ?", (END_S - 100,))
     assert final(early) == []
@@ -160,7 +160,7 @@ def test_a_clock_that_was_set_back_makes_nothing_final_too_early(early: Centre) 
 def test_a_clock_that_was_ahead_keeps_nothing_waiting(early: Centre) -> None:
     """A time that no batch could have given is not waited for, once the grace is over."""
     one = batch(TRUE)
-    early.intake.receive(one.id, one.payload)
+    one.deliver(early.intake)
     with early.database.transaction() as transaction:
         transaction.execute("UPDATE rounds SET settles_s = settles_s + 10000000")
     assert final(early) == []
@@ -176,7 +176,7 @@ def test_rounds_in_their_grace_hold_no_other_up(
     policy = FusionPolicy(settle_s=0)
     centre = Centre(early.database, early.clock, policy=policy)
     one = batch(TRUE)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     with centre.database.transaction() as transaction:
         for earlier in range(1, 4):
             transaction.execute(
@@ -199,7 +199,7 @@ def test_made_up_reports_count_and_a_victim_can_be_read(early: Centre) -> None:
     go_to(early, CLOSES_S)
     victim, known = 1234, [2000] * (CAMPAIGN.k_min - 1)
     one = batch([victim, *known])
-    early.intake.receive(one.id, one.payload)
+    one.deliver(early.intake)
     assert final(early) == [ROUND]
     (answer,) = early.questions.between(CAMPAIGN, ROUND, ROUND, method="unbiased_mean")
     baseline = Centre(early.database, early.clock)
@@ -210,7 +210,7 @@ def test_made_up_reports_count_and_a_victim_can_be_read(early: Centre) -> None:
             reports([place] * CAMPAIGN.k_min, round=ROUND + number), round=ROUND + number
         )
         go_to(early, CAMPAIGN.closes_s(ROUND + number))
-        baseline.intake.receive(later.id, later.payload)
+        later.deliver(baseline.intake)
         assert final(baseline) == [ROUND + number]
         (told,) = early.questions.between(
             CAMPAIGN, ROUND + number, ROUND + number, method="unbiased_mean"
@@ -227,7 +227,7 @@ def test_a_stranger_without_the_key_can_do_none_of_it(early: Centre) -> None:
     """A batch that the pinned key did not sign is refused as before."""
     one = parcel(reports(FORGED), signer=SigningKey.generate(Role.SHUFFLER))
     with pytest.raises(WireError):
-        early.intake.receive(one.id, one.payload)
+        one.deliver(early.intake)
     assert early.count("rounds") == 0
 
 
@@ -235,7 +235,7 @@ def test_two_processes_agree_on_when(early: Centre) -> None:
     """What the first batch decided is in the database, not in the process that took it."""
     one = batch(TRUE)
     other = Intake(early.database, early.clock, pinned=PINNED, opener=early.opener)
-    other.receive(one.id, one.payload)
+    one.deliver(other)
     rounds = Rounds(early.database, early.clock)
     go_to(early, CLOSES_S)
     assert rounds.tick() == []

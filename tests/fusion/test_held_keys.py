@@ -135,10 +135,10 @@ def test_a_batch_for_a_new_key_is_opened_without_a_restart(centre: Centre) -> No
         reports([5] * CAMPAIGN.k_min, key_id=second, round=ROUND), key_id=second, round=ROUND
     )
     with pytest.raises(UnknownKey, match="not held here") as caught:
-        made.intake.receive(sent.id, sent.payload)
+        sent.deliver(made.intake)
     assert caught.value.problem == "key-not-held"
     held.append(KEYS[second])
-    assert made.intake.receive(sent.id, sent.payload).is_new
+    assert sent.deliver(made.intake).is_new
     assert made.intake.keys == (KEYS[first], KEYS[second])
 
 

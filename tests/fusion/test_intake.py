@@ -27,7 +27,7 @@ from rase.fusion.opening import BatchOpener
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
 from rase.wire.keys import OpeningKey, Role, SigningKey
-from rase.wire.messages import Content, inner_info
+from rase.wire.messages import Content, batch_id, inner_info
 from rase.wire.signed import campaign_hash
 from rase.wire.suites import X_WING, public_bytes, public_key, suite
 
@@ -38,7 +38,7 @@ def refused(centre: Centre, sent: Parcel) -> str:
     """Send what must be refused; return the problem, after seeing that nothing changed."""
     before = [centre.count(table) for table in ("rounds", "batches", "opened")]
     with pytest.raises(WireError) as error:
-        centre.intake.receive(sent.id, sent.payload)
+        sent.deliver(centre.intake)
     assert [centre.count(table) for table in ("rounds", "batches", "opened")] == before
     return error.value.problem
 
@@ -46,24 +46,24 @@ def refused(centre: Centre, sent: Parcel) -> str:
 def test_a_batch_is_taken_in_once(centre: Centre) -> None:
     """The same bytes again are answered as known and add nothing."""
     sent = parcel(reports(PLACES))
-    assert centre.intake.receive(sent.id, sent.payload).is_new
+    assert sent.deliver(centre.intake).is_new
     for _ in range(3):
-        assert not centre.intake.receive(sent.id, sent.payload).is_new
+        assert not sent.deliver(centre.intake).is_new
     assert centre.count("batches") == centre.count("opened") == 1
 
 
 def test_a_known_batch_is_known_after_its_round_is_final(centre: Centre) -> None:
     """A shuffler that lost the answer hears 200, not that it came too late."""
     sent = parcel(reports(PLACES))
-    centre.intake.receive(sent.id, sent.payload)
+    sent.deliver(centre.intake)
     centre.rounds.tick()
-    assert not centre.intake.receive(sent.id, sent.payload).is_new
+    assert not sent.deliver(centre.intake).is_new
 
 
 def test_a_final_round_takes_no_other_batch(centre: Centre) -> None:
     """A second batch cannot change an estimate."""
     sent = parcel(reports(PLACES))
-    centre.intake.receive(sent.id, sent.payload)
+    sent.deliver(centre.intake)
     centre.rounds.tick()
     assert refused(centre, parcel(reports([4096] * 5))) == "final-round"
 
@@ -72,9 +72,9 @@ def test_replayed_envelopes_add_nothing(centre: Centre) -> None:
     """Neither within a batch nor in another batch of the round."""
     inner = reports(PLACES)
     first = parcel([*inner, inner[0], inner[0]])
-    assert centre.intake.receive(first.id, first.payload).replayed == 2
+    assert first.deliver(centre.intake).replayed == 2
     second = parcel([*inner, *reports([7])])
-    assert centre.intake.receive(second.id, second.payload).replayed == 5
+    assert second.deliver(centre.intake).replayed == 5
     (done,) = centre.rounds.tick()
     answer = centre.questions.at(CAMPAIGN, done.round)
     assert answer.n == 6
@@ -84,16 +84,15 @@ def test_the_batch_id_must_be_the_hash(centre: Centre) -> None:
     """A batch under another id is refused."""
     sent = parcel(reports(PLACES))
     other = parcel(reports(PLACES))
-    assert refused(centre, Parcel(other.id, sent.payload)) == "bad-batch"
-    assert refused(centre, Parcel(b"", sent.payload)) == "bad-batch"
+    assert refused(centre, replace(sent, id=other.id)) == "bad-batch"
+    assert refused(centre, replace(sent, id=b"")) == "bad-batch"
+    assert refused(centre, replace(sent, body=other.body)) == "bad-batch"
 
 
 def test_a_manifest_of_another_batch_is_refused(centre: Centre) -> None:
     """The manifest stands for one batch."""
     sent, other = parcel(reports(PLACES)), parcel(reports(PLACES))
-    body = cbor.decode(sent.payload, max_size=1 << 20)[0]
-    manifest = cbor.decode(other.payload, max_size=1 << 20)[1]
-    assert refused(centre, Parcel(sent.id, cbor.encode([body, manifest]))) == "bad-batch"
+    assert refused(centre, replace(sent, manifest=other.manifest)) == "bad-batch"
 
 
 def test_forged_batches_are_refused(centre: Centre) -> None:
@@ -105,10 +104,12 @@ def test_forged_batches_are_refused(centre: Centre) -> None:
 def test_tampered_batches_are_refused(centre: Centre) -> None:
     """Any changed byte is noticed."""
     sent = parcel(reports(PLACES))
-    for place in range(0, len(sent.payload), 7):
-        changed = bytearray(sent.payload)
-        changed[place] ^= 1
-        assert refused(centre, Parcel(sent.id, bytes(changed))) == "bad-batch"
+    for part in ("body", "manifest"):
+        whole = getattr(sent, part)
+        for place in range(0, len(whole), 7):
+            changed = bytearray(whole)
+            changed[place] ^= 1
+            assert refused(centre, replace(sent, **{part: bytes(changed)})) == "bad-batch"
 
 
 @pytest.mark.any_store
@@ -116,8 +117,10 @@ def test_tampered_batches_are_refused(centre: Centre) -> None:
     "payload", [b"", b"\xff", cbor.encode([]), cbor.encode([b"", b"", b""]), cbor.encode({})]
 )
 def test_what_is_no_batch_is_refused(centre: Centre, payload: bytes) -> None:
-    """Malformed payloads are bad batches."""
-    assert refused(centre, Parcel(bytes(32), payload)) == "bad-batch"
+    """Malformed bytes are bad batches, even if the shuffler signed for them."""
+    sent = parcel(reports(PLACES), batch_id=batch_id(payload))
+    assert refused(centre, Parcel(batch_id(payload), payload, sent.manifest)) == "bad-batch"
+    assert refused(centre, replace(sent, id=batch_id(payload), manifest=payload)) == "bad-batch"
 
 
 def test_oversized_batches_are_refused(centre: Centre) -> None:
@@ -161,7 +164,7 @@ def test_a_robust_campaign_takes_both_laws(centre: Centre) -> None:
     for round, law in zip((ROUND, ROUND - 1), laws, strict=True):
         inner = reports(PLACES, campaign=robust, round=round)
         sent = parcel(inner, campaign=robust, round=round, **law)
-        centre.intake.receive(sent.id, sent.payload)
+        sent.deliver(centre.intake)
     assert len(centre.rounds.tick()) == 2
     words = [one.shuffle for one in centre.questions.between(robust, 0, ROUND)]
     assert words[1].startswith("uniform shuffle by shuffler-1")
@@ -189,7 +192,7 @@ def test_a_version_holds_in_its_rounds_only(centre: Centre) -> None:
     right = parcel(
         reports(PLACES, round=ROUND + 5, campaign=newer), round=ROUND + 5, campaign=newer
     )
-    assert centre.intake.receive(right.id, right.payload).is_new
+    assert right.deliver(centre.intake).is_new
 
 
 def test_a_round_that_has_not_ended_is_refused_for_now(centre: Centre) -> None:
@@ -197,7 +200,7 @@ def test_a_round_that_has_not_ended_is_refused_for_now(centre: Centre) -> None:
     sent = parcel(reports(PLACES, round=ROUND + 1), round=ROUND + 1)
     assert refused(centre, sent) == "round-not-open"
     centre.clock.advance(3600)
-    assert centre.intake.receive(sent.id, sent.payload).is_new
+    assert sent.deliver(centre.intake).is_new
 
 
 def test_a_key_that_is_not_held_is_named(centre: Centre) -> None:
@@ -243,7 +246,7 @@ def break_byte(inner: bytes) -> bytes:
 def test_bad_envelopes_are_dropped_and_counted(centre: Centre, spoil: Callable[[], bytes]) -> None:
     """One device that breaks the protocol spoils nothing for the others."""
     sent = parcel([*reports(PLACES), spoil()])
-    assert centre.intake.receive(sent.id, sent.payload).refused == 1
+    assert sent.deliver(centre.intake).refused == 1
     centre.rounds.tick()
     assert centre.questions.at(CAMPAIGN, ROUND).n == len(PLACES)
 
@@ -252,7 +255,7 @@ def test_cover_reports_are_dropped_after_their_tag(centre: Centre) -> None:
     """They count neither as reports nor as refused; a second copy is a replay."""
     cover = envelope(0, is_cover=True)
     sent = parcel([*reports(PLACES), cover, cover])
-    receipt = centre.intake.receive(sent.id, sent.payload)
+    receipt = sent.deliver(centre.intake)
     assert (receipt.refused, receipt.replayed) == (0, 1)
     with centre.database.snapshot() as transaction:
         assert transaction.execute("SELECT opened, covers FROM batches") == [(5, 1)]
@@ -263,10 +266,10 @@ def test_two_keys_make_one_round(centre: Centre) -> None:
     centre.publisher.publish_keyset(keyset(7, 9, version=2))
     first = parcel(reports([100] * 5))
     second = parcel(reports([200] * 5, key_id=9), key_id=9)
-    centre.intake.receive(first.id, first.payload)
+    first.deliver(centre.intake)
     assert centre.rounds.tick() == []
     centre.clock.advance(59)
-    centre.intake.receive(second.id, second.payload)
+    second.deliver(centre.intake)
     assert centre.rounds.tick() == []
     centre.clock.advance(1)
     (done,) = centre.rounds.tick()
@@ -278,7 +281,7 @@ def test_without_a_keyset_a_round_is_settled_at_once(centre: Centre) -> None:
     with centre.database.transaction() as transaction:
         transaction.execute("DELETE FROM keysets")
     sent = parcel(reports(PLACES))
-    centre.intake.receive(sent.id, sent.payload)
+    sent.deliver(centre.intake)
     assert len(centre.rounds.tick()) == 1
 
 
@@ -288,7 +291,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
 
     class Slow(BatchOpener):
         def open(self, batch, *, class_count, block_start=None):  # type: ignore[no-untyped-def]
-            centre.intake.receive(sent.id, sent.payload)
+            sent.deliver(centre.intake)
             return super().open(batch, class_count=class_count, block_start=block_start)
 
     slow = Intake(
@@ -297,7 +300,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
         pinned=PINNED,
         opener=Slow(list(KEYS.values()), processes=0),
     )
-    assert not slow.receive(sent.id, sent.payload).is_new
+    assert not sent.deliver(slow).is_new
     assert centre.count("batches") == 1
 
 
@@ -333,4 +336,4 @@ def test_x_wing_envelopes_open(centre: Centre) -> None:
         for place in PLACES
     ]
     sent = parcel(inner, campaign=wing, key_id=11)
-    assert centre.intake.receive(sent.id, sent.payload).refused == 0
+    assert sent.deliver(centre.intake).refused == 0

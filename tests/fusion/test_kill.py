@@ -88,7 +88,7 @@ def is_taken(url: str, sent: Parcel) -> bool:
     """Send a batch; return whether the answer came."""
     try:
         answer = httpx.put(
-            url + sent.path, content=sent.payload, headers=sent.headers, timeout=PATIENCE_S
+            url + sent.path, content=sent.body, headers=sent.headers, timeout=PATIENCE_S
         )
     except httpx.HTTPError:
         return False
@@ -117,7 +117,7 @@ def test_kills_change_no_estimate(
     calm, stormy = new_address("calm.sqlite"), new_address("stormy.sqlite")
     with published(calm) as centre:
         for one in sent:
-            centre.intake.receive(one.id, one.payload)
+            one.deliver(centre.intake)
     config = prepared(tmp_path, stormy)
     waiting, deaths = list(sent), 0
     server = Server(config)

@@ -63,10 +63,10 @@ def test_a_batch_that_another_process_takes_meanwhile_is_known(centres: list[Cen
     sent = parcel(reports([1, 2, 3, 4]))
     database = one.database
     one.database = Overtaken(  # type: ignore[assignment]
-        database, lambda: other.intake.receive(sent.id, sent.payload)
+        database, lambda: sent.deliver(other.intake)
     )
     one.__post_init__()
-    assert not one.intake.receive(sent.id, sent.payload).is_new
+    assert not sent.deliver(one.intake).is_new
     with database.snapshot() as transaction:
         assert transaction.execute("SELECT batches FROM rounds") == [(1,)]
 
@@ -75,11 +75,11 @@ def test_a_round_that_another_process_made_final_takes_no_batch(centres: list[Ce
     """What comes too late is refused, and leaves nothing."""
     one, other, _ = centres
     first, late = parcel(reports([1, 2, 3, 4])), parcel(reports([5, 6, 7, 8]))
-    other.intake.receive(first.id, first.payload)
+    first.deliver(other.intake)
     one.database = Overtaken(one.database, other.rounds.tick)  # type: ignore[assignment]
     one.__post_init__()
     with pytest.raises(WireError, match="final"):
-        one.intake.receive(late.id, late.payload)
+        late.deliver(one.intake)
     with other.database.snapshot() as transaction:
         assert transaction.execute("SELECT batches, state FROM rounds") == [(1, "final")]
 
@@ -97,7 +97,7 @@ def test_batches_and_ends_of_rounds_at_once(centres: list[Centre]) -> None:
         for sent in parcels:
             # Another process may have made the round final already.
             with suppress(WireError):
-                news += centre.intake.receive(sent.id, sent.payload).is_new
+                news += sent.deliver(centre.intake).is_new
             centre.rounds.tick()
             with centre.database.snapshot() as transaction:
                 ((last, count),) = transaction.execute(
@@ -155,7 +155,7 @@ def test_who_looked_up_a_number_is_not_overtaken(
         one.clock.jump(CAMPAIGN.closes_s(ROUND + 1) + 60 - one.clock.now_s())
         for round in (ROUND, ROUND + 1):
             sent = parcel(reports([1, 2, 3, 4], round=round), round=round)
-            one.intake.receive(sent.id, sent.payload)
+            sent.deliver(one.intake)
 
         def meanwhile() -> None:
             with pytest.raises(StorageBusy):

@@ -72,7 +72,7 @@ class FusionMachine(RuleBasedStateMachine):
         )
         # What a final round answers is looked at below.
         with suppress(SimulatedDeath, WireError):
-            intake.receive(sent.id, sent.payload)
+            sent.deliver(intake)
         self.take(sent, round, len(values), may_be_known=True)
 
     @precondition(lambda self: self.taken)
@@ -80,7 +80,7 @@ class FusionMachine(RuleBasedStateMachine):
     def repeat(self, data: st.DataObject) -> None:
         """A batch that was taken is known for ever, and adds nothing."""
         sent = data.draw(st.sampled_from(self.taken))
-        assert not self.centre.intake.receive(sent.id, sent.payload).is_new
+        assert not sent.deliver(self.centre.intake).is_new
 
     @rule(point=st.integers(0, 25))
     def tick_and_die(self, point: int) -> None:
@@ -107,10 +107,10 @@ class FusionMachine(RuleBasedStateMachine):
         """Send a batch; the model decides what must come of it."""
         if round in self.told:
             with pytest.raises(WireError) as refused:
-                self.centre.intake.receive(sent.id, sent.payload)
+                sent.deliver(self.centre.intake)
             assert refused.value.problem == "final-round"
             return
-        receipt = self.centre.intake.receive(sent.id, sent.payload)
+        receipt = sent.deliver(self.centre.intake)
         assert receipt.is_new or may_be_known
         self.taken.append(sent)
         self.count[round] += n

@@ -68,7 +68,7 @@ def finish(centre: FusionCentre, clock: FakeClock, round: int = ROUND) -> None:
     """Make a round final."""
     sent = parcel(reports([1, 2, 3, 4, 5], round=round), round=round)
     clock.jump(CAMPAIGN.closes_s(round) + 60 - clock.now_s())
-    centre.receive(sent.id, sent.payload)
+    sent.deliver(centre)
     clock.advance(120)
     assert centre.tick()
 

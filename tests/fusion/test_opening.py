@@ -138,7 +138,7 @@ def test_large_batches_are_opened_rightly(centre: Centre, count: int) -> None:
     with BatchOpener(list(KEYS.values()), processes=2) as opener:
         centre.opener = opener
         centre.__post_init__()
-        assert centre.intake.receive(sent.id, sent.payload).is_new
+        assert sent.deliver(centre.intake).is_new
     centre.rounds.tick()
     answers = centre.questions.between(CAMPAIGN, ROUND, ROUND, method="all")
     assert answers[0].n == count

@@ -44,7 +44,7 @@ def add_rounds(centre: Centre, places: dict[int, list[int]]) -> None:
     for round, found in places.items():
         centre.clock.jump(CAMPAIGN.closes_s(round) + 60 - centre.clock.now_s())
         one = parcel(reports(found, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
 
 
@@ -225,7 +225,7 @@ def test_rounds_come_in_pages(asked: Asked) -> None:
     """Newest first, open ones too; the next page begins where one ends."""
     one = parcel(reports([7] * 5, round=ROUND + 7), round=ROUND + 7)
     asked.centre.clock.jump(CAMPAIGN.closes_s(ROUND + 7) - asked.centre.clock.now_s())
-    asked.centre.intake.receive(one.id, one.payload)
+    one.deliver(asked.centre.intake)
     with asked.centre.database.transaction() as transaction:
         transaction.execute(
             "UPDATE rounds SET settles_s = settles_s + 9999 WHERE round = ?", (ROUND + 7,)

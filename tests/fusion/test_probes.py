@@ -51,7 +51,7 @@ def sent(centre: Centre, campaign: Campaign, round: int, n: int = 40) -> list[fl
     noisy = randomizer_of(campaign.reported_in(round)).randomize(readings, rng=SeededRandom(round))
     places = np.rint((noisy - campaign.low) / campaign.domain.step).astype(int).tolist()
     one = parcel(reports(places, round=round, campaign=campaign), round=round, campaign=campaign)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     return sorted(noisy.tolist())
 
@@ -207,7 +207,7 @@ def test_classes_of_epsilon_are_probed_apart(tmp_path: Path) -> None:
             *reports([160] * 4, round=ROUND + step, campaign=mixed, epsilon_class=1),
         ]
         one = parcel(sealed, round=ROUND + step, campaign=mixed)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
     status = range_status(database, mixed, n=8)
     assert status.probes == 8

@@ -17,7 +17,7 @@ def happened(centre: Centre, round: int, places: list[int], campaign: Campaign =
     centre.clock.jump(max(campaign.closes_s(round) - now, 0))
     inner = reports(places, round=round, campaign=campaign)
     one = parcel(inner, round=round, campaign=campaign)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
 
 

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.fusion.conftest import (
     CAMPAIGN,
     ROUND,
     Centre,
+    Parcel,
     envelope,
     keyset,
     parcel,
@@ -46,7 +48,7 @@ PLACES = [0, 100, 2048, 3000, 4096]
 def sent(centre: Centre, places: list[int] = PLACES, round: int = ROUND) -> None:
     """Take in a batch of reports."""
     one = parcel(reports(places, round=round), round=round)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
 
 
 def test_every_estimator_has_a_row_with_its_interval(centre: Centre) -> None:
@@ -86,7 +88,7 @@ def test_answers_say_whose_mean_they_are_of(
     for round, members in {ROUND: 400, ROUND + 1: 5, ROUND + 2: None}.items():
         envelopes = reports(PLACES, round=round, campaign=fleet)
         batch = parcel(envelopes, round=round, campaign=fleet, members=members)
-        one.intake.receive(batch.id, batch.payload)
+        batch.deliver(one.intake)
     assert len(one.rounds.tick()) == 3
     some, whole, unknown = one.questions.between(fleet, ROUND, ROUND + 2, method="unbiased_mean")
     assert [some.target, whole.target, unknown.target] == ["fleet", "fleet", "reporters"]
@@ -171,7 +173,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
 def test_withheld_rounds_are_told(centre: Centre) -> None:
     """A batch without envelopes makes the round too_few."""
     one = parcel([])
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     (done,) = centre.rounds.tick()
     assert done.is_withheld
     answer = centre.questions.latest(CAMPAIGN)
@@ -182,7 +184,7 @@ def test_withheld_rounds_are_told(centre: Centre) -> None:
 def test_a_round_of_covers_is_too_few(centre: Centre) -> None:
     """Fewer than k_min real reports make no estimate, however many envelopes came."""
     one = parcel([envelope(0, is_cover=True) for _ in range(5)] + reports([1, 2, 3]))
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     (done,) = centre.rounds.tick()
     assert done.is_withheld
     assert centre.count("opened") == centre.count("answers") == 0
@@ -294,7 +296,7 @@ def test_one_batch_more_is_waited_for(centre: Centre) -> None:
             if self.is_first:
                 self.is_first = False
                 one = parcel(reports([5] * 5, key_id=9), key_id=9)
-                centre.intake.receive(one.id, one.payload)
+                one.deliver(centre.intake)
             return super().transaction()
 
     slow = Rounds(Meanwhile(centre.database), centre.clock)
@@ -326,7 +328,7 @@ def test_classes_and_mechanisms_are_estimated(centre: Centre, mechanism: str) ->
         for number in range(8)
     ]
     one = parcel(inner, campaign=campaign)
-    assert centre.intake.receive(one.id, one.payload).refused == 0
+    assert one.deliver(centre.intake).refused == 0
     centre.rounds.tick()
     answer = centre.questions.latest(campaign)
     assert (answer.n, answer.local_epsilon, answer.status) == (8, 2.0, "ok")
@@ -344,7 +346,7 @@ def test_reports_of_small_classes_do_not_count(centre: Centre) -> None:
             for place in range(count)
         ]
         one = parcel(inner, round=round, campaign=CLASSES)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
     centre.rounds.tick()
     assert [one.n for one in centre.questions.between(CLASSES, ROUND, ROUND + 1)] == [5, 4]
     few = [
@@ -353,7 +355,7 @@ def test_reports_of_small_classes_do_not_count(centre: Centre) -> None:
     ]
     centre.clock.jump(CLASSES.closes_s(ROUND + 2) - centre.clock.now_s())
     one = parcel(few, round=ROUND + 2, campaign=CLASSES)
-    centre.intake.receive(one.id, one.payload)
+    one.deliver(centre.intake)
     centre.rounds.tick()
     assert centre.questions.latest(CLASSES).status == "too_few"
     assert centre.count("opened") == 0
@@ -382,7 +384,7 @@ class Steps:
                     target: Any = {
                         "publish": centre.publisher.publish,
                         "keys": centre.publisher.publish_keyset,
-                        "put": centre.intake.receive,
+                        "put": partial(Parcel.deliver, to=centre.intake),
                         "tick": centre.rounds.tick,
                     }[operation]
                     target(*arguments)
@@ -397,8 +399,8 @@ class Steps:
         for round, batches in PARCELS:
             clock.jump(campaign.closes_s(round) - clock.now_s())
             for batch in batches:
-                surviving("put", batch.id, batch.payload)
-                surviving("put", batch.id, batch.payload)
+                surviving("put", batch)
+                surviving("put", batch)
             surviving("tick")
             surviving("tick")
         told: list[object] = list(alive.questions.between(campaign, 0, 2**32, method="all"))
@@ -466,7 +468,7 @@ def test_reports_of_a_block_open_in_each_of_its_rounds(carrying: Centre) -> None
         parcel([], round=first, key_id=0, campaign=CARRYING),
         parcel(carried([10, 20, 30, 40, 50]), round=first + 1, campaign=CARRYING),
     ):
-        assert carrying.intake.receive(sent.id, sent.payload).refused == 0
+        assert sent.deliver(carrying.intake).refused == 0
     assert [one.is_withheld for one in carrying.rounds.tick()] == [True, False]
     told = carrying.questions.between(CARRYING, first, first + 1)
     assert [one.status for one in told] == ["too_few", "ok"]
@@ -475,7 +477,7 @@ def test_reports_of_a_block_open_in_each_of_its_rounds(carrying: Centre) -> None
     assert "earlier rounds" not in told[0].shuffle
     beyond = parcel(carried([1, 2, 3, 4]), round=first + 3, campaign=CARRYING)
     carrying.clock.advance(4 * 3600)
-    assert carrying.intake.receive(beyond.id, beyond.payload).refused == 4
+    assert beyond.deliver(carrying.intake).refused == 4
 
 
 def test_an_envelope_counts_in_one_round_of_its_block(carrying: Centre) -> None:
@@ -485,12 +487,12 @@ def test_an_envelope_counts_in_one_round_of_its_block(carrying: Centre) -> None:
     carrying.clock.advance(4 * 3600)
     for round, more, replayed in ((first, [], 0), (first + 1, carried([50]), 4)):
         sent = parcel([*inner, *more], round=round, campaign=CARRYING)
-        assert carrying.intake.receive(sent.id, sent.payload).replayed == replayed
+        assert sent.deliver(carrying.intake).replayed == replayed
         carrying.rounds.tick()
         assert carrying.count("block_tags") == round - first + 1
     assert carrying.questions.at(CARRYING, first + 1).status == "too_few"
     last = parcel(inner, round=first + 2, campaign=CARRYING)
-    assert carrying.intake.receive(last.id, last.payload).replayed == 4
+    assert last.deliver(carrying.intake).replayed == 4
     carrying.rounds.tick()
     assert carrying.count("block_tags") == 0
     assert carrying.count("opened") == 0
@@ -504,7 +506,7 @@ def test_the_tags_of_a_version_that_ends_go_with_it(carrying: Centre) -> None:
     carrying.publisher.publish(later)
     carrying.clock.advance(2 * 3600)
     sent = parcel(carried([10, 20, 30, 40]), round=first, campaign=CARRYING)
-    carrying.intake.receive(sent.id, sent.payload)
+    sent.deliver(carrying.intake)
     carrying.rounds.tick()
     assert carrying.count("block_tags") == 0
 

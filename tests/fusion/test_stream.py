@@ -23,7 +23,7 @@ def happened(centre: Centre, *rounds: int) -> None:
     for round in rounds:
         centre.clock.jump(max(CAMPAIGN.closes_s(round) - centre.clock.now_s(), 0))
         one = parcel(reports([round - ROUND] * 5, round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         centre.rounds.tick()
 
 
@@ -144,7 +144,7 @@ def test_streams_over_a_real_socket(centre: Centre) -> None:
     def put(url: str, round: int) -> None:
         one = parcel(reports([1] * 5, round=round), round=round)
         answer = httpx.put(
-            url + one.path, content=one.payload, headers=one.headers, timeout=PATIENCE_S
+            url + one.path, content=one.body, headers=one.headers, timeout=PATIENCE_S
         )
         assert answer.status_code == 201
 
@@ -323,7 +323,7 @@ def test_a_failing_database_does_not_end_the_work(centre: Centre) -> None:
     app = app_of(centre)
     one = parcel(reports([1] * 5))
     with served(app) as url:
-        httpx.put(url + one.path, content=one.payload, headers=one.headers, timeout=PATIENCE_S)
+        httpx.put(url + one.path, content=one.body, headers=one.headers, timeout=PATIENCE_S)
         with centre.database.transaction() as transaction:
             transaction.execute("ALTER TABLE gone RENAME TO access_log")
         token = add_subscriber(centre.database, "a")

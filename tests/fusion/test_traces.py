@@ -26,7 +26,7 @@ def test_batches_rounds_and_questions_are_timed_without_values(centre: "Centre")
     sent = parcel(reports(PLACES))
     with collected(telemetry, "fusion") as spans:
         for _ in range(2):
-            ask(app, "PUT", sent.path, content=sent.payload, headers=sent.headers)
+            ask(app, "PUT", sent.path, content=sent.body, headers=sent.headers)
         ask(app, "PUT", sent.path, content=b"nonsense", headers=sent.headers)
         assert app.state.centre.tick()
         assert not app.state.centre.tick()
@@ -62,6 +62,6 @@ def test_spans_without_a_collector_change_nothing(centre: "Centre") -> None:
     stream = app.state.centre.telemetry._stream
     assert isinstance(stream, io.StringIO)
     sent = parcel(reports(PLACES))
-    answer = ask(app, "PUT", sent.path, content=sent.payload, headers=sent.headers)
+    answer = ask(app, "PUT", sent.path, content=sent.body, headers=sent.headers)
     assert answer.status_code == 201
     assert stream.getvalue() == f"fusion batch_received campaign=street-power round={ROUND}\n"

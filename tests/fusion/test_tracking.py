@@ -49,7 +49,7 @@ def sent(centre: Centre, *rounds: int) -> None:
     for round in rounds:
         places = reports(places_of(round), round=round, campaign=FOLLOWED)
         one = parcel(places, round=round, campaign=FOLLOWED)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
 
 
 def spread_of(counts: Counts, randomizer: RangeRandomizer) -> float | None:
@@ -207,7 +207,7 @@ def test_campaigns_that_are_not_followed_do_not_wait(centre: Centre) -> None:
     centre.clock.jump(CAMPAIGN.closes_s(ROUND + 2) - centre.clock.now_s())
     for round in (ROUND, ROUND + 2):
         one = parcel(reports([1, 2, 3, 4], round=round), round=round)
-        centre.intake.receive(one.id, one.payload)
+        one.deliver(centre.intake)
         assert len(centre.rounds.tick()) == 1
 
 
@@ -273,7 +273,7 @@ def test_a_campaign_with_both_keeps_one_unbiased_row(new_address: NewAddress) ->
     centre.publisher.publish(both)
     late = Centre(database, FakeClock((ROUND + 5) * HOUR_S))
     one = parcel(reports([1, 2, 3, 4], campaign=both), campaign=both)
-    late.intake.receive(one.id, one.payload)
+    one.deliver(late.intake)
     late.rounds.tick()
     assert late.count("answers") == 2
     assert [a.method for a in late.questions.between(both, ROUND, ROUND, method="all")] == [
@@ -311,7 +311,7 @@ def test_budgets_that_differ_are_combined_and_followed(new_address: NewAddress) 
             for place, number in zip(places.tolist(), numbers.tolist(), strict=True)
         ]
         one = parcel(inner, round=round, campaign=classes)
-        assert centre.intake.receive(one.id, one.payload).refused == 0
+        assert one.deliver(centre.intake).refused == 0
         assert len(centre.rounds.tick()) == 1
         counts = counts_of(classes, places, numbers)
         assert counts.epsilon is not None

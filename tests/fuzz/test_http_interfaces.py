@@ -53,7 +53,7 @@ def fusion(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict
         for round, places in ((ROUND, [0] * 5), (ROUND + 1, [4096] * 6), (ROUND + 2, [])):
             centre.clock.jump(CAMPAIGN.closes_s(round) - centre.clock.now_s())
             one = parcel(reports(places, round=round), round=round)
-            centre.intake.receive(one.id, one.payload)
+            one.deliver(centre.intake)
             centre.rounds.tick()
         token = add_subscriber(centre.database, "all", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN))
         app = app_of(centre, publisher=centre.publisher)

@@ -12,7 +12,7 @@ import pytest
 from rase.errors import StorageBusy, StorageUnusable
 from rase.shuffler.forward import Answer, HttpSender
 from rase.shuffler.rounds import begin_rounds, claim_round
-from rase.wire.parcel import header_of, pack
+from rase.wire.parcel import header_of
 from rase.wire.problems import PROBLEM_TYPES, Problem
 
 if TYPE_CHECKING:
@@ -254,9 +254,9 @@ def test_answers_over_http(status: int | None, problem: str | None, answer: Answ
 
     client = httpx.Client(transport=httpx.MockTransport(handle))
     sender = HttpSender("http://localhost:1/", client=client)
-    assert sender.send(b"\x01" * 32, pack(b"body", b"manifest")) is answer
+    assert sender.send(b"\x01" * 32, b"body", b"manifest") is answer
     assert str(seen[0].url) == f"http://localhost:1/v1/batches/{'01' * 32}"
-    assert (seen[0].method, seen[0].content) == ("PUT", pack(b"body", b"manifest"))
+    assert (seen[0].method, seen[0].content) == ("PUT", b"body")
     # The manifest goes ahead: the fusion centre reads no body without one.
     assert header_of(b"manifest").items() <= {
         (name, seen[0].headers.get(name, "")) for name in header_of(b"")
@@ -311,10 +311,10 @@ def test_a_proxy_is_asked_for_others_and_never_for_this_machine(
             monkeypatch.delenv(name, raising=False)
         for url in (fusion_url, fusion_url.replace("127.0.0.1", "localhost")):
             with closing(HttpSender(url)) as sender:
-                assert sender.send(bytes(32), pack(b"body", b"manifest")) is Answer.ACCEPTED
+                assert sender.send(bytes(32), b"body", b"manifest") is Answer.ACCEPTED
         assert (len(fusion.asked), proxy.asked) == (2, [])
         with closing(HttpSender("http://fusion.example")) as sender:
-            assert sender.send(bytes(32), pack(b"body", b"manifest")) is Answer.ACCEPTED
+            assert sender.send(bytes(32), b"body", b"manifest") is Answer.ACCEPTED
         assert proxy.asked == [f"http://fusion.example/v1/batches/{'00' * 32}"]
 
 

@@ -124,7 +124,7 @@ def test_the_sender_knows_the_problem() -> None:
     for name, answer in answers.items():
         client = httpx.Client(transport=httpx.MockTransport(lambda _, answer=answer: answer()))
         sender = HttpSender("http://fusion", client=client)
-        sender.send(bytes(32), b"\x82\x40\x40")
+        sender.send(bytes(32), b"body", b"manifest")
         assert sender.problem == name
 
 

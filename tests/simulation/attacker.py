@@ -22,7 +22,7 @@ from rase.wire.messages import (
     batch_id,
 )
 from rase.wire.outer import OuterOpener
-from rase.wire.parcel import header_of, pack, unpack
+from rase.wire.parcel import header_of, manifest_of
 from rase.wire.problems import Problem
 from rase.wire.seal import seal_report
 from rase.wire.signed import SignedManifest, signature_of
@@ -90,22 +90,21 @@ def put(world: World, batch: Batch, *, signer: SigningKey | None = None, **chang
     }
     manifest = BatchManifest(**(said | changes))
     signed = SignedManifest(manifest, signature_of(manifest, signer or SIGNERS[Role.SHUFFLER]))
-    return received(world, batch_id(body), pack(body, signed.to_bytes()))
+    return received(world, batch_id(body), body, signed.to_bytes())
 
 
-def received(world: World, name: bytes, payload: bytes) -> str:
+def received(world: World, name: bytes, body: bytes, manifest: bytes) -> str:
     """Put bytes under an id; return the status, or the name of the problem."""
-    _, manifest = unpack(payload, max_size=1 << 24)
-    answer = world.receive(name.hex(), payload, header_of(manifest))
+    answer = world.receive(name.hex(), body, header_of(manifest))
     if answer.status_code in (200, 201):
         return str(answer.status_code)
     return Problem.from_json(answer.content).type.name
 
 
 def batch_of(world: World, round: int) -> tuple[bytes, bytes, Batch]:
-    """Return the batch of a round as it passed the network: id, payload, content."""
-    ((name, payload),) = world.puts[round].items()
-    return bytes.fromhex(name), payload, Batch.from_bytes(unpack(payload, max_size=1 << 24)[0])
+    """Return the batch of a round as it passed the network: id, signed manifest, content."""
+    ((name, body),) = world.puts[round].items()
+    return bytes.fromhex(name), manifest_of(world.manifests[name]), Batch.from_bytes(body)
 
 
 def counts(world: World, round: int) -> tuple[int, ...]:

@@ -39,7 +39,6 @@ from rase.wire.messages import (
     batch_id,
 )
 from rase.wire.outer import OuterOpener
-from rase.wire.parcel import pack, unpack
 from rase.wire.signed import SignedCampaign, campaign_hash, signature_of, versions_bytes
 
 if TYPE_CHECKING:
@@ -127,19 +126,18 @@ def test_a_reordered_batch_adds_nothing(make_world: "MakeWorld") -> None:
     world = make_world()
     round = world.upload_round()
     closed_and_forwarded(world)
-    name, payload, batch = batch_of(world, round)
-    _, manifest = unpack(payload, max_size=1 << 24)
+    name, manifest, batch = batch_of(world, round)
     turned = replace(batch, inner=batch.inner[::-1])
     body = turned.to_bytes()
-    assert received(world, batch_id(body), pack(body, manifest)) == "bad-batch"
-    assert received(world, name, pack(body, manifest)) == "bad-batch"
+    assert received(world, batch_id(body), body, manifest) == "bad-batch"
+    assert received(world, name, body, manifest) == "bad-batch"
     assert put(world, turned) == "201"
     replayed = world.rows(world.fusion, "SELECT opened, replayed FROM batches ORDER BY replayed")
     assert replayed == [(5, 0), (0, 5)]
     world.close_and_estimate()
     assert counts(world, round) == (5,) * len(CAMPAIGN.estimators)
     assert put(world, replace(batch, inner=batch.inner[1:] + batch.inner[:1])) == "final-round"
-    assert received(world, name, payload) == "200"
+    assert received(world, name, batch.to_bytes(), manifest) == "200"
     assert counts(world, round) == (5,) * len(CAMPAIGN.estimators)
 
 

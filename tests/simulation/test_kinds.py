@@ -85,7 +85,7 @@ def sealed_for(world: World) -> list[int]:
     found = []
     for _, puts in sorted(world.puts.items()):
         for payload in puts.values():
-            batch = Batch.from_bytes(world.batch_body(payload))
+            batch = Batch.from_bytes(payload)
             found += [batch.key_id] if batch.inner else []
     return found
 

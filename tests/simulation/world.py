@@ -44,7 +44,7 @@ from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import HEADER_SIZE, REPORT_TYPE, Batch, Header
-from rase.wire.parcel import unpack
+from rase.wire.parcel import MANIFEST_HEADER
 from rase.wire.signed import campaign_hash
 
 __all__ = [
@@ -117,6 +117,7 @@ class World:
         # What passed the network, for whoever compares or attacks.
         self.wires: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         self.puts: defaultdict[int, dict[str, bytes]] = defaultdict(dict)
+        self.manifests: dict[str, str] = {}
         self.spoilt: set[tuple[int, int]] = set()
         self.spoilt_batches: set[int] = set()
         self._deaths_due: defaultdict[str, list[int]] = defaultdict(list)
@@ -231,8 +232,9 @@ class World:
     def put(self, url: str, *, content: bytes, headers: dict[str, str]) -> httpx.Response:
         """Carry a batch to the fusion centre, as an HTTP client does."""
         batch = url.rpartition("/")[2]
-        round = Batch.from_bytes(self.batch_body(content)).round
+        round = Batch.from_bytes(content).round
         self.puts[round][batch] = content
+        self.manifests[batch] = headers[MANIFEST_HEADER]
         if "fusion" in self._unreachable:
             raise httpx.ConnectError("the fusion centre is down.")
         fault = self._batch_faults.pop(0) if self._batch_faults else None
@@ -248,16 +250,11 @@ class World:
             self.receive(batch, content, headers)
         if fault == "tamper":
             self.spoilt_batches.add(round)
-            content = content[:-70] + bytes([content[-70] ^ 1]) + content[-69:]
+            content = content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
         answer = self.receive(batch, content, headers)
         if fault == "lose-answer":
             raise httpx.ReadTimeout("the answer was lost.")
         return answer
-
-    @staticmethod
-    def batch_body(payload: bytes) -> bytes:
-        """Return the batch out of what passed the network."""
-        return unpack(payload, max_size=1 << 24)[0]
 
     def receive(self, batch: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
         """Answer as the fusion centre does; its death looks like silence."""

@@ -151,10 +151,10 @@ async def put_batch(
         raise Malformed("a batch id must be hexadecimal.", problem="bad-batch") from None
     manifest = manifest_of(request.headers.get(MANIFEST_HEADER))
     # Nothing of the body is read before its manifest is known to be the shuffler's.
-    limit = await run_in_threadpool(centre.intake.announced, claimed, manifest)
+    checked = await run_in_threadpool(centre.intake.check_manifest, claimed, manifest)
     with request.app.state.limits.batches.held("shuffler"):
-        payload = await _read(request, limit)
-        receipt = await run_in_threadpool(centre.receive, claimed, payload)
+        body = await _read(request, checked.max_bytes)
+        receipt = await run_in_threadpool(centre.receive, checked, body)
     request.app.state.arrived.set()
     return JSONResponse(
         {"batch": batch_id, "round": receipt.round}, status_code=201 if receipt.is_new else 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.fusion.campaigns import Publisher
-from rase.fusion.intake import FusionPolicy, Intake, LateBatch, Receipt
+from rase.fusion.intake import CheckedManifest, FusionPolicy, Intake, LateBatch, Receipt
 from rase.fusion.mechanism import Effect, effect_of
 from rase.fusion.query import Questions
 from rase.fusion.rounds import FinalRound, Rounds
@@ -57,15 +57,19 @@ class FusionCentre:
         if self.heart is not None:
             self.heart.beat()
 
-    def receive(self, batch_id: bytes, payload: bytes) -> Receipt:
+    def receive(self, checked: CheckedManifest, body: bytes) -> Receipt:
         """Take a batch in, and count what was in it.
+
+        Args:
+            checked: Its manifest.
+            body: The batch.
 
         Raises:
             WireError: With the problem the shuffler is told.
         """
         with self.telemetry.span("put") as span:
             try:
-                receipt = self.intake.receive(batch_id, payload)
+                receipt = self.intake.receive(checked, body)
             except LateBatch as late:
                 # Signed by the shuffler and lost: whoever runs this server must be able to see it.
                 self.telemetry.count("batches_late")

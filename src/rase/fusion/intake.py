@@ -1,7 +1,7 @@
 """What the shuffler hands over: a batch is checked, opened and kept in one transaction, once."""
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -16,11 +16,10 @@ from rase.storage.interface import Database, Transaction
 from rase.storage.retry import retried
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
-from rase.wire.parcel import unpack
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["MAX_BATCH_BYTES", "FusionPolicy", "Intake", "LateBatch", "Receipt"]
+__all__ = ["MAX_BATCH_BYTES", "CheckedManifest", "FusionPolicy", "Intake", "LateBatch", "Receipt"]
 
 MAX_BATCH_BYTES: Final = 1 << 26
 _BAD = "bad-batch"
@@ -115,6 +114,21 @@ class LateBatch(WireError):
         self.round = round
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedManifest:
+    """A manifest that the shuffler signed, checked once, ahead of its batch.
+
+    Args:
+        manifest: What it says.
+        signed: The bytes with the signature, which are kept.
+        max_bytes: How long its batch may be.
+    """
+
+    manifest: BatchManifest
+    signed: bytes = field(repr=False)
+    max_bytes: int
+
+
 class _AlreadyKept(Exception):
     """Another process took the same batch in meanwhile."""
 
@@ -149,20 +163,21 @@ class Intake:
         self._opener = opener
         self._policy = FusionPolicy() if policy is None else policy
 
-    def announced(self, claimed_id: bytes, manifest: bytes) -> int:
-        """Return how many bytes a batch may have, by the signed manifest sent ahead of it.
+    def check_manifest(self, claimed_id: bytes, signed: bytes) -> "CheckedManifest":
+        """Return the manifest of a batch that is to come, if the shuffler signed it.
 
         Args:
-            claimed_id: The id it is sent under.
-            manifest: The signed manifest.
+            claimed_id: The id that the batch is sent under.
+            signed: The signed manifest.
 
         Raises:
             WireError: If the manifest is not the shuffler's, or of another batch.
         """
-        said = SignedManifest.from_bytes(manifest, self._pinned).manifest
+        said = SignedManifest.from_bytes(signed, self._pinned).manifest
         if not hmac.compare_digest(said.batch_id, claimed_id):
             raise Malformed("the manifest is of another batch.", problem=_BAD)
-        return min(said.n * _ENVELOPE_BYTES + len(manifest) + _FRAME_BYTES, self.max_bytes)
+        most = min(said.n * _ENVELOPE_BYTES + _FRAME_BYTES, self.max_bytes)
+        return CheckedManifest(said, signed, most)
 
     @property
     def keys(self) -> tuple[OpeningKey, ...]:
@@ -178,28 +193,27 @@ class Intake:
         """The largest batch that the operator takes."""
         return self._policy.max_batch_bytes
 
-    def receive(self, claimed_id: bytes, payload: bytes) -> Receipt:
+    def receive(self, checked: "CheckedManifest", body: bytes) -> Receipt:
         """Take in a batch; the same bytes again change nothing and are answered the same way.
 
         Args:
-            claimed_id: The id it was sent under.
-            payload: Batch body and signed manifest, as `rase.wire.parcel.pack` packs them.
+            checked: Its manifest, as `check_manifest` returned it: nothing of a batch is looked
+                into before its manifest is known to be the shuffler's.
+            body: The batch.
 
         Raises:
             LateBatch: If the round is final.
             WireError: With the problem the shuffler is told; then nothing has changed.
         """
-        body, manifest_bytes = unpack(payload, max_size=self.max_bytes)
-        if not hmac.compare_digest(batch_id(body), claimed_id):
+        manifest, name = checked.manifest, checked.manifest.batch_id
+        if len(body) > checked.max_bytes:
+            raise Malformed("the batch is longer than its manifest allows.", problem=_BAD)
+        if not hmac.compare_digest(batch_id(body), name):
             raise Malformed("the batch's id must be the SHA-256 of its body.", problem=_BAD)
-        # Nothing of a batch is looked into before its manifest is known to be the shuffler's.
-        manifest = SignedManifest.from_bytes(manifest_bytes, self._pinned).manifest
-        if manifest.batch_id != claimed_id:
-            raise Malformed("the manifest is of another batch.", problem=_BAD)
         batch = Batch.from_bytes(body)
         with self._database.snapshot() as transaction:
             campaign = _campaign_of(transaction, batch)
-            known = _known(transaction, claimed_id)
+            known = _known(transaction, name)
             if known is not None:
                 return known
             _refuse_final(transaction, campaign, batch.round)
@@ -225,7 +239,7 @@ class Intake:
             with writing() as transaction:
                 # First of all: it locks the round, so that what is seen below stays so.
                 batches = _open_round(transaction, campaign, batch.round, settles_s)
-                known = _known(transaction, claimed_id)
+                known = _known(transaction, name)
                 if known is not None:
                     raise _AlreadyKept(known)
                 _refuse_final(transaction, campaign, batch.round)
@@ -233,8 +247,8 @@ class Intake:
                     transaction,
                     campaign,
                     batch,
-                    id=claimed_id,
-                    manifest=manifest_bytes,
+                    id=name,
+                    manifest=checked.signed,
                     opened=opened,
                     is_extra=batches > max(keys, 1),
                 )

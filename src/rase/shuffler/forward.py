@@ -15,7 +15,7 @@ from rase.clock import FIRST_PAUSE_S, LONGEST_PAUSE_S, backoff_s
 from rase.errors import Malformed
 from rase.service.clients import client as proxied_client
 from rase.storage.interface import Database
-from rase.wire.parcel import header_of, pack, unpack
+from rase.wire.parcel import header_of
 from rase.wire.problems import Problem
 
 __all__ = ["BATCH_TYPE", "Answer", "BatchSender", "Forwarded", "HttpSender", "forward_one"]
@@ -58,7 +58,7 @@ class BatchSender(Protocol):
 
     problem: str
 
-    def send(self, batch: bytes, body: bytes) -> Answer:
+    def send(self, batch: bytes, body: bytes, manifest: bytes) -> Answer:
         """Send a batch by its id and return the answer; what fails is LATER, never raised."""
         ...
 
@@ -107,7 +107,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             "UPDATE outbox SET next_s = ?, attempts = ? WHERE batch = ?",
             (now + retry_s, attempts + 1, batch),
         )
-    answer = sender.send(bytes(batch), pack(bytes(body), bytes(manifest)))
+    answer = sender.send(bytes(batch), bytes(body), bytes(manifest))
     with database.shared() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
@@ -155,9 +155,8 @@ class HttpSender:
         self._url = url.rstrip("/")
         self._client: httpx.Client = client or proxied_client(self._url, timeout=60.0)
 
-    def send(self, batch: bytes, body: bytes) -> Answer:
+    def send(self, batch: bytes, body: bytes, manifest: bytes) -> Answer:
         """Send a batch."""
-        _, manifest = unpack(body, max_size=len(body))
         try:
             answer = self._client.put(
                 f"{self._url}/v1/batches/{batch.hex()}",

@@ -36,7 +36,11 @@ def main() -> int:
         "PYTHONPATH": str(BUILD / "lib"),
         "PYTHONMALLOC": "malloc",
     }
-    tests = sys.argv[1:] or ["tests/kernels", "tests/shuffle/test_mallows.py"]
+    tests = sys.argv[1:] or [
+        "tests/kernels",
+        "tests/shuffle/test_mallows.py",
+        "tests/laws/test_twins.py",
+    ]
     # Hypothesis' deadlines and doctests of src are not what is tested here.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False).returncode

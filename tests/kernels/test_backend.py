@@ -46,7 +46,8 @@ def test_the_compiled_module_offers_what_is_declared(native: backend.Compiled) -
 
 WORDS = np.zeros(4, np.uint64)
 TABLE = (np.array([0, 5, 2**64 - 1, 2**64 - 1], np.uint64), np.zeros(4, np.uint32), 1)
-ROWS = (np.arange(6, dtype=np.uint64), np.zeros(8, np.uint32), np.arange(4))
+# Two inputs, the second once more, of three weights; the guide has 4 x 512 cells an input.
+ROWS = (np.arange(9, dtype=np.uint64), np.zeros(2 * 2048, np.uint16), np.arange(3))
 PARTS = (0, 1, 1, 1, 1, 1, 0, 0)
 GRID = (0.0, 1.0, 10)
 
@@ -68,10 +69,13 @@ GRID = (0.0, 1.0, 10)
         ("window_or_bit_places", ((0, 1, 0, *PARTS[3:]), GRID, np.ones(4), WORDS, np.ones(4))),
         ("window_or_bit_places", ((*PARTS[:6], -1, 0), GRID, np.ones(4), WORDS, np.ones(4))),
         ("row_places", (ROWS, GRID, np.ones(4), WORDS, np.ones(3))),
-        ("row_places", ((ROWS[0][:5], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
-        ("row_places", ((ROWS[0], ROWS[1][:6], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((ROWS[0][:8], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((ROWS[0][:6], *ROWS[1:]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((ROWS[0], ROWS[1][1:], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
         ("row_places", ((ROWS[0], ROWS[1][:2], ROWS[2]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", ((*ROWS[:2], ROWS[2][:0]), GRID, np.ones(4), WORDS, np.ones(4))),
         ("row_places", ((*ROWS[:2], ROWS[2][:1]), GRID, np.ones(4), WORDS, np.ones(4))),
+        ("row_places", (ROWS, (0.0, 1.0, 0), np.ones(4), WORDS, np.ones(4))),
         ("clamped_places", (TABLE, GRID, np.ones(4), WORDS[:3], np.ones(4))),
         ("clamped_places", (TABLE, (0.0, 1.0, 0), np.ones(2), WORDS, np.ones(2))),
         ("swap_rows", (WORDS, np.ones(4), 3)),
@@ -129,9 +133,11 @@ def test_false_guides_and_partners_stay_inside(native: backend.Compiled) -> None
     native.draw_indices((TABLE[0], guide, 1), WORDS, drawn)
     assert (drawn <= 1).all()
     readings, places = np.linspace(0, 10, 4), np.empty(4, np.int64)
-    false = np.full(8, 2**32 - 1, np.uint32)
-    native.row_places((ROWS[0], false, ROWS[2]), GRID, readings, WORDS, places)
-    assert np.isin(places, ROWS[2]).all()
+    for false in (2**15 - 1, 2**16 - 1, 2**15):
+        guide_of_rows = np.full(ROWS[1].size, false, np.uint16)
+        for words in (WORDS, ~WORDS):
+            native.row_places((ROWS[0], guide_of_rows, ROWS[2]), GRID, readings, words, places)
+            assert np.isin(places, ROWS[2]).all()
     # Weights that do not add up lead to places that no law has, and nowhere else.
     strange = (2**63, 2**64 - 1, 1, 2**64 - 1, 2**64 - 1, 2**64 - 1, 2**28, 2**28)
     native.window_or_bit_places(strange, GRID, readings, ~WORDS, places)

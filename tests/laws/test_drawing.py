@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from tests.cases import each_case
 
+from rase import Laplace, Optimal
 from rase.domain import Range
 from rase.kernels.fixed import WORD, clamped_table
 from rase.kernels.words import SeededRandom
@@ -54,6 +55,21 @@ def test_reports_keep_the_shape_of_readings() -> None:
         places = law.draw_many(some, PUBLIC.grid, source=SeededRandom(1))
         assert places is not None
         assert places.shape == some.shape
+
+
+@each_case("shape", [(), (7,), (16_384,), (2, 20_001), (0,)])
+def test_reports_are_the_drawn_places_in_the_unit_of_the_readings(shape: tuple[int, ...]) -> None:
+    """However many, in one piece or several, and the readings stay as they were."""
+    public = Range(-5, 95.3)
+    readings = np.random.default_rng(1).uniform(-9, 99, shape)
+    kept = readings.copy()
+    for randomizer in (Optimal(2.0, public), Laplace(2.0, public)):
+        reports = randomizer.randomize(readings, rng=SeededRandom(1))
+        places = randomizer.draw_many(readings, rng=SeededRandom(1))
+        assert reports.shape == shape
+        assert reports.dtype == np.float64
+        assert np.array_equal(reports, public.low + public.step * places)
+    assert np.array_equal(readings, kept)
 
 
 def test_spots_on_the_grid_are_exact() -> None:

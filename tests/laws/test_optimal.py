@@ -34,7 +34,7 @@ from rase.laws import ladder
 from rase.laws.ladder import programme_at, rungs
 from rase.laws.optimal import ProgrammeLaw
 from rase.laws.optimum_bound import _beyond, _Price, lower_bound
-from rase.laws.programme import Output, Programme
+from rase.laws.programme import Output, Programme, mixed_sum
 from rase.laws.registry import OPTIMAL_FROM, best_mechanism, randomizer_named
 
 UNIT = Range(0, 1)
@@ -428,12 +428,41 @@ def test_auto_takes_the_smallest_worst_variance() -> None:
         auto(0, UNIT)
 
 
-def test_every_word_falls_where_bisection_puts_it() -> None:
-    """At all boundaries of all rows, one below and one above, the guide finds the output."""
-    law = ProgrammeLaw(programme_at(8.0), 64)
-    for number, sums in enumerate(law._columns):
-        whole = [int(total) for total in sums]
-        words = sorted({0, WORD - 1, *whole, *(w - 1 for w in whole), *(w + 1 for w in whole)})
-        words = [word for word in words if 0 <= word < WORD]
-        drawn = law._fallen(np.full(len(words), number), np.array(words, dtype=np.uint64))
-        assert drawn.tolist() == [bisect_right(whole, word) for word in words]
+@each_case("epsilon", [0.5, 3.0, 8.0])
+@each_case("steps", [64, 100, 4096])
+def test_every_word_falls_where_bisection_puts_it(epsilon: float, steps: int) -> None:
+    """At boundaries of all kinds of readings, one below and one above, the guide finds the output.
+
+    Readings lie at an input, just beside one, and between two; words at the mixed sums themselves
+    and at the ends of the guide's cells.
+    """
+    law = ProgrammeLaw(programme_at(epsilon), steps)
+    edges = [cell << 55 for cell in range(0, 512, 37)]
+    for index, share in (
+        (0, 0),
+        (0, 1),
+        (steps // 3, WORD // 7),
+        (steps - 1, WORD - 1),
+        (steps, 0),
+    ):
+        below, rest = divmod(((index << 64) + share) * law.parts, steps << 64)
+        under, over = (law._sums[min(below + more, law.parts)] for more in (0, 1))
+        mixed = [mixed_sum(*pair, rest // steps) for pair in zip(under, over, strict=True)]
+        near = {total + more for total in [*mixed, *edges] for more in (-1, 0, 1)}
+        words = sorted(word for word in near if 0 <= word < WORD)
+        spots = np.full(len(words), index), np.full(len(words), share, np.uint64)
+        drawn = law._places_from(*spots, np.array(words, dtype=np.uint64))
+        expected = [law._outputs[bisect_right(mixed, word)] for word in words]
+        assert drawn.tolist() == expected
+        assert [law.draw(index, share, One(word)) for word in words] == expected
+
+
+class One:
+    """Give one crafted word."""
+
+    def __init__(self, word: int) -> None:
+        self._word = word
+
+    def word(self) -> int:
+        """Return it."""
+        return self._word

@@ -1,6 +1,8 @@
 """The same words give the same places in C and in NumPy, whatever the sizes."""
 
+from bisect import bisect_right
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -20,6 +22,7 @@ from rase.laws.ladder import programme_at
 from rase.laws.law import BoundedLaw
 from rase.laws.optimal import ProgrammeLaw
 from rase.laws.parts import bit_alone, mixed_up, one_of_many, window_alone
+from rase.laws.programme import mixed_sum
 from rase.laws.windows import PartsLaw
 
 SIZES = [0, 1, 2, 63, 64, 65, 1024, 1025, 4097]
@@ -81,6 +84,27 @@ def test_places_are_the_same(name: str, n: int, epsilon: float, steps: int) -> N
     readings[:4] = [1e300, -1e300, public.high, public.low][:n]
     words = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**64 - 2]
     assert_same(lambda: law.draw_many(readings, public.grid, source=FixedWords(words[:n])))
+
+
+@each_case("epsilon", [1.0, 3.0, 8.0])
+@each_case("steps", [1, 33, 64, 4096])
+def test_words_at_boundaries_of_rows_give_the_same_places(epsilon: float, steps: int) -> None:
+    """At every partial sum of the inputs and of a reading between two, and beside them."""
+    law = ProgrammeLaw(programme_at(epsilon), steps)
+    public = Range(0, steps, steps)
+    for reading in (0.0, steps / 3, steps - 2.0**-20, float(steps)):
+        index, part = int(reading), Fraction(reading) % 1
+        inputs = Fraction(index + part) * law.parts / steps
+        below, share = int(inputs), int((inputs % 1) * 2**64)
+        under, over = (law._sums[min(below + more, law.parts)] for more in (0, 1))
+        mixed = [mixed_sum(*pair, share) for pair in zip(under, over, strict=True)]
+        near = {total + more for total in (*under, *over, *mixed) for more in (-1, 0, 1)}
+        words = sorted(word for word in near if word < 2**64)
+        readings = np.full(len(words), reading)
+        places = assert_same(
+            lambda: law.draw_many(readings, public.grid, source=FixedWords(words))  # noqa: B023
+        )
+        assert places.tolist() == [law._outputs[bisect_right(mixed, word)] for word in words]
 
 
 @each_case("strange", [np.nan, np.inf, -np.inf])

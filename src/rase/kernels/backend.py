@@ -29,9 +29,9 @@ _Rows: TypeAlias = "tuple[_Array, _Array, _Array]"
 class Compiled(Protocol):
     """What rase.kernels._native offers: a module of C functions over contiguous arrays.
 
-    Entries have 8 bytes, those of a guide 4. A function that returns False has left its output
-    unusable, because a word must be drawn again or the input is not what it should be; its NumPy
-    twin then answers.
+    Entries have 8 bytes, those of a guide 4, and 2 where it is one of rows. A function that returns
+    False has left its output unusable, because a word must be drawn again or the input is not what
+    it should be; its NumPy twin then answers.
     """
 
     def integers_below(self, words: _Array, bounds: _Array, out: _Array, /) -> bool:

@@ -78,15 +78,19 @@ struct parts {
     uint64_t bit_from, near, far, width, flip, slope;
     int32_t half, margin;
 };
-/* Partial sums and guides of `inputs` rows of integer weights, and the place that each weight
- * stands for. */
+/* Partial sums of `inputs` rows of integer weights, the last of each 2^64 - 1, the last row twice;
+ * and the place that each weight stands for. The guide holds, for each row, each of 2^ROW_BITS parts of the way to the
+ * next and each of 2^WORD_BITS values of a word's leading bits, the first weight that such words
+ * reach, marked where they may reach more than the next. */
 struct rows {
     const uint64_t *sums;
-    const uint32_t *guide;
+    const uint16_t *guide;
     const int64_t *places;
     size_t inputs, count;
-    unsigned shift;
 };
+#define ROW_BITS 2
+#define WORD_BITS 9
+#define FAR_APART ((uint32_t)1 << 15)
 enum outcome clamped_places(struct table table, struct grid grid, const double *readings,
                              const uint64_t *words, int64_t *out, size_t n);
 enum outcome window_or_bit_places(struct parts parts, struct grid grid, const double *readings,

@@ -171,19 +171,15 @@ static PyObject *py_row_places(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "(y*y*y*)(ddL)y*y*w*", &v[0], &v[1], &v[2], &grid.low, &grid.step,
                           &steps, &v[3], &v[4], &v[5]))
         return NULL;
-    Py_ssize_t sums = entries(&v[0]), cells = v[1].len / 4, count = entries(&v[2]) - 1;
-    Py_ssize_t n = entries(&v[3]), inputs = count > 0 && sums > 0 ? sums / count : 0;
+    Py_ssize_t sums = entries(&v[0]), count = entries(&v[2]), n = entries(&v[3]);
+    Py_ssize_t inputs = count > 0 && sums > 0 ? sums / count - 1 : 0;
     grid.steps = steps;
-    if (inputs < 1 || (size_t)sums > MOST_ITEMS || sums % count || v[1].len % 4 ||
-        (uintptr_t)v[1].buf % 4 || cells % inputs || steps < 1 || steps > MOST_STEPS || n < 0 ||
+    if (inputs < 2 || (size_t)count > FAR_APART || (size_t)sums > MOST_ITEMS >> (ROW_BITS + WORD_BITS) ||
+        sums % count || v[1].len != inputs << (ROW_BITS + WORD_BITS + 1) ||
+        (uintptr_t)v[1].buf % 2 || steps < 1 || steps > MOST_STEPS || n < 0 ||
         entries(&v[4]) != n || entries(&v[5]) != n)
         return wrong_sizes(v, 6);
-    cells /= inputs;
-    if (cells < 2 || (cells & (cells - 1)))
-        return wrong_sizes(v, 6);
-    rows = (struct rows){v[0].buf, v[1].buf, v[2].buf, (size_t)inputs, (size_t)count, 64};
-    for (; cells > 1; cells >>= 1)
-        rows.shift--;
+    rows = (struct rows){v[0].buf, v[1].buf, v[2].buf, (size_t)inputs, (size_t)count};
     enum outcome outcome;
     WITHOUT_LOCK(outcome = row_places(rows, grid, v[3].buf, v[4].buf, v[5].buf, (size_t)n));
     return answer(outcome, v, 6);

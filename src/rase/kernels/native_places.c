@@ -136,46 +136,105 @@ VERSIONS(enum outcome, window_or_bit_places,
           int64_t *out, size_t n),
          window_or_bit_of, (parts, grid, readings, words, out, n))
 
-/* The index of the weight of one row that a word falls into. */
-ALWAYS_INLINE uint32_t fallen(struct rows rows, size_t row, uint64_t word)
+/* A whole number divided by steps, by their reciprocal UINT64_MAX / steps: short by one at most. */
+ALWAYS_INLINE uint64_t ratio(uint64_t number, uint64_t steps, uint64_t reciprocal, uint64_t *rest)
 {
-    const uint64_t *sums = rows.sums + row * rows.count;
-    uint32_t found = rows.guide[(row << (64 - rows.shift)) + (word >> rows.shift)];
-    while (found < rows.count && sums[found] <= word)
-        found++;
-    return found < rows.count ? found : (uint32_t)rows.count;
+    uint64_t found = part(number, reciprocal), left = number - found * steps;
+    uint64_t is_short = left >= steps;
+    *rest = left - (is_short ? steps : 0);
+    return found + is_short;
+}
+
+/* A share of the way from one partial sum to another, truncated towards the first. */
+ALWAYS_INLINE uint64_t mixed(uint64_t from, uint64_t to, uint64_t share)
+{
+    uint64_t falls = 0 - (uint64_t)(to < from);
+    return from + ((part(share, ((to - from) ^ falls) - falls) ^ falls) - falls);
+}
+
+/* Which row lies at or below each spot, and the share of 2^64 towards the next, which takes the
+ * place of the share between two grid points. */
+ALWAYS_INLINE void find_rows(uint64_t gaps, uint64_t steps, struct spot *spot, uint32_t *row,
+                             size_t count)
+{
+    const uint64_t width = steps / gaps, reciprocal = UINT64_MAX / steps;
+    if (gaps * width == steps && width > 1 && !(width & (width - 1))) {
+        /* As many steps to every row, a power of two: the usual grids. */
+        unsigned shift = 0;
+        while (width >> shift > 1)
+            shift++;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t index = (uint64_t)spot->index[i];
+            row[i] = (uint32_t)(index >> shift);
+            spot->share[i] = index << (64 - shift) | spot->share[i] >> shift;
+        }
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t low, rest, high = product(spot->share[i], gaps, &low);
+        high += (uint64_t)spot->index[i] * gaps;
+        row[i] = (uint32_t)ratio(high, steps, reciprocal, &rest);
+        /* (rest * 2^64 + low) / steps, in two halves; a grid has at most 2^28 steps. */
+        uint64_t share = ratio(rest << 32 | low >> 32, steps, reciprocal, &rest) << 32;
+        spot->share[i] = share | ratio(rest << 32 | (uint32_t)low, steps, reciprocal, &rest);
+    }
 }
 
 /* A channel of few inputs: the law between two of them is mixed as everywhere. */
 ALWAYS_INLINE enum outcome rows_of(struct rows rows, struct grid grid, const double *readings,
                                    const uint64_t *words, int64_t *out, size_t n)
 {
-    const uint64_t steps = (uint64_t)grid.steps, gaps = rows.inputs - 1;
+    const uint32_t width = (uint32_t)rows.count, last = width - 1;
+    const uint64_t *over = rows.sums + width;
     uint64_t strange = 0;
     for (size_t first = 0; first < n; first += BLOCK) {
-        size_t count = n - first < BLOCK ? n - first : BLOCK;
+        size_t count = n - first < BLOCK ? n - first : BLOCK, waiting = 0;
+        const uint64_t *word = words + first;
         struct spot spot;
+        uint32_t row[BLOCK], cell[BLOCK], sum[BLOCK];
+        uint16_t again[BLOCK];
         strange |= find(grid, readings + first, &spot, count);
+        find_rows(rows.inputs - 1, (uint64_t)grid.steps, &spot, row, count);
+        for (size_t i = 0; i < count; i++)
+            cell[i] = (row[i] << ROW_BITS | (uint32_t)(spot.share[i] >> (64 - ROW_BITS)))
+                          << WORD_BITS |
+                      (uint32_t)(word[i] >> (64 - WORD_BITS));
         for (size_t i = 0; i < count; i++) {
-            uint64_t word = words[first + i], low;
-            uint64_t high = product(spot.share[i], gaps, &low);
-            high += (uint64_t)spot.index[i] * gaps;
-            size_t below = (size_t)(high / steps), above = below + (below < gaps);
-            /* (rest * 2^64 + low) / steps, in two halves; a grid has at most 2^28 steps. */
-            uint64_t half = (high % steps) << 32 | low >> 32;
-            uint64_t share = half / steps << 32;
-            share |= ((half % steps) << 32 | (uint32_t)low) / steps;
-            uint32_t found = fallen(rows, below, word), last = fallen(rows, above, word);
-            uint32_t start = found < last ? found : last, end = found < last ? last : found;
-            const uint64_t *under = rows.sums + below * rows.count;
-            const uint64_t *over = rows.sums + above * rows.count;
-            for (; start < end; start++) {
-                uint64_t a = over[start], b = under[start];
-                uint64_t sum = a < b ? b - part(share, b - a) : b + part(share, a - b);
-                if (word < sum)
-                    break;
+            cell[i] = rows.guide[cell[i]];
+            again[waiting] = (uint16_t)i;
+            waiting += cell[i] >> 15;
+        }
+        for (size_t i = 0; i < count; i++) {
+            uint32_t start = cell[i] & (FAR_APART - 1);
+            row[i] *= width;
+            sum[i] = row[i] + (start < last ? start : last);
+        }
+        /* One step each, as in draw_block. */
+        for (size_t i = 0; i < count; i++)
+            sum[i] += mixed(rows.sums[sum[i]], over[sum[i]], spot.share[i]) <= word[i];
+        /* Those listed take two more steps together, and what few are left go on alone. */
+        for (int step = 0; step < 2; step++) {
+            size_t listed = waiting;
+            waiting = 0;
+            for (size_t j = 0; j < listed; j++) {
+                size_t i = again[j];
+                uint32_t at = sum[i], end = row[i] + last;
+                at = at < end ? at : end;
+                uint32_t passed = mixed(rows.sums[at], over[at], spot.share[i]) <= word[i];
+                sum[i] = at + passed;
+                again[waiting] = (uint16_t)i;
+                waiting += passed & (at < end);
             }
-            out[first + i] = rows.places[start];
+        }
+        for (size_t j = 0; j < waiting; j++) {
+            size_t i = again[j];
+            while (sum[i] < row[i] + last &&
+                   mixed(rows.sums[sum[i]], over[sum[i]], spot.share[i]) <= word[i])
+                sum[i]++;
+        }
+        for (size_t i = 0; i < count; i++) {
+            uint32_t found = sum[i] - row[i];
+            out[first + i] = rows.places[found < last ? found : last];
         }
     }
     return strange ? NOT_DONE : DONE;

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Optimal", "ProgrammeLaw", "mix_rows"]
 
-_GUIDE_BITS = 10
+# Parts of the way between two inputs, and leading bits of a word, that a guide tells apart; as the
+# compiled kernel has them. With more of either, guides of 64 inputs no longer fit a second cache.
+_ROW_BITS = 2
+_WORD_BITS = 9
+_FAR_APART = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -199,15 +203,38 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
 
     @cached_property
     def _columns(self) -> Words:
-        """Partial sums as columns, but for the last, which is 2^64."""
-        return np.array([row[:-1] for row in self._sums], dtype=np.uint64)
+        """Partial sums of each input as one row, the last 2^64 - 1 for 2^64; the last row twice.
+
+        So every input has a next one, and every weight a boundary behind it.
+        """
+        rows = [(*row[:-1], WORD - 1) for row in self._sums]
+        return np.array([*rows, rows[-1]], dtype=np.uint64)
 
     @cached_property
-    def _guide(self) -> NDArray[np.uint32]:
-        """For each row the first weight that words of equal leading bits reach."""
-        starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
-        found = [np.searchsorted(row, starts, side="right") for row in self._columns]
-        return np.array(found, dtype=np.uint32)
+    def _guide(self) -> NDArray[np.uint16]:
+        """Where to look for the weight of a word: the first that such words can fall into.
+
+        For each input, each part of the way to the next and each value of a word's leading bits.
+        Marked where words may fall behind the weight after it, too. Mixed sums are monotonous in
+        the share, so within a part of the way they lie between those at its ends.
+        """
+        under, over = self._columns[:-1, None, :-1], self._columns[1:, None, :-1]
+        gap = np.where(over < under, under - over, over - under)
+        # Each end is so many parts of the gap, truncated; products of the whole gap would not fit.
+        ends = np.arange((1 << _ROW_BITS) + 1, dtype=np.uint64)[:, None]
+        bits, rest = np.uint64(_ROW_BITS), np.uint64((1 << _ROW_BITS) - 1)
+        moved = (gap >> bits) * ends + ((gap & rest) * ends >> bits)
+        sums = np.where(over < under, under - moved, under + moved)
+        low, high = np.minimum(sums[:, :-1], sums[:, 1:]), np.maximum(sums[:, :-1], sums[:, 1:])
+        # Words of a cell lie behind sums up to its first word, and before those beyond its last.
+        shift, columns = np.uint64(64 - _WORD_BITS), (1 << _WORD_BITS) + 1
+        reached = np.stack([low >> shift, (high >> shift) + (high << np.uint64(_WORD_BITS) != 0)])
+        rows = reached.astype(np.int64).reshape(-1, reached.shape[-1])
+        rows += columns * np.arange(len(rows))[:, None]
+        counts = np.bincount(rows.reshape(-1), minlength=columns * len(rows))
+        running = np.cumsum(counts.reshape(*reached.shape[:-1], columns), axis=-1)
+        last, first = running[..., :-1]
+        return np.asarray(first | np.where(last > first + 1, _FAR_APART, 0), dtype=np.uint16)
 
     @cached_property
     def _values(self) -> Floats:
@@ -228,36 +255,22 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
     def _places_from(self, index: Places, share: Words, words: Words) -> Places:
         from rase.kernels.integers import high_product
 
-        sums = self._columns
+        sums, last = self._columns, len(self._outputs) - 1
         below, mixed = mix_rows(index, share, gaps=self.parts, steps=self.steps)
-        above = np.minimum(below + 1, self.parts)
-        first, second = (self._fallen(row, words) for row in (below, above))
-        drawn, end = np.minimum(first, second), np.maximum(first, second)
-        # Mixed sums lie between those of the two rows, and so does what a word falls into.
-        waiting = np.flatnonzero(drawn < end)
+        part = (mixed >> np.uint64(64 - _ROW_BITS)).astype(np.int64)
+        cells = (words >> np.uint64(64 - _WORD_BITS)).astype(np.int64)
+        drawn = (self._guide[below, part, cells] & np.uint16(_FAR_APART - 1)).astype(np.int64)
+        waiting = np.flatnonzero(drawn < last)
         while waiting.size:
             at = drawn[waiting]
-            over, under = sums[above[waiting], at], sums[below[waiting], at]
+            under, over = sums[below[waiting], at], sums[below[waiting] + 1, at]
             gap = np.where(over < under, under - over, over - under)
             moved = high_product(mixed[waiting], gap)
             reached = np.where(over < under, under - moved, under + moved)
             waiting = waiting[reached <= words[waiting]]
             drawn[waiting] += 1
-            waiting = waiting[drawn[waiting] < end[waiting]]
-        return np.asarray(self._places[drawn])
-
-    def _fallen(self, row: Places, words: Words) -> Places:
-        """Return the weight of its own row that each word falls into."""
-        cells = (words >> np.uint64(64 - _GUIDE_BITS)).astype(np.int64)
-        drawn = self._guide[row, cells].astype(np.int64)
-        last = self._columns.shape[1]
-        waiting = np.flatnonzero(drawn < last)
-        while waiting.size:
-            passed = self._columns[row[waiting], drawn[waiting]] <= words[waiting]
-            waiting = waiting[passed]
-            drawn[waiting] += 1
             waiting = waiting[drawn[waiting] < last]
-        return drawn
+        return np.asarray(self._places[drawn])
 
     def is_place(self, place: Places) -> Flags:
         """Accept the places of the outputs."""

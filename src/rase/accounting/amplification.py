@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from rase.accounting.accountant.attack import attack_epsilon
+from rase.accounting.accountant.bit import BIT_THEOREM, bit_profile
 from rase.accounting.blanket import (
     BLANKET_MAX_EPSILON,
     BLANKET_THEOREM,
@@ -19,6 +21,7 @@ from rase.accounting.blanket import (
     channel_of,
     epsilon_of,
     has_blanket,
+    is_bit,
     is_covered,
 )
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
@@ -256,7 +259,8 @@ def lower_bound(
     """Return an epsilon that the release really has at least, at this delta.
 
     For one round that of the best observer of it, by the likelihood ratio (`observed_epsilon`);
-    for many, of one who counts, or of one who looks at a single round. The truth may be above:
+    for many, of one who adds up scores (`attack_epsilon`), who counts, or who looks at a single
+    round. The truth may be above:
     others whose readings differ can hide a contributor worse than others who are alike.
 
     Args:
@@ -283,7 +287,10 @@ def lower_bound(
     if not has_blanket(mechanism):
         return found
     if rounds > 1:
-        return max(found, lower_bound(mechanism, n, rounds=1, delta=delta))
+        attack = attack_epsilon(
+            channel_of(mechanism), n, rounds=rounds, delta=delta, local_epsilon=local
+        )
+        return max(found, attack, lower_bound(mechanism, n, rounds=1, delta=delta))
     if found > (1 - _WORTH_A_DELTA) * local:
         return found
     return observed_epsilon(
@@ -348,7 +355,10 @@ def _upper_bounds(
         pair = ClonePair(local, n, negligible=negligible)
         highest = crossing(pair.delta, delta, highest=local)[1]
         yield highest, CLONE_THEOREM
-    if method in ("auto", "blanket") and has_blanket(mechanism):
+    if method == "auto" and has_blanket(mechanism) and is_bit(mechanism):
+        bits = bit_profile(mechanism.effective_epsilon, n, delta=delta)
+        yield crossing(bits.delta, delta, highest=highest)[1], BIT_THEOREM
+    elif method in ("auto", "blanket") and has_blanket(mechanism):
         blanket = Blanket(channel_of(mechanism), n, negligible=negligible)
         worth = (1 - _WORTH_A_DELTA) * local
         if highest > worth and blanket.delta(worth) > delta:

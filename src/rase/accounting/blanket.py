@@ -32,6 +32,7 @@ __all__ = [
     "channel_of",
     "epsilon_of",
     "has_blanket",
+    "is_bit",
     "is_covered",
     "mean_excess",
 ]
@@ -61,6 +62,11 @@ def is_covered(source: RangeRandomizer | float) -> TypeGuard[Covered]:
 def has_blanket(source: RangeRandomizer | float) -> TypeGuard[Covered]:
     """Tell whether the blanket of a mechanism can be computed with enough digits."""
     return is_covered(source) and epsilon_of(source) <= BLANKET_MAX_EPSILON
+
+
+def is_bit(source: RangeRandomizer) -> bool:
+    """Tell whether reports of one budget are Duchi's bit: other mechanisms are at small budgets."""
+    return source.law(source.guarantee.epsilon).drawn.law == Duchi.name
 
 
 def epsilon_of(source: RangeRandomizer | float) -> float:

@@ -5,11 +5,12 @@ far too pessimistic; their privacy losses are added as random numbers instead, b
 exact but for a rounding on the safe side.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
 from rase.accounting.accountant.pair import Pair
-from rase.accounting.accountant.rounds import clone_profile
+from rase.accounting.accountant.rounds import clone_profile, shuffled_pair
 from rase.accounting.amplification import (
     Amplification,
     amplify,
@@ -19,7 +20,7 @@ from rase.accounting.amplification import (
     class_bound,
     worst_of,
 )
-from rase.accounting.blanket import Covered, epsilon_of
+from rase.accounting.blanket import Covered, epsilon_of, has_blanket
 from rase.accounting.checks import checked_delta, checked_n, checked_rounds
 from rase.accounting.clones import CLONE_THEOREM
 from rase.laws.randomizer import RangeRandomizer
@@ -98,7 +99,8 @@ def compose_shuffled(
         shuffle: As for `amplify`.
 
     Returns:
-        The guarantee by the clone pair, whatever the mechanism; for one round that of `amplify`.
+        The guarantee by the law's own pair, or by the clone pair for a bare epsilon or where that
+        is less; for one round that of `amplify`.
 
     Raises:
         PrivacyRefused: If the shuffle is not uniform.
@@ -113,17 +115,10 @@ def compose_shuffled(
     if rounds == 1:
         return amplify(source, n, delta=delta, shuffle=shuffle)
     check_uniform(shuffle, n)
-    parts = [
-        class_bound(
-            mechanism,
-            size,
-            _composed_epsilon(epsilon_of(mechanism), size, rounds=rounds, delta=delta),
-            COMPOSED_THEOREM,
-            rounds=rounds,
-            delta=delta,
-        )
-        for mechanism, size in budget_classes(source, n)
-    ]
+    parts = []
+    for mechanism, size in budget_classes(source, n):
+        epsilon, theorem = min(_upper_bounds(mechanism, size, rounds=rounds, delta=delta))
+        parts.append(class_bound(mechanism, size, epsilon, theorem, rounds=rounds, delta=delta))
     return worst_of(parts, n)
 
 
@@ -155,12 +150,19 @@ def compose_live(source: Covered | float, n: int, *, rounds: int, delta: float) 
     is_small = n <= LIVE_UP_TO and local <= _LIVE_EPSILON
     if rounds == 1 and is_small:
         return amplify_class(source, n, delta=delta, is_quick=True)
-    epsilon = _composed_epsilon(local, n, rounds=rounds, delta=delta)
+    epsilon = Pair(clone_profile(local, n, delta=delta), rounds).epsilon(delta)
     theorem = CLONE_THEOREM if rounds == 1 else COMPOSED_THEOREM
     return class_bound(
         source, n, epsilon, theorem, rounds=rounds, delta=delta, observed=int(is_small)
     )
 
 
-def _composed_epsilon(epsilon_local: float, n: int, *, rounds: int, delta: float) -> float:
-    return Pair(clone_profile(epsilon_local, n, delta=delta), rounds).epsilon(delta)
+def _upper_bounds(
+    mechanism: Covered | float, n: int, *, rounds: int, delta: float
+) -> Iterator[tuple[float, str]]:
+    clones = clone_profile(epsilon_of(mechanism), n, delta=delta)
+    yield Pair(clones, rounds).epsilon(delta), COMPOSED_THEOREM
+    # Whoever is alone with a budget hides among nobody.
+    if n > 1 and has_blanket(mechanism):
+        own = shuffled_pair(mechanism, n, delta=delta).compose(rounds)
+        yield own.epsilon(delta), own.theorem

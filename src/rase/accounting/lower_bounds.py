@@ -36,6 +36,7 @@ __all__ = [
     "Question",
     "best_questions",
     "least_mean_excess",
+    "log_beyond",
     "observed_epsilon",
     "response_question",
 ]
@@ -194,7 +195,7 @@ def least_mean_excess(
     found = float((np.maximum(sums, 0.0) * chances).sum())
     # A sum from beyond counts at most s e^(-tilt s) for some s, which is largest at 1 / tilt.
     largest = min(step * high, 1 / (math.e * tilt)) if tilt else step * high
-    log_lost = log_factor + _log_beyond(law, n, tilt, low=step * low, high=step * high)
+    log_lost = log_factor + log_beyond(law, n, tilt, low=step * low, high=step * high)
     lost = largest * math.exp(min(log_lost, _LARGEST_EXPONENT))
     deviation = step * math.sqrt(n) / 2
     near = float((np.exp(-np.abs(sums) / deviation) * chances).sum())
@@ -215,7 +216,7 @@ def _layout(
     lowest, highest = n * float(values.min()), n * float(values.max())
     for reach in _REACHES:
         low, high = max(-reach * spread, lowest), min(reach * spread, highest)
-        if _log_beyond(sketch, n, tilt, low=low, high=high) < _LOG_BEYOND:
+        if log_beyond(sketch, n, tilt, low=low, high=high) < _LOG_BEYOND:
             break
     # Splitting widens the support by a noise of √n / 2 steps: ten times as much on either side.
     room = 5 * math.isqrt(n) + 8
@@ -226,11 +227,18 @@ def _layout(
     return step, first, first + size - 1
 
 
-def _log_beyond(law: Lattice, n: int, tilt: float, *, low: float, high: float) -> float:
+def log_beyond(law: Lattice, n: int, tilt: float, *, low: float, high: float) -> float:
     """Return a bound on the log of the tilted mass of sums outside ``low .. high`` (Chernoff).
 
     Any tilt on an end's side of the one in use gives a bound, the one that moves the mean to the
     end nearly the best.
+
+    Args:
+        law: The law of a summand.
+        n: How many summands.
+        tilt: The tilt in use.
+        low: The lowest sum looked at.
+        high: The highest.
     """
     found, at_tilt = -math.inf, law.log_mgf(tilt)
     if n * float(law.values[-1]) > high:

@@ -70,7 +70,7 @@ def test_many_rounds_are_a_little_above_the_sum_over_counts(
     law = Optimal(epsilon, PUBLIC)
     exact = multinomial_pair(law, n)
     assert float(exact.masses.sum()) == pytest.approx(1, abs=1e-9)
-    sums = Sums(exact, rounds, delta=1e-6, widest=epsilon)
+    sums = Sums([(exact, rounds)], delta=1e-6, widest=epsilon)
     lowest, highest = 0.0, rounds * epsilon
     for _ in range(50):
         middle = (lowest + highest) / 2
@@ -250,3 +250,22 @@ def test_arguments_out_of_bounds_are_refused() -> None:
         shuffled_pair(Duchi((1.0, 2.0), PUBLIC), 100)
     with pytest.raises(ValueError, match="n must be between 2"):
         shuffled_pair(1.0, 1)
+
+
+def test_probes_are_rounds_of_their_own() -> None:
+    """A product of two laws lies between its parts and both together counted as the worse one."""
+    law, probe = Optimal(1.0, PUBLIC), SquareWave(1.0, PUBLIC)
+    hours, probes = shuffled_pair(law, 500).compose(22), shuffled_pair(probe, 500).compose(2)
+    day = hours.then(probes)
+    assert (day.reports, day.local_epsilon) == (24, 24.0)
+    assert hours.epsilon(1e-6) < day.epsilon(1e-6)
+    assert day.epsilon(1e-6) == pytest.approx(probes.then(hours).epsilon(1e-6), rel=1e-3)
+    assert day.epsilon(1e-6) < shuffled_pair(probe, 500).compose(24).epsilon(1e-6)
+    assert "clone" in day.theorem
+    assert "blanket" in day.theorem
+    assert day.compose(30).reports == 720
+    same = shuffled_pair(law, 500).compose(10).then(shuffled_pair(law, 500).compose(14))
+    whole = shuffled_pair(law, 500).compose(24)
+    assert same.epsilon(1e-6) == pytest.approx(whole.epsilon(1e-6), rel=1e-4)
+    assert same.delta(0.5) == pytest.approx(whole.delta(0.5), rel=1e-3)
+    assert same.best_guess() == pytest.approx(whole.best_guess(), rel=1e-6)

@@ -6,26 +6,34 @@ the largest local epsilon that keeps to it.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from rase.accounting.accountant.rounds import shuffled_pair
-from rase.accounting.blanket import BLANKET_MAX_EPSILON
+from rase.accounting.blanket import BLANKET_MAX_EPSILON, is_bit
 from rase.accounting.checks import checked_delta, checked_n, checked_rounds
 from rase.domain import Range
 from rase.errors import PrivacyRefused
 from rase.laws.ladder import rungs
+from rase.laws.optimal import Optimal
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import AUTO, MEAN_CHOICES, randomizer_named
+from rase.laws.windows import Duchi
 from rase.privacy import MIN_EPSILON, rounded_down
 
 __all__ = ["calibrate", "worst_error"]
 
 # The mechanisms among which auto chooses: by their error at the promise.
-_CANDIDATES = ("optimal", "duchi")
+_CANDIDATES = (Optimal.name, Duchi.name)
 # The search ends this close below the largest local epsilon, as a share.
 _CLOSE = 2e-4
+# How fast delta falls with epsilon where it matters: about so is epsilon's log a share of delta's.
+_SHARE_OF_LOG_DELTA = 1 / 25
+# How much more the local epsilon of bits can be than among very many alike.
+_HARDLY_MORE = 1.1
+_NEARLY = 1.0001
 _FIGURES = 5
 _MOST_TRIALS = 60
 _SMALLEST = 1e-300
@@ -82,25 +90,27 @@ def calibrate(
     if mechanism not in MEAN_CHOICES:
         raise ValueError(f"mechanism must be one of {', '.join(MEAN_CHOICES)}, got {mechanism!r}.")
 
-    names = _CANDIDATES if mechanism == AUTO else (mechanism,)
+    wish = _Wish(shuffled_epsilon, delta, n, rounds)
     kept: list[RangeRandomizer] = []
-    for name in names:
+    for name in _CANDIDATES if mechanism == AUTO else (mechanism,):
+        if kept and (is_bit(kept[0]) or wish.error_of_bits(domain) > worst_error(kept[0])):
+            break
         law = partial(randomizer_named, name, domain=domain)
-        excess = partial(_excess, law, n, wish=(shuffled_epsilon, delta), rounds=rounds)
-        epsilon = _largest_within(
-            excess,
-            lowest=max(shuffled_epsilon / rounds, MIN_EPSILON),
-            highest=_most(name, max_local_epsilon),
-        )
+        highest = _highest(name, max_local_epsilon)
+        epsilon = _largest_within(partial(wish.excess, law), wish, highest=highest)
         if epsilon is not None:
-            kept += [law(one) for one in (epsilon, *_rungs_below(name, epsilon, excess))]
+            kept.append(law(epsilon))
+            if name == Optimal.name:
+                kept += [law(rung) for rung in _rungs_below(law, epsilon, wish)]
     if not kept:
         raise PrivacyRefused(
             f"no local epsilon from {MIN_EPSILON:g} on keeps {rounds} reports at "
             f"({shuffled_epsilon:g}, {delta:g}) among {n}: ask for fewer reports, or a larger "
             "shuffled epsilon."
         )
-    return min(kept, key=worst_error)
+    best = min(kept, key=worst_error)
+    # Below its ladder the optimal channel is the bit: then that is its name.
+    return Duchi(best.epsilon, domain) if mechanism == AUTO and is_bit(best) else best
 
 
 def worst_error(randomizer: RangeRandomizer) -> float:
@@ -110,71 +120,122 @@ def worst_error(randomizer: RangeRandomizer) -> float:
     return math.sqrt(float(randomizer.variance(readings).max()))
 
 
-def _rungs_below(name: str, epsilon: float, excess: Callable[[float], float]) -> list[float]:
+_Law = Callable[[float], RangeRandomizer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Hold the promise to keep, and what is known of it before any law is looked at."""
+
+    shuffled_epsilon: float
+    delta: float
+    n: int
+    rounds: int
+
+    def excess(self, law: _Law, epsilon: float) -> float:
+        """Return the log of what reports of a local epsilon give away, as a share of what they may.
+
+        By epsilon; for one round by delta at the epsilon wished, a single point of the curve.
+        """
+        if self.rounds * epsilon <= self.shuffled_epsilon:
+            return -math.inf
+        pair = shuffled_pair(law(epsilon), self.n, delta=self.delta)
+        if self.rounds == 1:
+            found = max(pair.delta(self.shuffled_epsilon), _SMALLEST)
+            return math.log(found / self.delta) * _SHARE_OF_LOG_DELTA
+        return math.log(pair.compose(self.rounds).epsilon(self.delta) / self.shuffled_epsilon)
+
+    @property
+    def guess(self) -> float:
+        """About the local epsilon that keeps the promise: for bits among very many alike.
+
+        Their losses are Gaussian, of the deviation 2 sinh(epsilon / 2) √(rounds / n).
+        """
+        low, high = 1e-6, 1e3
+        while high > _NEARLY * low:
+            middle = math.sqrt(low * high)
+            if _gaussian_delta(self.shuffled_epsilon, middle) > self.delta:
+                high = middle
+            else:
+                low = middle
+        return 2 * math.asinh(low * math.sqrt(self.n / self.rounds) / 2)
+
+    def error_of_bits(self, domain: Range) -> float:
+        """Return an error that Duchi's bit hardly goes below at this promise."""
+        return domain.width / 2 / math.tanh(_HARDLY_MORE * self.guess / 2)
+
+
+def _largest_within(
+    excess: Callable[[float], float], wish: _Wish, *, highest: float
+) -> float | None:
+    """Return about the largest local epsilon at which the excess is at most 0.
+
+    Args:
+        excess: An ascending function; it was evaluated at what is returned.
+        wish: The promise.
+        highest: The largest local epsilon of interest.
+
+    Returns:
+        The local epsilon, in a few figures; None if there is none.
+    """
+    low = min(max(wish.shuffled_epsilon / wish.rounds, MIN_EPSILON), highest)
+    if excess(low) > 0:
+        return None
+    trial = min(max(rounded_down(wish.guess, _FIGURES), low), highest)
+    below, above, high = -math.inf, math.inf, highest
+    for turn in range(_MOST_TRIALS):
+        found = excess(trial)
+        if found <= 0:
+            low, below = trial, found
+            if trial == highest or found > -_CLOSE:
+                break
+        else:
+            high, above = trial, found
+        if high - low <= _CLOSE * high and math.isfinite(above):
+            break
+        trial = rounded_down(_next_trial(low, high, below, above, turn), _FIGURES)
+        if not low < trial < high:
+            if math.isfinite(above):
+                break
+            trial = highest
+    return low
+
+
+def _next_trial(low: float, high: float, below: float, above: float, turn: int) -> float:
+    """Return where the excess is likely just below 0.
+
+    It rises about as the log of the local epsilon, times a number between 1 and 3.
+    """
+    aim = -_CLOSE / 2
+    if math.isfinite(below) and math.isfinite(above):
+        share = 0.5 if turn % 4 == 3 else (aim - below) / (above - below)
+        return low * math.pow(high / low, min(max(share, 0.01), 0.99))
+    if math.isfinite(below):
+        return min(low * math.exp(max(aim - below, _CLOSE)), high)
+    return max(high * math.exp((aim - above) / 2), math.sqrt(low * high) if turn > 4 else low)
+
+
+def _gaussian_delta(epsilon: float, deviation: float) -> float:
+    """Return delta of a Gaussian loss: of two normal laws whose means differ by the deviation."""
+
+    def upper(z: float) -> float:
+        return math.erfc(z / math.sqrt(2)) / 2
+
+    first = upper(epsilon / deviation - deviation / 2)
+    second = upper(epsilon / deviation + deviation / 2)
+    return first - math.exp(epsilon) * second if second else first
+
+
+def _rungs_below(law: _Law, epsilon: float, wish: _Wish) -> list[float]:
     """Return the rung just below a budget of the optimal channel, if it keeps the promise, too.
 
     A channel solved for its budget has less error than one that is mixed down to hardly more.
     """
     below = [rung for rung in rungs() if epsilon - _NEAR < rung < epsilon]
-    return [rung for rung in below if name == "optimal" and excess(rung) <= 0]
+    return [rung for rung in below if wish.excess(law, rung) <= 0]
 
 
-def _most(name: str, max_local_epsilon: float | None) -> float:
+def _highest(name: str, max_local_epsilon: float | None) -> float:
     """Return the largest local epsilon that makes a difference."""
-    highest = rungs()[-1] if name == "optimal" else BLANKET_MAX_EPSILON
+    highest = rungs()[-1] if name == Optimal.name else BLANKET_MAX_EPSILON
     return highest if max_local_epsilon is None else min(highest, max_local_epsilon)
-
-
-def _excess(
-    law: Callable[[float], RangeRandomizer],
-    n: int,
-    epsilon: float,
-    *,
-    wish: tuple[float, float],
-    rounds: int,
-) -> float:
-    """Return the log of what a local epsilon gives away, as a share of what it may."""
-    shuffled_epsilon, delta = wish
-    if rounds * epsilon <= shuffled_epsilon:
-        return 0.0
-    pair = shuffled_pair(law(epsilon), n, delta=delta)
-    if rounds == 1:
-        # One point of the curve decides.
-        return math.log(max(pair.delta(shuffled_epsilon), _SMALLEST) / delta)
-    return math.log(pair.compose(rounds).epsilon(delta) / shuffled_epsilon)
-
-
-def _largest_within(
-    excess: Callable[[float], float], *, lowest: float, highest: float
-) -> float | None:
-    """Return about the largest number at which an ascending function is at most 0.
-
-    Args:
-        excess: The function; it was evaluated at what is returned.
-        lowest: Where to begin.
-        highest: The largest number of interest.
-
-    Returns:
-        The number, in a few figures; None if the function is above 0 at ``lowest`` already.
-    """
-    low = min(lowest, highest)
-    below = excess(low)
-    if below > 0:
-        return None
-    above = excess(highest)
-    if above <= 0:
-        return highest
-    high = highest
-    for trial_number in range(_MOST_TRIALS):
-        if high - low <= _CLOSE * high:
-            break
-        share = 0.5 if trial_number % 3 == 2 else below / (below - above)
-        trial = rounded_down(low + min(max(share, 0.02), 0.98) * (high - low), _FIGURES)
-        if not low < trial < high:
-            break
-        found = excess(trial)
-        if found <= 0:
-            low, below = trial, found
-        else:
-            high, above = trial, found
-    return low

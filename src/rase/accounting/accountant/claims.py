@@ -53,7 +53,7 @@ def claim_of(pair: Pair, delta: float) -> Claim:
     """
     in_100, in_1000 = pair.loss(1 / 100), pair.loss(1 / 1000)
     return Claim(
-        reports=pair.rounds,
+        reports=pair.reports,
         epsilon=pair.epsilon(delta),
         delta=delta,
         guess=pair.best_guess(),

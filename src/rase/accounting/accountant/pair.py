@@ -7,6 +7,7 @@ keeps the pair a coarsening of the one computed with, hence every result an uppe
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Self
@@ -49,21 +50,33 @@ class Pair:
     Args:
         profile: The profile of one round.
         rounds: How many rounds, each with new noise and a new uniform shuffle.
+        others: Further rounds of other laws, such as probes, with their numbers.
     """
 
     profile: Profile
     rounds: int = 1
+    others: tuple[tuple[Profile, int], ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[Profile, int], ...]:
+        """All laws with their numbers of rounds."""
+        return ((self.profile, self.rounds), *self.others)
+
+    @property
+    def reports(self) -> int:
+        """How many reports of one contributor the rounds hold."""
+        return sum(rounds for _, rounds in self.parts)
 
     @property
     def local_epsilon(self) -> float:
         """The sum of the epsilons of the contributor's own reports."""
-        return self.rounds * self.profile.local_epsilon
+        return sum(rounds * profile.local_epsilon for profile, rounds in self.parts)
 
     @property
     def theorem(self) -> str:
         """Where the numbers come from."""
-        composed = ", composed by privacy loss distributions" if self.rounds > 1 else ""
-        return self.profile.theorem + composed
+        names = " and ".join(dict.fromkeys(profile.theorem for profile, _ in self.parts))
+        return names + (", composed by privacy loss distributions" if self.reports > 1 else "")
 
     def compose(self, rounds: int) -> Self:
         """Return the pair of so many times these rounds.
@@ -71,7 +84,17 @@ class Pair:
         Args:
             rounds: How many times.
         """
-        return type(self)(self.profile, self.rounds * checked_rounds(rounds))
+        times = checked_rounds(rounds)
+        others = tuple((profile, times * number) for profile, number in self.others)
+        return type(self)(self.profile, times * self.rounds, others)
+
+    def then(self, other: "Pair") -> Self:
+        """Return the pair of these rounds and some of another law, in any order.
+
+        Args:
+            other: The other rounds.
+        """
+        return type(self)(self.profile, self.rounds, (*self.others, *other.parts))
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon that is proven at a delta for all rounds together.
@@ -80,9 +103,9 @@ class Pair:
             delta: The delta.
         """
         delta = checked_delta(delta)
-        if self.rounds == 1:
+        if self.reports == 1:
             return crossing(self.profile.delta, delta, highest=self.local_epsilon)[1]
-        sums = _sums(self.profile, self.rounds, delta)
+        sums = _sums(self.parts, delta)
         return crossing(sums.delta, delta, highest=self.local_epsilon)[1]
 
     def delta(self, epsilon: float) -> float:
@@ -95,12 +118,12 @@ class Pair:
             raise ValueError(f"epsilon must be 0 or greater, got {epsilon}.")
         if epsilon >= self.local_epsilon:
             return 0.0
-        if self.rounds == 1:
+        if self.reports == 1:
             return self.profile.delta(epsilon)
-        log_tail = _log_tail(self.profile.losses, self.rounds, epsilon)
+        log_tail = _log_tail(self.parts, epsilon)
         # Rounded, so that neighbouring questions share their sums.
         nearby = math.exp(round(log_tail)) if log_tail < -1 else 0.5
-        return _sums(self.profile, self.rounds, max(nearby, _LEAST_DELTA)).delta(epsilon)
+        return _sums(self.parts, max(nearby, _LEAST_DELTA)).delta(epsilon)
 
     def best_guess(self) -> float:
         """Return how often the best guess between two equally likely histories is right."""
@@ -118,7 +141,7 @@ class Pair:
         """
         chance = checked_delta(chance)
         far = _FAR_BELOW * chance
-        curve = self.profile.losses if self.rounds == 1 else _sums(self.profile, self.rounds, far)
+        curve = self.profile.losses if self.reports == 1 else _sums(self.parts, far)
         highest = crossing(curve.delta, far, highest=self.local_epsilon, precision=1e-3)[1]
         grid = np.linspace(0.0, highest, _LOOKED_AT)
         deltas = np.array([curve.delta(float(epsilon)) for epsilon in grid])
@@ -143,59 +166,75 @@ class Pair:
 
 
 @lru_cache(maxsize=64)
-def _sums(profile: Profile, rounds: int, delta: float) -> "Sums":
-    return Sums(profile.losses, rounds, delta=delta, widest=profile.local_epsilon)
+def _sums(parts: tuple[tuple[Profile, int], ...], delta: float) -> "Sums":
+    widest = max(profile.local_epsilon for profile, _ in parts)
+    return Sums([(profile.losses, rounds) for profile, rounds in parts], delta=delta, widest=widest)
 
 
-def _log_tail(losses: Losses, rounds: int, level: float) -> float:
+def _log_tail(parts: tuple[tuple[Profile, int], ...], level: float) -> float:
     """Return about the log of Pr[sum > level] (Chernoff), to choose a tilt by."""
-    deviation = math.sqrt(float((losses.masses * np.square(losses.values)).sum()))
-    # Of a Gaussian loss the best tilt is about level / (rounds * deviation^2).
-    middle = max(level / (rounds * deviation**2), 1.0)
+    losses = [(profile.losses, rounds) for profile, rounds in parts]
+    square = sum(rounds * _deviation(one) ** 2 for one, rounds in losses)
     best = 0.0
-    for tilt in middle * np.logspace(-2, 1, 31):
-        exponent = tilt * losses.values
-        top = float(exponent.max())
-        log_mgf = top + math.log(float((losses.masses * np.exp(exponent - top)).sum()))
-        best = min(best, rounds * log_mgf - tilt * level)
+    # Of a Gaussian loss the best tilt is about level / (rounds * deviation^2).
+    for tilt in max(level / square, 1.0) * np.logspace(-2, 1, 31):
+        log_mgf = 0.0
+        for one, rounds in losses:
+            exponent = tilt * one.values
+            top = float(exponent.max())
+            log_mgf += rounds * (top + math.log(float((one.masses * np.exp(exponent - top)).sum())))
+        best = min(best, log_mgf - tilt * level)
     return best
+
+
+def _deviation(losses: Losses) -> float:
+    return math.sqrt(float((losses.masses * np.square(losses.values)).sum()))
 
 
 class Sums:
     """Hold the law of the loss of many rounds and bound its delta from above.
 
     Args:
-        losses: The loss of one round.
-        rounds: How many rounds.
+        parts: The losses of one round of each law, and how many rounds it has.
         delta: The delta about which epsilon will be asked.
         widest: The largest loss of one round.
     """
 
-    def __init__(self, losses: Losses, rounds: int, *, delta: float, widest: float) -> None:
+    def __init__(self, parts: Sequence[tuple[Losses, int]], *, delta: float, widest: float) -> None:
         """Compute the law of the summed loss, tilted to where delta is decided."""
-        values, masses = losses.values, losses.masses
-        deviation = math.sqrt(float((masses * np.square(values)).sum()))
+        numbers = [rounds for _, rounds in parts]
+        finest = min(_deviation(losses) for losses, _ in parts)
+        whole = math.sqrt(sum(rounds * _deviation(losses) ** 2 for losses, rounds in parts))
         for wide in (2, 4):
-            cycle = wide * _REACH * math.sqrt(rounds) * deviation + 2 * widest
-            wished = _PER_DEVIATION * cycle / deviation
+            cycle = wide * _REACH * whole + 2 * widest
+            wished = _PER_DEVIATION * cycle / finest
             most = wide * _MOST // 4
             size = min(max(wide * _FEWEST // 4, 1 << math.ceil(math.log2(wished))), most)
             step = cycle / size
-            law = split(values, masses, step, upper_share=partial(share_upwards, step=step))
-            tilt = _best_tilt(law, rounds, delta=delta, scale=deviation)
-            mean, spread = law.moments(tilt)
+            share = partial(share_upwards, step=step)
+            laws = [split(one.values, one.masses, step, upper_share=share) for one, _ in parts]
+            tilt = _best_tilt(laws, numbers, delta=delta, scale=whole)
+            moments = [law.moments(tilt) for law in laws]
+            mean = sum(rounds * one for (one, _), rounds in zip(moments, numbers, strict=True))
+            spread = math.sqrt(
+                sum(rounds * one**2 for (_, one), rounds in zip(moments, numbers, strict=True))
+            )
             # Losses with long tails are spread wider where delta is decided than elsewhere.
-            if 2 * _REACH * math.sqrt(rounds) * spread <= cycle:
+            if 2 * _REACH * spread <= cycle:
                 break
-        top = math.ceil((rounds * mean + _REACH * math.sqrt(rounds) * spread) / step)
+        top = math.ceil((mean + _REACH * spread) / step)
         places = np.arange(top - size + 1, top + 1)
-        tilted, log_factor = law.sum_of(rounds, tilt=tilt, size=size)
+        tilted, log_factor = laws[0].sum_of(numbers[0], tilt=tilt, size=size)
+        for law, rounds in zip(laws[1:], numbers[1:], strict=True):
+            more, log_more = law.sum_of(rounds, tilt=tilt, size=size)
+            both = np.fft.rfft(tilted) * np.fft.rfft(more)
+            tilted, log_factor = np.maximum(np.fft.irfft(both, size), 0.0), log_factor + log_more
         self._sums = step * places
         # Sums far below the middle have a factor without bound; no answer lies there.
         exponent = np.minimum(log_factor - tilt * self._sums, _LARGEST_EXPONENT)
         self._masses = tilted[places % size] * np.exp(exponent)
-        beyond = math.exp(law.log_tail(rounds, float(self._sums[-1])))
-        self._lost = beyond + rounds * losses.lost
+        beyond = math.exp(_log_beyond(laws, numbers, tilt, float(self._sums[-1])))
+        self._lost = beyond + sum(rounds * losses.lost for losses, rounds in parts)
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence of the composed pairs at epsilon, rounded up."""
@@ -217,12 +256,28 @@ def share_upwards(gone: Floats, step: float) -> Floats:
     return share
 
 
-def _best_tilt(law: Lattice, rounds: int, *, delta: float, scale: float) -> float:
+def _best_tilt(
+    laws: Sequence[Lattice], numbers: Sequence[int], *, delta: float, scale: float
+) -> float:
     """Return the smallest tilt at which the Chernoff bound on epsilon is nearly its least.
 
     A larger tilt would look too far out and lose the digits of what lies below.
     """
-    middle = math.sqrt(-2 * math.log(delta) / rounds) / scale
+    middle = math.sqrt(-2 * math.log(delta)) / scale
     tilts = middle * np.logspace(-1.5, 1.5, 61)
-    bounds = np.array([(rounds * law.log_mgf(tilt) - math.log(delta)) / tilt for tilt in tilts])
+    bounds = np.array([(_log_mgf(laws, numbers, tilt) - math.log(delta)) / tilt for tilt in tilts])
     return float(tilts[int(np.argmax(bounds <= _NEARLY * bounds.min()))])
+
+
+def _log_mgf(laws: Sequence[Lattice], numbers: Sequence[int], tilt: float) -> float:
+    return sum(rounds * law.log_mgf(tilt) for law, rounds in zip(laws, numbers, strict=True))
+
+
+def _log_beyond(
+    laws: Sequence[Lattice], numbers: Sequence[int], tilt: float, level: float
+) -> float:
+    """Return a bound on the log of Pr[sum >= level], by some tilts above the one in use."""
+    if len(laws) == 1:
+        return laws[0].log_tail(numbers[0], level)
+    steeper = tilt * np.linspace(1.0, 8.0, 15)
+    return min(float(_log_mgf(laws, numbers, one) - one * level) for one in steeper)

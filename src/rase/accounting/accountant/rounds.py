@@ -6,10 +6,18 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.accounting.accountant.bit import bit_profile
 from rase.accounting.accountant.pair import Pair, share_upwards
 from rase.accounting.accountant.profile import Losses, Profile
 from rase.accounting.binomial import probabilities
-from rase.accounting.blanket import BLANKET_THEOREM, Blanket, Covered, channel_of, has_blanket
+from rase.accounting.blanket import (
+    BLANKET_THEOREM,
+    Blanket,
+    Covered,
+    channel_of,
+    has_blanket,
+    is_bit,
+)
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
 from rase.accounting.clones import CLONE_THEOREM, ClonePair
 from rase.accounting.lattice import split
@@ -58,9 +66,11 @@ def shuffled_pair(source: RangeRandomizer | float, n: int, *, delta: float = 1e-
         raise ValueError(
             "source must have one budget; contributors with another one are a class of their own."
         )
-    if has_blanket(source):
-        return Pair(blanket_profile(source, n, delta=delta))
-    return Pair(clone_profile(checked_epsilon(epsilon), n, delta=delta))
+    if not has_blanket(source):
+        return Pair(clone_profile(checked_epsilon(epsilon), n, delta=delta))
+    if is_bit(source):
+        return Pair(bit_profile(source.effective_epsilon, n, delta=delta))
+    return Pair(blanket_profile(source, n, delta=delta))
 
 
 class BlanketProfile(Profile):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from rase.accounting.ledger import Ledger, Spending
+from rase.promise import Claim
 
 __all__ = ["spend"]
 
@@ -15,6 +16,7 @@ def spend(
     epsilon: float,
     draw: bytes | Callable[[], bytes] = b"noisy",
     seal: Callable[[bytes], bytes] = lambda report: report,
+    claims: tuple[Claim, ...] = (),
 ) -> Spending:
     """Report a round as a device does, or find the report that it has.
 
@@ -25,8 +27,9 @@ def spend(
         epsilon: What it costs.
         draw: The noisy report, or what makes it.
         seal: Makes its envelope.
+        claims: What it is promised to give away.
     """
-    with ledger.report(campaign, round, epsilon=epsilon) as spending:
+    with ledger.report(campaign, round, epsilon=epsilon, claims=claims) as spending:
         if spending.found is None:
             report = draw if isinstance(draw, bytes) else draw()
             spending.keep(report, envelope=seal(report))

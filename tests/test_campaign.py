@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cases import each_case
+from tests.promising import claims_of, with_promise
 
 from rase.campaign import Campaign, ShufflePlan
 from rase.counts.registry import ESTIMATORS, estimator_named
@@ -296,3 +297,102 @@ def test_there_is_no_law_by_default() -> None:
         Campaign.from_fields(without)
     with pytest.raises(CampaignInvalid, match="mechanism must be"):
         campaign(mechanism="auto")
+
+
+def test_campaigns_without_a_promise_keep_their_fields() -> None:
+    """So their bytes and hashes are those of releases that knew no shuffled promise."""
+    later = {"shuffled_epsilon", "delta", "colluding", "cover", "claims"}
+    assert not later & campaign().as_fields().keys()
+    promising = with_promise(campaign())
+    assert later - {"colluding"} <= promising.as_fields().keys()
+    assert Campaign.from_fields(promising.as_fields()) == promising
+
+
+@each_case(
+    ("changes", "text"),
+    [
+        ({"shuffled_epsilon": 0.0}, "shuffled_epsilon must be a number from 1e-09"),
+        ({"delta": None}, "delta must be a number from 1e-12"),
+        ({"delta": 0.5}, "delta must be a number"),
+        ({"delta": 1e-7}, "claims must be at delta, 1e-07, got 1e-06."),
+        ({"colluding": -1}, "colluding must be a whole number from 0"),
+        ({"colluding": 19}, "colluding must be at most k_min - 2, 18, for a shuffled promise"),
+        ({"cover": True}, "cover must be false: cover reports hide nobody"),
+        ({"cover": 0}, "cover must be true or false, got 0."),
+        ({"claims": ()}, "claims must be 1 to 256 rows, for a shuffled promise"),
+        ({"claims": 7}, "claims must be a list of rows, got 7."),
+        ({"claims": [[1, 2.0]]}, "claims: a claim must be 7 numbers, got 2."),
+        ({"claims": [7]}, "claims must be a list of rows, got 7."),
+        ({"shuffled_epsilon": 0.3}, "claims must be at most shuffled_epsilon, 0.3, for one report"),
+        ({"claims": claims_of(0.4, 0.5, local=0.5)[1:]}, "claims must be of 1 report and then"),
+        ({"claims": claims_of(0.4)}, "claims must be of reports that spend 0.5 together, got 1.0"),
+        ({"epsilon": [0.5, 1.0]}, "epsilon must be one budget: classes hide only their own"),
+        ({"probe_every": 4}, "probe_every must be 0: probes have another law"),
+        ({"shuffle": {"method": "mallows", "alpha": 1.0}}, "shuffle must be uniform, for a"),
+        ({"shuffled_epsilon": None}, "delta must be absent without shuffled_epsilon, got 1e-06."),
+    ],
+)
+def test_what_a_shuffled_promise_needs_is_named(changes: dict[str, Any], text: str) -> None:
+    """One budget, one law, a uniform shuffle, no cover, and a table that fits."""
+    with pytest.raises(CampaignInvalid) as refused:
+        Campaign.from_fields(with_promise(campaign(), 0.4, 0.5).as_fields() | changes)
+    assert any(mistake.startswith(text) for mistake in refused.value.mistakes)
+
+
+def test_a_promise_is_of_the_honest_reports() -> None:
+    """It is computed with k_min less those who may work with the fusion centre."""
+    assert with_promise(campaign(), colluding=5).honest_reports == 15
+
+
+def test_a_window_pays_for_some_reports() -> None:
+    """How many a device makes at most in some rounds follows from window, budget and carrying."""
+    found = campaign(epsilon=[0.5], window=24, window_budget=1.5)
+    assert [found.most_reports(rounds) for rounds in (1, 2, 24, 25, 48, 720)] == [1, 2, 3, 6, 6, 90]
+    assert campaign(epsilon=[0.1], window=1, window_budget=0.3).most_reports(5) == 5
+    carrying = campaign(epsilon=[0.5], window=24, window_budget=1.5, carry_rounds=1)
+    assert carrying.most_reports(24) == 6
+
+
+def test_claims_over_rounds_are_those_of_their_reports() -> None:
+    """Nothing is promised beyond the table, nor where there is none."""
+    found = with_promise(campaign(epsilon=[0.5], window_budget=1.0), 0.3, 0.4, 0.5)
+    assert [claim and claim.epsilon for claim in map(found.claim_over, (1, 24, 25, 49))] == [
+        0.3,
+        0.4,
+        None,
+        None,
+    ]
+    assert campaign().claim_over(1) is None
+
+
+@each_case(
+    ("changes", "text"),
+    [
+        ({"shuffled_epsilon": 0.6}, "shuffled_epsilon must be at most 0.5, or owners would be"),
+        (
+            {"delta": 1e-5, "claims": claims_of(0.5, local=0.5, delta=1e-5)},
+            "delta must be at most 1e-06, or owners would be promised less, got 1e-05.",
+        ),
+        ({"colluding": 1}, "colluding must be at least 2, or owners would be promised less"),
+    ],
+)
+def test_a_new_version_keeps_the_promise_as_strong(changes: dict[str, Any], text: str) -> None:
+    """Towards the fusion centre a version may promise more, never less."""
+    old = with_promise(campaign(), 0.5, colluding=2)
+    later: dict[str, Any] = {"version": 2, "not_before": 495050}
+    replace(old, **later, shuffled_epsilon=0.5, colluding=3).check_succeeds(old, from_round=495050)
+    with pytest.raises(CampaignInvalid) as refused:
+        replace(old, **(later | changes)).check_succeeds(old, from_round=495050)
+    assert len(refused.value.mistakes) == 1
+    assert refused.value.mistakes[0].startswith(text)
+
+
+def test_a_promise_cannot_be_dropped_nor_cover_be_switched_off() -> None:
+    """Owners agreed to the one or to the other; what differs is another campaign."""
+    later: dict[str, Any] = {"version": 2, "not_before": 495050}
+    plain = campaign(epsilon=[0.5])
+    promising = with_promise(plain, 0.5)
+    with pytest.raises(CampaignInvalid, match=r"shuffled_epsilon must be at most 0\.5"):
+        replace(plain, **later).check_succeeds(promising, from_round=495050)
+    with pytest.raises(CampaignInvalid, match="cover must stay true in a new version"):
+        replace(promising, **later).check_succeeds(plain, from_round=495050)

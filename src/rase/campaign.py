@@ -4,7 +4,8 @@ Pure Python without NumPy, because the device agent imports it. Its bytes, hash 
 made in rase.wire.signed.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
@@ -12,10 +13,14 @@ from rase.counts.registry import ESTIMATORS, TRACKED
 from rase.domain import MAX_STEPS, Precision, Range
 from rase.laws.registry import MECHANISMS, PROBE
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
+from rase.promise import Claim, claim_for
 from rase.validation import CampaignInvalid, Mistakes, shown
 
 __all__ = [
     "KEMS",
+    "MAX_DELTA",
+    "MIN_DELTA",
+    "MIN_SHUFFLED",
     "SHUFFLES",
     "TARGETS",
     "Campaign",
@@ -32,7 +37,21 @@ _MAX_WHOLE = 2**32 - 1  # rounds and counts travel in four bytes
 _MAX_DURATION_S = 366 * 86400
 _MAX_CARRY = 1000
 _SHUFFLE_FIELDS = ("method", "alpha", "groups")
-_LATER = {"carry_rounds": 0, "probe_every": 0, "target": TARGETS[0]}
+_MAX_CLAIMS = 256
+# A ledger counts billionths of epsilon; deltas beyond the ends are nobody's promise.
+MIN_SHUFFLED: Final = 1e-9
+MIN_DELTA: Final = 1e-12
+MAX_DELTA: Final = 0.1
+_LATER: dict[str, Any] = {
+    "carry_rounds": 0,
+    "probe_every": 0,
+    "target": TARGETS[0],
+    "shuffled_epsilon": None,
+    "delta": None,
+    "colluding": 0,
+    "cover": True,
+    "claims": [],
+}
 _FIXED = ("id", "quantity", "unit", "round_s", "window")
 
 
@@ -115,6 +134,17 @@ class Campaign:
             a better range can be learnt; 0 for never.
         target: Whose mean is answered, of `TARGETS`: "reporters", those who reported in the round;
             or "fleet", all enrolled devices, of whom a round's reports are a sample.
+        shuffled_epsilon: The epsilon of one report towards the fusion centre and subscribers, who
+            see it shuffled among those of a round; None promises nothing beyond ``epsilon``, which
+            holds against everybody.
+        delta: The delta of ``shuffled_epsilon``, and of each of ``claims``.
+        colluding: How many reports of a round may be of devices that work with the fusion centre:
+            the promise is that of ``k_min - colluding`` reports.
+        cover: Whether devices send cover reports in rounds without a report. The shuffler cannot
+            tell them from reports, and they hide nobody from the fusion centre, so a campaign with
+            a shuffled promise goes without.
+        claims: What 1, 2, … reports of one device give away to the fusion centre, all together;
+            reports ascending. Nothing is promised of more reports than the last row is about.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -154,6 +184,11 @@ class Campaign:
     carry_rounds: int = 0
     probe_every: int = 0
     target: str = TARGETS[0]
+    shuffled_epsilon: float | None = None
+    delta: float | None = None
+    colluding: int = 0
+    cover: bool = True
+    claims: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
@@ -167,6 +202,10 @@ class Campaign:
             object.__setattr__(self, name, _as_float(getattr(self, name)))
         object.__setattr__(self, "epsilon", tuple(_as_float(value) for value in self.epsilon))
         object.__setattr__(self, "estimators", tuple(self.estimators))
+        object.__setattr__(self, "claims", tuple(self.claims))
+        if self.shuffled_epsilon is not None and self.delta is not None:
+            object.__setattr__(self, "shuffled_epsilon", _as_float(self.shuffled_epsilon))
+            object.__setattr__(self, "delta", _as_float(self.delta))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -192,6 +231,11 @@ class Campaign:
             mistakes += error.mistakes
             given["shuffle"] = ShufflePlan()
         try:
+            given["claims"] = _claims_of(values.get("claims", ()))
+        except CampaignInvalid as error:
+            mistakes += error.mistakes
+            given["claims"] = ()
+        try:
             campaign = cls(**given)
         except CampaignInvalid as error:
             # A missing field was tried as None; what that led to is no mistake of its own.
@@ -207,6 +251,7 @@ class Campaign:
         values["epsilon"] = list(self.epsilon)
         values["estimators"] = list(self.estimators)
         values["shuffle"] = self.shuffle.as_fields()
+        values["claims"] = [list(claim.to_numbers()) for claim in self.claims]
         # Absent means this: campaigns without them keep the bytes, and so the hash, they had.
         for name, usual in _LATER.items():
             if values[name] == usual:
@@ -222,6 +267,28 @@ class Campaign:
     def precision(self) -> Precision:
         """The (beta, rho) asked for."""
         return Precision(self.beta, self.rho)
+
+    @property
+    def honest_reports(self) -> int:
+        """How many reports of a round hide each other at least; promises are computed with it."""
+        return self.k_min - self.colluding
+
+    def most_reports(self, rounds: int) -> int:
+        """Return how many reports a device makes in some consecutive rounds, at most.
+
+        Each release holds one report of a device, and the window's budget pays for some. What was
+        carried into the first of the rounds belongs to rounds before.
+        """
+        in_window = max(1, math.floor(self.window_budget / self.epsilon[0] + 1e-9))
+        windows = math.ceil((rounds + self.carry_rounds) / self.window)
+        return min(rounds, windows * in_window)
+
+    def claim_over(self, rounds: int) -> Claim | None:
+        """Return what a device's reports of some consecutive rounds give away to the fusion centre.
+
+        None where nothing is promised of so many.
+        """
+        return claim_for(self.claims, self.most_reports(rounds))
 
     def holds_in(self, round: int) -> bool:
         """Return whether this version holds in a round."""
@@ -264,9 +331,10 @@ class Campaign:
 
         What was measured, its unit, round length and window stay, so that estimates can be compared
         and ledgers go on counting; the budget of a window, k_min, how long reports wait and the key
-        encapsulation may only get stronger. All else may change, each round being read by the
-        version that held in it: a device refuses a range beyond its owner's limits, and a higher
-        epsilon or a weaker shuffle than its owner agreed to.
+        encapsulation may only get stronger, and so may the promise towards the fusion centre. All
+        else may change, each round being read by the version that held in it: a device refuses a
+        range beyond its owner's limits, and a higher epsilon or a weaker shuffle than its owner
+        agreed to.
 
         Args:
             previous: The version that holds now.
@@ -309,8 +377,28 @@ class Campaign:
         ):
             if not is_met:
                 mistakes.append(f"{name} must be {condition}, got {getattr(self, name)!r}.")
+        mistakes += self._weaker_promises(previous)
         if mistakes:
             raise CampaignInvalid(mistakes)
+
+    def _weaker_promises(self, previous: "Campaign") -> Iterator[str]:
+        """Yield where this version promises less towards the fusion centre than another."""
+        for name in ("shuffled_epsilon", "delta"):
+            most, now = getattr(previous, name), getattr(self, name)
+            if most is not None and (now is None or now > most):
+                yield (
+                    f"{name} must be at most {most:g}, or owners would be promised less, got {now}."
+                )
+        if previous.shuffled_epsilon is not None and self.colluding < previous.colluding:
+            yield (
+                f"colluding must be at least {previous.colluding}, or owners would be promised "
+                f"less, got {self.colluding}."
+            )
+        if previous.cover and not self.cover:
+            yield (
+                "cover must stay true in a new version: without it the shuffler sees who reports. "
+                "A shuffled promise needs a campaign of its own."
+            )
 
     def _check_words(self, mistakes: Mistakes) -> None:
         mistakes.identifier("id", self.id)
@@ -319,6 +407,8 @@ class Campaign:
         mistakes.choice("mechanism", self.mechanism, MECHANISMS)
         mistakes.choice("kem", self.kem, KEMS)
         mistakes.choice("target", self.target, TARGETS)
+        if not isinstance(self.cover, bool):
+            mistakes.add("cover", "true or false", self.cover)
         if not isinstance(self.shuffle, ShufflePlan):
             mistakes.add("shuffle", "a ShufflePlan", self.shuffle)
         if mistakes.names("estimators", self.estimators, least=1, most=len(ESTIMATORS)):
@@ -335,6 +425,12 @@ class Campaign:
         ):
             mistakes.whole(name, getattr(self, name), low=1, high=most)
         mistakes.whole("k_min", self.k_min, low=2, high=_MAX_WHOLE)
+        mistakes.whole("colluding", self.colluding, low=0, high=_MAX_WHOLE)
+        if self.shuffled_epsilon is not None:
+            mistakes.number(
+                "shuffled_epsilon", self.shuffled_epsilon, low=MIN_SHUFFLED, high=MAX_EPSILON
+            )
+            mistakes.number("delta", self.delta, low=MIN_DELTA, high=MAX_DELTA)
         mistakes.whole("carry_rounds", self.carry_rounds, low=0, high=_MAX_CARRY)
         for name in ("not_before", "not_after"):
             mistakes.whole(name, getattr(self, name), low=0, high=_MAX_WHOLE)
@@ -366,6 +462,47 @@ class Campaign:
             mistakes.add("upload_s", f"at most grace_s, {self.grace_s}", self.upload_s)
         if self.not_after < self.not_before:
             mistakes.add("not_after", f"at least not_before, {self.not_before}", self.not_after)
+        if self.shuffled_epsilon is not None:
+            self._check_promise(mistakes)
+        else:
+            for name in ("delta", "colluding", "claims"):
+                if getattr(self, name):
+                    mistakes.add(name, "absent without shuffled_epsilon", getattr(self, name))
+
+    def _check_promise(self, mistakes: Mistakes) -> None:
+        """Check that the fields around a shuffled promise allow to keep it."""
+        for name, is_met, condition in (
+            ("epsilon", len(self.epsilon) == 1, "one budget: classes hide only their own"),
+            ("shuffle", self.shuffle.method == "uniform", "uniform"),
+            ("probe_every", self.probe_every == 0, "0: probes have another law"),
+            ("cover", not self.cover, "false: cover reports hide nobody from the fusion centre"),
+            ("colluding", self.honest_reports >= 2, f"at most k_min - 2, {self.k_min - 2}"),
+            ("claims", 1 <= len(self.claims) <= _MAX_CLAIMS, f"1 to {_MAX_CLAIMS} rows"),
+        ):
+            if not is_met:
+                value = self.shuffle.method if name == "shuffle" else getattr(self, name)
+                mistakes.add(name, f"{condition}, for a shuffled promise", value)
+        if not mistakes.found:
+            self._check_claims(mistakes)
+
+    def _check_claims(self, mistakes: Mistakes) -> None:
+        counts = [claim.reports for claim in self.claims]
+        if counts[0] != 1 or counts != sorted(set(counts)):
+            mistakes.add("claims", "of 1 report and then more and more", counts)
+        if self.claims[0].epsilon > self.shuffled_epsilon:  # type: ignore[operator]
+            mistakes.add(
+                "claims",
+                f"at most shuffled_epsilon, {self.shuffled_epsilon:g}, for one report",
+                self.claims[0].epsilon,
+            )
+        for claim in self.claims:
+            if claim.delta != self.delta:
+                mistakes.add("claims", f"at delta, {self.delta:g}", claim.delta)
+            local = claim.reports * self.epsilon[0]
+            if not math.isclose(claim.local_epsilon, local, rel_tol=1e-9):
+                mistakes.add(
+                    "claims", f"of reports that spend {local:g} together", claim.local_epsilon
+                )
 
 
 _REQUIRED = tuple(
@@ -384,6 +521,18 @@ def _shuffle_of(value: object) -> ShufflePlan:
     if unknown:
         raise CampaignInvalid(f"shuffle.{name} is not a field of a campaign." for name in unknown)
     return ShufflePlan(**value)
+
+
+def _claims_of(value: object) -> tuple[Claim, ...]:
+    if not isinstance(value, tuple | list):
+        raise CampaignInvalid([f"claims must be a list of rows, got {shown(value)}."])
+    for row in value:
+        if not isinstance(row, Claim | tuple | list):
+            raise CampaignInvalid([f"claims must be a list of rows, got {shown(row)}."])
+    try:
+        return tuple(row if isinstance(row, Claim) else Claim.from_numbers(row) for row in value)
+    except (TypeError, ValueError) as error:
+        raise CampaignInvalid([f"claims: {error}"]) from None
 
 
 def _unknown(values: Mapping[Any, Any], known: Iterable[str]) -> list[str]:

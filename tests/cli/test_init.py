@@ -8,6 +8,7 @@ import pytest
 from rase.campaign import Campaign
 from rase.cli import main
 from rase.device.folder import DeviceFolder
+from rase.fusion.mechanism import campaign_of
 from rase.fusion.settings import FusionSettings
 from rase.service import installation
 from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
@@ -159,10 +160,82 @@ def test_a_failure_leaves_nothing(
     assert main(["init", str(tmp_path / "file/installed"), *OPTIONS]) == 3
 
 
-def test_there_is_no_default_epsilon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a budget there is no installation."""
-    assert main(["init", str(tmp_path / "installed"), "--range", "0", "1"]) == 2
-    assert "--epsilon" in capsys.readouterr().err
+def campaign_in(folder: Path) -> Campaign:
+    """Return the campaign as it is published."""
+    with (folder / "fusion/campaign.toml").open("rb") as file:
+        return campaign_of(tomllib.load(file)["campaign"])
+
+
+def test_without_further_words_a_promise_is_planned_within_what_owners_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most 4.5 a report and 8 a day, (1, 1e-6) towards the fusion centre, and what it costs."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), "--range", "0", "1", "--devices", "400000"]) == 0
+    shown = capsys.readouterr().err
+    campaign = campaign_in(folder)
+    assert (campaign.k_min, campaign.shuffled_epsilon, campaign.delta) == (13333, 1.0, 1e-6)
+    assert campaign.window_budget == campaign.epsilon[0] <= 4.5
+    assert not campaign.cover
+    assert "Towards the fusion centre: (" in shown
+    assert "of the range), at epsilon 4.5 a report. The limits of owners, 4.5 a report" in shown
+    assert "the promise alone would allow epsilon 5." in shown
+    settings = load_settings(
+        ShufflerSettings, "shuffler", path=folder / "shuffler/rase.toml", environment={}
+    )
+    settings.policy.policy().check_campaign(campaign)
+    assert (settings.policy.max_shuffled_epsilon, settings.policy.max_delta) == (1.0, 1e-6)
+    place = DeviceFolder(folder / "device")
+    place.make()
+    owner = place.settings({}).limits
+    assert (owner.shuffled_epsilon, owner.span_shuffled_epsilon) == (
+        1.0,
+        campaign.claims[0].epsilon,
+    )
+
+
+def test_reports_in_every_round_share_the_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twenty-four reports of a day spend 8 together, and may give away what they claim."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), "--range", "0", "1", "--schedule", "every-round"]) == 0
+    campaign = campaign_in(folder)
+    assert campaign.window_budget == pytest.approx(8.0, rel=1e-3)
+    assert campaign.most_reports(24) == 24
+    assert "shuffled reports of a day" in capsys.readouterr().err
+
+
+def test_a_small_promise_costs_owners_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the promise itself is the limit, that is said."""
+    folder = tmp_path / "installed"
+    options = ["--shuffled-epsilon", "0.5", "--delta", "1e-7", "--colluding", "4", "--k-min", "50"]
+    assert main(["init", str(folder), "--range", "0", "1", *options]) == 0
+    campaign = campaign_in(folder)
+    assert (campaign.shuffled_epsilon, campaign.delta, campaign.colluding) == (0.5, 1e-7, 4)
+    assert "the limits of owners cost nothing" in capsys.readouterr().err
+
+
+def test_either_number_may_be_the_wish(tmp_path: Path) -> None:
+    """With --epsilon and --delta what holds is promised; with --epsilon alone nothing is."""
+    for options, is_promised in ((["--delta", "1e-6"], True), ([], False)):
+        folder = tmp_path / str(is_promised)
+        assert main(["init", str(folder), *OPTIONS, *options]) == 0
+        campaign = campaign_in(folder)
+        assert campaign.epsilon == (1.0,)
+        assert (campaign.shuffled_epsilon is not None) == is_promised
+
+
+def test_a_promise_that_cannot_be_kept_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wish below what any noise reaches is named, and nothing is made."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), "--range", "0", "1", "--shuffled-epsilon", "1e-6"]) == 5
+    assert "no local epsilon" in capsys.readouterr().err
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
+from tests.promising import with_promise
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.clock import FakeClock
@@ -60,6 +61,33 @@ def test_a_round_with_readings_gives_one_report(world: Any) -> None:
     assert not contents[FIRST].is_cover
     assert 0 <= contents[FIRST].place <= 4096
     assert world.ledgers[0].status(int(world.clock.now_s())).total_spent == 2.0
+
+
+def test_a_campaign_with_a_promise_gets_no_cover_reports(world: Any) -> None:
+    """Reports go, and nothing takes the place of those that do not."""
+    world.shuffler.campaign = with_promise(world.shuffler.campaign)
+    world.shuffler.versions = [world.shuffler.campaign]
+    agent = world.agent()
+    world.run(agent, HOUR + 300)
+    assert world.contents() == {}
+    world.source.always = 1500.0
+    world.run(agent, 2 * HOUR)
+    contents = world.contents()
+    assert contents
+    assert not any(content.is_cover for content in contents.values())
+
+
+def test_the_ledger_gets_the_claims_of_a_report(world: Any) -> None:
+    """What reports give away is counted by what was signed, up to the cap of the owner."""
+    world.shuffler.campaign = with_promise(world.shuffler.campaign, 0.5, 0.7, 0.9)
+    world.shuffler.versions = [world.shuffler.campaign]
+    world.limits = replace(world.limits, span_shuffled_epsilon=0.7)
+    agent = world.agent()
+    world.source.always = 1500.0
+    world.run(agent, 6 * HOUR)
+    status = world.ledgers[0].status(int(world.clock.now_s()))
+    assert (status.reports, status.span_given) == (2, 0.7)
+    assert len(world.contents()) == 2
 
 
 def test_the_newest_rounds_are_remembered_longest(

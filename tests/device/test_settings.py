@@ -40,7 +40,11 @@ def test_few_settings_are_needed() -> None:
     """Everything else has a default, but no budget has one."""
     settings = settings_of(TABLES, {})
     assert settings.pinned.fusion == b"\xfb" * 32
-    assert (settings.cover, settings.schedule, settings.tls_ca_file) == (True, "every-round", None)
+    assert (settings.sends_cover, settings.schedule, settings.tls_ca_file) == (
+        True,
+        "every-round",
+        None,
+    )
     assert settings.limits.span_s == 86_400
     assert settings.source.kind == "stdin"
     assert "\xfb" not in repr(settings)
@@ -61,9 +65,6 @@ def test_all_mistakes_are_told_at_once() -> None:
         "device.fusion_key is missing.",
         "device.shuffler_key is missing.",
         "[owner] must be a section.",
-        "owner.report_epsilon is missing.",
-        "owner.span_epsilon is missing.",
-        "owner.total_epsilon is missing.",
         "source.scale must be a number, got 'big'.",
         "source.command must be a list of texts, got [].",
         "[extra] is not a section of device.toml.",
@@ -118,7 +119,7 @@ def test_the_environment_goes_before_the_file() -> None:
             "RASE_SOURCE__COMMAND": "read-meter --fast",
         },
     )
-    assert (settings.campaign, settings.cover) == ("other", False)
+    assert (settings.campaign, settings.sends_cover) == ("other", False)
     assert settings.campaign_hash == b"\xab" * 32
     assert settings.tls_ca_file == Path("ca.pem")
     assert (settings.limits.report_epsilon, settings.limits.span_s) == (0.5, 60)

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.device.conftest import CAMPAIGN
+from tests.promising import with_promise
 
 from rase.device.terms import REASONS, OwnerRules, Terms, TermsRefused
 from rase.errors import ConfigurationError, UnknownKey
@@ -168,11 +170,45 @@ def test_the_owners_rules_are_kept(world: Any, rules: OwnerRules, reason: str) -
     assert refusal(world.terms().offer_campaign, world.shuffler.signed_campaign()) == reason
 
 
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({"shuffled_epsilon": 0.4}, "shuffled-epsilon-above-limit"),
+        ({"span_shuffled_epsilon": 0.4}, "shuffled-epsilon-above-limit"),
+        ({"most_delta": 1e-7}, "delta-above-limit"),
+        ({"demands_cover": True}, "cover-off"),
+        ({"report_epsilon": 0.9}, "epsilon-above-limit"),
+    ],
+)
+def test_a_promise_beyond_the_owners_caps_is_refused(
+    world: Any, rules: dict[str, Any], reason: str
+) -> None:
+    """Either number, for a report or a span, its delta, and going without cover reports."""
+    world.shuffler.campaign = with_promise(CAMPAIGN)
+    for asked, expected in (({}, None), (rules, reason)):
+        world.rules = OwnerRules(**({"report_epsilon": 1.0, "shuffled_epsilon": 0.5} | asked))
+        signed = world.shuffler.signed_campaign()
+        if expected is None:
+            assert world.terms().offer_campaign(signed) is not None
+        else:
+            assert refusal(world.terms().offer_campaign, signed) == expected
+
+
+def test_without_a_promise_the_noise_must_keep_the_cap(world: Any) -> None:
+    """An owner who caps what the fusion centre learns takes no report that costs more."""
+    world.rules = OwnerRules(report_epsilon=1.0, shuffled_epsilon=0.9)
+    signed = world.shuffler.signed_campaign()
+    assert refusal(world.terms().offer_campaign, signed) == "shuffled-epsilon-above-limit"
+
+
 def test_the_largest_allowed_budget_is_taken() -> None:
     """A device takes the largest class within its owner's limit."""
-    epsilon = (0.1, 0.5, 1.0, 2.0)
-    assert OwnerRules(report_epsilon=1.5).epsilon_class(epsilon) == 2
-    assert OwnerRules(report_epsilon=0.05).epsilon_class(epsilon) is None
+    campaign = replace(CAMPAIGN, epsilon=(0.1, 0.5, 1.0, 2.0))
+    assert OwnerRules(report_epsilon=1.5).epsilon_class(campaign) == 2
+    assert OwnerRules(report_epsilon=0.05).epsilon_class(campaign) is None
+    # Nothing but its own noise hides a report from the fusion centre here.
+    assert OwnerRules(report_epsilon=1.5, shuffled_epsilon=0.6).epsilon_class(campaign) == 1
+    assert OwnerRules(report_epsilon=1.5, span_shuffled_epsilon=0.4).epsilon_class(campaign) == 0
     with pytest.raises(ConfigurationError, match=r"owner\.low must be below owner\.high"):
         OwnerRules(report_epsilon=1, low=2, high=1)
 

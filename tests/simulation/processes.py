@@ -18,6 +18,7 @@ from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
+from rase.promise import Claim
 from rase.storage.interface import Database, Parameters, Row, Transaction
 from rase.transport.memory import Handler, MemoryTransport
 from rase.wire.signed import PinnedKeys
@@ -216,9 +217,11 @@ class _NotingLedger:
         return getattr(self._ledger, name)
 
     @contextmanager
-    def report(self, campaign: str, round: int, *, epsilon: float) -> Iterator[Any]:
+    def report(
+        self, campaign: str, round: int, *, epsilon: float, claims: tuple[Claim, ...] = ()
+    ) -> Iterator[Any]:
         fuse = self._owner.fuse
-        with self._ledger.report(campaign, round, epsilon=epsilon) as spending:
+        with self._ledger.report(campaign, round, epsilon=epsilon, claims=claims) as spending:
             fuse.tick("checked")
             with self._entropy.noise_of(round, self._owner):
                 yield _Mortal(spending, fuse)

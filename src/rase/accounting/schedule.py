@@ -9,7 +9,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rase.accounting.ledger.limits import nano_from_limit, nano_from_spending, nano_to_epsilon
+from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending, nano_to_epsilon
 
 __all__ = ["EveryRound", "Rotate", "Schedule", "Split"]
 

@@ -35,9 +35,17 @@ def command() -> None:
 @click.option("--campaign", help="Id of the campaign.")
 @click.option("--fusion-key", help="Public key of the fusion centre, hex or base64.")
 @click.option("--shuffler-key", help="Public key of the shuffler, hex or base64.")
-@click.option("--report-epsilon", type=float, help="The most one report may spend.")
-@click.option("--span-epsilon", type=float, help="The most all reports of a day may spend.")
-@click.option("--total-epsilon", type=float, help="The most all reports ever may spend.")
+@click.option("--report-epsilon", type=float, help="The most one report may spend; 4.5.")
+@click.option("--span-epsilon", type=float, help="The most all reports of a day may spend; 8.")
+@click.option("--total-epsilon", type=float, help="The most all reports ever may spend; 240.")
+@click.option(
+    "--shuffled-epsilon",
+    type=float,
+    help="The most one report may give away to the fusion centre, which sees it shuffled.",
+)
+@click.option(
+    "--span-shuffled-epsilon", type=float, help="The same for all reports of a day together."
+)
 @click.option(
     "--range",
     "value_range",

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.accounting.ledger.limits import UNASKED_DAY_EPSILON, UNASKED_REPORT_EPSILON
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
 from rase.errors import ConfigurationError
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _DAY_S = 86_400
+_K_MIN = 20
+# What of its devices a round may lack before it is withheld.
+_OF_DEVICES = 0.8
+_SHUFFLED_EPSILON = 1.0
+_WISHES = ("shuffled_epsilon", "delta", "colluding")
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 
@@ -36,8 +43,26 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
     "--epsilon",
     type=float,
     multiple=True,
-    required=True,
-    help="Budget of one report; no default. Up to four, each a class that owners may choose.",
+    help="Budget of one report, towards everybody. Up to four, each a class that owners may "
+    "choose. Without it, the largest that --shuffled-epsilon allows within 4.5 a report and 8 a "
+    "day.",
+)
+@click.option(
+    "--shuffled-epsilon",
+    type=_ABOVE_0,
+    help="What one report may give away to the fusion centre; 1 unless --epsilon is given.",
+)
+@click.option("--delta", type=_ABOVE_0, help="Delta of --shuffled-epsilon; 1e-6.")
+@click.option(
+    "--colluding",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Reports of a round that may be of whoever looks (0).",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(min=2),
+    help="How many devices there will be: k_min is then four fifths of a round's reports.",
 )
 @click.option("--campaign", "campaign_id", default="fleet", show_default=True, help="Its id.")
 @click.option("--quantity", default="reading", show_default=True, help="What is measured.")
@@ -45,7 +70,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option("--round", "round_", default="1h", show_default=True, help="Length of a round.")
 @click.option("--upload", help="Time after a round in which reports are sent; 1/12 of a round.")
 @click.option("--grace", help="Time after a round until it is closed; 1/6 of a round.")
-@click.option("--k-min", type=int, default=20, show_default=True, help="Fewest released together.")
+@click.option("--k-min", type=int, help="Fewest released together; 20, or as --devices says.")
 @click.option("--carry-rounds", type=int, default=0, help="Rounds a too small one waits (0: drop).")
 @click.option(
     "--mechanism",
@@ -87,7 +112,8 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--accept-weak",
     is_flag=True,
-    help="Accept more than 4.5 a report or 8 a day, which is hardly any protection.",
+    help="Accept more than 4.5 a report or 8 a day: hardly any protection if both servers work "
+    "together.",
 )
 @click.option("--days", type=click.IntRange(min=1), default=365, help="Days it lasts (365).")
 @click.option("--kem", type=click.Choice(("x25519", "x-wing")), default="x25519", help="Inner KEM.")
@@ -145,13 +171,15 @@ def command(folder: Path, **options: Any) -> None:
             value_range=(campaign.low, campaign.high),
             least_k=campaign.k_min,
             schedule=options["schedule"],
+            shuffled_epsilon=owner.shuffled_epsilon,
+            span_shuffled_epsilon=owner.span_shuffled_epsilon,
         )
 
     made = install(folder, plan, now_s=now_s, device_text=device_text, device_file="device.toml")
     click.echo(f"made {folder}: shuffler, fusion, device; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
-    for line in _asked(campaign, owner, plan.takes_turns):
+    for line in (*_asked(campaign, owner, plan.takes_turns), *_promised(campaign, options)):
         click.echo(line, err=True)
     click.echo(
         "Both servers' keys are on this machine: good to try it, not for production, where two "
@@ -182,6 +210,55 @@ def _asked(campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool) -> Ite
     )
 
 
+def _promised(campaign: "Campaign", options: dict[str, Any]) -> Iterator[str]:
+    """Yield what is promised towards the fusion centre, and what that costs in error."""
+    from rase.theme.promises import towards_fusion
+
+    yield from towards_fusion(campaign)
+    if campaign.shuffled_epsilon is None or campaign.delta is None or options["epsilon"]:
+        return
+    from rase.accounting.campaign_claims import fit_budget
+    from rase.errors import PrivacyRefused
+    from rase.fusion.mechanism import effect_of
+
+    (effect,) = effect_of(campaign, campaign.k_min)
+    share = 100 / campaign.domain.width
+    words = (
+        f"A round of {campaign.k_min} reports has a standard error of {effect.standard_error:.3g} "
+        f"{campaign.unit} at most ({share * effect.standard_error:.3g} % of the range), at epsilon "
+        f"{campaign.epsilon[0]:g} a report."
+    )
+    try:
+        freely = fit_budget(
+            replace(campaign, **_NO_PROMISE),
+            shuffled_epsilon=campaign.shuffled_epsilon,
+            delta=campaign.delta,
+            colluding=campaign.colluding,
+        )
+    except PrivacyRefused:  # pragma: no cover - what holds with a limit holds without it
+        yield words
+        return
+    (other,) = effect_of(freely, campaign.k_min)
+    if other.standard_error >= 0.99 * effect.standard_error:
+        yield f"{words} That is all the promise allows; the limits of owners cost nothing."
+        return
+    yield (
+        f"{words} The limits of owners, 4.5 a report and 8 a day if both servers work together, "
+        f"cost that: the promise alone would allow epsilon {freely.epsilon[0]:g} and an error of "
+        f"{other.standard_error:.3g} {campaign.unit}. More is their choice and yours: --epsilon, "
+        "--accept-weak, --owner-report, --owner-day."
+    )
+
+
+_NO_PROMISE: dict[str, Any] = {
+    "shuffled_epsilon": None,
+    "delta": None,
+    "colluding": 0,
+    "cover": True,
+    "claims": (),
+}
+
+
 def _campaign(now_s: int, **options: Any) -> "Campaign":
     from rase.fusion.mechanism import campaign_of
     from rase.validation import CampaignInvalid
@@ -192,12 +269,20 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
     upload_s = max(1, round_s // 12) if upload is None else _seconds("--upload", upload)
     epsilon = sorted(options["epsilon"])
     window = options["window"]
+    takes_turns = options["schedule"] == "rotate"
     if window is None:
         window = max(1, _DAY_S // round_s)
     low, high = options["value_range"]
     present = round_number(now_s, round_s)
+    budget: dict[str, Any] = {"epsilon": epsilon or [1.0], "window_budget": 1.0}
+    if epsilon:
+        budget["window_budget"] = _window_budget(epsilon[-1], window, options)
+        budget |= {name: options[name] for name in _WISHES if options[name]}
+    elif not takes_turns:
+        # As many reports of a placeholder of 1 as there are rounds; the budget is fitted below.
+        budget["window_budget"] = float(window)
     try:
-        return campaign_of(
+        campaign = campaign_of(
             {
                 "id": options["campaign_id"],
                 "version": 1,
@@ -205,14 +290,13 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "unit": options["unit"],
                 "low": low,
                 "high": high,
-                "epsilon": epsilon,
                 "mechanism": options["mechanism"],
                 "window": window,
-                "window_budget": _window_budget(epsilon[-1], window, options),
+                **budget,
                 "round_s": round_s,
                 "upload_s": upload_s,
                 "grace_s": grace_s,
-                "k_min": options["k_min"],
+                "k_min": _k_min(options, window if takes_turns else 1),
                 "carry_rounds": options["carry_rounds"],
                 "target": options["target"] or _target(options["schedule"]),
                 "not_before": present,
@@ -220,6 +304,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "kem": options["kem"],
             }
         )
+        return campaign if epsilon else _fitted(campaign, options)
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None
 
@@ -227,6 +312,36 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
 def _target(schedule: str) -> str:
     """Return whose mean is meant: where devices take turns, a round's reporters are a sample."""
     return "fleet" if schedule == "rotate" else "reporters"
+
+
+def _k_min(options: dict[str, Any], turns: int) -> int:
+    """Return the fewest reports of a round: as asked, or four fifths of those to be expected."""
+    if options["k_min"] is not None:
+        return int(options["k_min"])
+    if options["devices"] is None:
+        return _K_MIN
+    return max(2, math.floor(_OF_DEVICES * int(options["devices"]) / turns))
+
+
+def _fitted(base: "Campaign", options: dict[str, Any]) -> "Campaign":
+    """Return the campaign with the largest budget that its promise and its owners allow."""
+    from rase.accounting.campaign_claims import DEFAULT_DELTA, fit_budget, state_promise
+    from rase.service.allowance import DAY_S
+
+    asked = {
+        "shuffled_epsilon": options["shuffled_epsilon"] or _SHUFFLED_EPSILON,
+        "delta": options["delta"] or DEFAULT_DELTA,
+        "colluding": options["colluding"],
+    }
+    a_day = base.most_reports(math.ceil(DAY_S / base.round_s))
+    a_window = base.most_reports(base.window)
+    most = min(
+        options["owner_report"] or UNASKED_REPORT_EPSILON,
+        (options["owner_day"] or UNASKED_DAY_EPSILON) / a_day,
+        (options["window_budget"] or math.inf) / a_window,
+    )
+    fitted = fit_budget(base, mechanism=options["mechanism"], most=most, **asked)
+    return state_promise(fitted, **asked)
 
 
 def _window_budget(epsilon: float, window: int, options: dict[str, Any]) -> float:

@@ -105,6 +105,12 @@ def _add_enrolment(command: argparse.ArgumentParser) -> None:
     command.add_argument("--span-epsilon", type=float, help="the most of a day's reports")
     command.add_argument("--total-epsilon", type=float, help="the most of all reports ever")
     command.add_argument(
+        "--shuffled-epsilon", type=float, help="the most of one report towards the fusion centre"
+    )
+    command.add_argument(
+        "--span-shuffled-epsilon", type=float, help="the most of a day's reports towards it"
+    )
+    command.add_argument(
         "--range",
         dest="value_range",
         nargs=2,

@@ -13,7 +13,8 @@ class Habits:
     """Hold how the agent behaves.
 
     Args:
-        sends_cover: Whether rounds without a report get a cover report.
+        sends_cover: Whether rounds without a report get a cover report, where the campaign has
+            them.
         poll_s: How often to ask the source; None for ten times a round.
         has_turn: Says whether a round is this device's; `rotating` makes one.
         aggregate: How the readings of a round become one, of `AGGREGATES`.

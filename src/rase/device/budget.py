@@ -55,6 +55,10 @@ def _document(status: "LedgerStatus", entries: "list[Entry]", *, is_paused: bool
             "spent": status.span_spent,
             "left": status.span_left,
             "refresh_s": status.refresh_s,
+            "shuffled": {
+                "limit": status.owner.span_shuffled_epsilon,
+                "given": status.span_given,
+            },
         },
         "total": {
             "limit": status.owner.total_epsilon,
@@ -95,6 +99,7 @@ def _lines(status: "LedgerStatus", *, is_paused: bool) -> list[str]:
         _line("ever", status.total_spent, owner.total_epsilon, status.total_left),
         _line(f"in {owner.span_s} s", status.span_spent, owner.span_epsilon, status.span_left)
         + _refresh(status.refresh_s),
+        *_given(status),
     ]
     for item in status.campaigns:
         limits = item.limits
@@ -105,6 +110,16 @@ def _lines(status: "LedgerStatus", *, is_paused: bool) -> list[str]:
             + _refresh(item.refresh_s)
         )
     return lines
+
+
+def _given(status: "LedgerStatus") -> list[str]:
+    """Return what reports of a span gave away to the fusion centre, where claims or limits say."""
+    limit = status.owner.span_shuffled_epsilon
+    if limit is None and status.span_given >= status.span_spent:
+        return []
+    of = "" if limit is None else f" of {limit:g}"
+    scope = f"given in {status.owner.span_s} s"
+    return [f"{scope:22}  {status.span_given:g}{of} to the fusion centre, by signed claims"]
 
 
 def _line(scope: str, spent: float, limit: float, left: float) -> str:

@@ -32,7 +32,13 @@ __all__ = [
 DEFAULT_FOLDER: Final = "rase-device"
 DEFAULT_PORT: Final = 8750
 _OWNER: Final = ("shuffler", "campaign", "fusion_key", "shuffler_key")
-_BUDGETS: Final = ("report_epsilon", "span_epsilon", "total_epsilon")
+_BUDGETS: Final = (
+    "report_epsilon",
+    "span_epsilon",
+    "total_epsilon",
+    "shuffled_epsilon",
+    "span_shuffled_epsilon",
+)
 _LONGEST_TOKEN: Final = 512
 
 
@@ -156,7 +162,7 @@ def enrolled_folder(folder: Path) -> "DeviceFolder":
 
 
 def _missing(options: Mapping[str, Any]) -> list[str]:
-    return [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name] is None]
+    return [f"--{name.replace('_', '-')}" for name in _OWNER if options[name] is None]
 
 
 def _check_same(file: Path, options: Mapping[str, Any]) -> None:

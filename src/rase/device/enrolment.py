@@ -3,6 +3,11 @@
 import base64
 import json
 
+from rase.accounting.ledger.limits import (
+    UNASKED_DAY_EPSILON,
+    UNASKED_REPORT_EPSILON,
+    UNASKED_TOTAL_EPSILON,
+)
 from rase.device.folder import DeviceFolder
 from rase.errors import ConfigurationError, Malformed, RaseError
 from rase.transport.interface import Answer, Transport, Unreachable
@@ -28,7 +33,8 @@ shuffler_key = {shuffler_key}
 # campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
 # broker = "mqtts://broker.example"      # reports go through it instead of HTTPS
 {schedule_line}
-# cover = false                # send nothing in rounds without a report; that can be seen
+# cover = false                # send nothing in rounds without a report; that can be seen. true
+#                                refuses campaigns that go without cover reports
 
 [owner]
 # The most one report, all reports of any span_s seconds, and all reports ever may spend.
@@ -39,6 +45,11 @@ total_epsilon = {total_epsilon!r}
 {low_line}
 {high_line}
 least_k = {least_k}
+# What one report, and all reports of a span, may give away to the fusion centre, which sees them
+# shuffled; where a campaign promises nothing there, what they spend counts.
+{shuffled_line}
+{span_shuffled_line}
+# most_delta = 1e-5
 # What you agree to is the first campaign that keeps these rules. A new version of it may not:
 # epsilon_may_rise = true       # make reports cost more, up to report_epsilon
 # most_alpha = 0.5              # hide senders less, up to an order that may tell so much
@@ -81,14 +92,16 @@ def settings_text(
     campaign: str,
     fusion_key: str,
     shuffler_key: str,
-    report_epsilon: float,
-    span_epsilon: float,
-    total_epsilon: float,
+    report_epsilon: float | None,
+    span_epsilon: float | None,
+    total_epsilon: float | None,
     value_range: tuple[float, float] | None,
     least_k: int,
     schedule: str = "every-round",
+    shuffled_epsilon: float | None = None,
+    span_shuffled_epsilon: float | None = None,
 ) -> str:
-    """Return a commented device.toml."""
+    """Return a commented device.toml; budgets that are None are what an owner allows unasked."""
     low, high = value_range or (0.0, 0.0)
     mark = "" if value_range else "# "
     return _TEMPLATE.format(
@@ -97,14 +110,20 @@ def settings_text(
         campaign=json.dumps(campaign),
         fusion_key=json.dumps(fusion_key),
         shuffler_key=json.dumps(shuffler_key),
-        report_epsilon=report_epsilon,
-        span_epsilon=span_epsilon,
-        total_epsilon=total_epsilon,
+        report_epsilon=UNASKED_REPORT_EPSILON if report_epsilon is None else report_epsilon,
+        span_epsilon=UNASKED_DAY_EPSILON if span_epsilon is None else span_epsilon,
+        total_epsilon=UNASKED_TOTAL_EPSILON if total_epsilon is None else total_epsilon,
         low_line=f"{mark}low = {low!r}",
         high_line=f"{mark}high = {high!r}",
         least_k=least_k,
+        shuffled_line=_owner_line("shuffled_epsilon", shuffled_epsilon, 1.0),
+        span_shuffled_line=_owner_line("span_shuffled_epsilon", span_shuffled_epsilon, 4.0),
         schedule_line=_SCHEDULE_LINES[schedule],
     )
+
+
+def _owner_line(name: str, value: float | None, example: float) -> str:
+    return f"# {name} = {example!r}" if value is None else f"{name} = {value!r}"
 
 
 def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:

@@ -271,7 +271,7 @@ def _habits(settings: DeviceSettings, folder: DeviceFolder) -> Habits:
     if settings.schedule == "rotate":
         has_turn = rotating(hashlib.sha256(b"rase 1 turns" + folder.device_secret()).digest())
     return Habits(
-        sends_cover=settings.cover,
+        sends_cover=settings.sends_cover,
         poll_s=settings.source.every_s,
         has_turn=has_turn,
         aggregate=settings.source.aggregate,

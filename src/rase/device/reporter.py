@@ -27,6 +27,7 @@ from rase.device.state import Cover, StateUnusable
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
 from rase.laws.registry import randomizer_named
+from rase.promise import Claim
 from rase.wire.keys import KeyConfig
 from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
@@ -65,7 +66,7 @@ class LedgerFace(Protocol):
         ...
 
     def report(
-        self, campaign: str, round: int, *, epsilon: float
+        self, campaign: str, round: int, *, epsilon: float, claims: tuple[Claim, ...] = ()
     ) -> AbstractContextManager[Spending]:
         """Open the transaction that pays for the report of a round."""
         ...
@@ -207,7 +208,9 @@ class Reporter:
         randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)
         epsilon = campaign.epsilon[epsilon_class]
         try:
-            with self._ledger.report(campaign.id, round, epsilon=epsilon) as spending:
+            with self._ledger.report(
+                campaign.id, round, epsilon=epsilon, claims=campaign.claims
+            ) as spending:
                 if spending.found is None:
                     place = randomizer.draw_one(mean, self._entropy)
                     drawn = _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
@@ -276,7 +279,7 @@ class Reporter:
     def _cover(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
     ) -> Envelope | None:
-        if not self._sends_cover:
+        if not (self._sends_cover and signed.campaign.cover):
             return None
         try:
             content = Content(signed.campaign.block_start(round), 0, is_cover=True)

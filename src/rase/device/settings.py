@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rase.accounting.ledger import OwnerLimits
+from rase.accounting.ledger.limits import (
+    MOST_DELTA,
+    UNASKED_DAY_EPSILON,
+    UNASKED_REPORT_EPSILON,
+    UNASKED_TOTAL_EPSILON,
+)
 from rase.device.collection import AGGREGATES
 from rase.device.sources import SOURCES
 from rase.device.terms import OwnerRules
@@ -90,7 +96,7 @@ class DeviceSettings:
         broker_user: The name to show there; None for the device's handle.
         broker_password_file: The file of its password.
         timeout_s: How long to wait for the shuffler.
-        cover: Whether to send cover reports.
+        sends_cover: Whether to send cover reports, where the campaign has them.
         schedule: One of `SCHEDULES`.
         rules: What the owner demands of a campaign.
         limits: What the owner allows to be spent.
@@ -110,7 +116,7 @@ class DeviceSettings:
     broker_user: str | None
     broker_password_file: Path | None
     timeout_s: float
-    cover: bool
+    sends_cover: bool
     schedule: str
     rules: OwnerRules
     limits: OwnerLimits
@@ -167,6 +173,9 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
                 span_epsilon=owner["span_epsilon"],
                 total_epsilon=owner["total_epsilon"],
                 span_s=owner["span_s"],
+                shuffled_epsilon=owner["shuffled_epsilon"],
+                span_shuffled_epsilon=owner["span_shuffled_epsilon"],
+                most_delta=owner["most_delta"],
             )
             rules = OwnerRules(
                 report_epsilon=owner["report_epsilon"],
@@ -175,6 +184,10 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
                 least_k=owner["least_k"],
                 epsilon_may_rise=owner["epsilon_may_rise"],
                 most_alpha=owner["most_alpha"],
+                shuffled_epsilon=owner["shuffled_epsilon"],
+                span_shuffled_epsilon=owner["span_shuffled_epsilon"],
+                most_delta=owner["most_delta"],
+                demands_cover=device["cover"] is True,
             )
         except (ValueError, ConfigurationError) as error:
             mistakes.append(f"[owner] {error}")
@@ -191,7 +204,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         broker_user=device["broker_user"],
         broker_password_file=None if password is None else Path(password),
         timeout_s=device["timeout_s"],
-        cover=device["cover"],
+        sends_cover=device["cover"] is not False,
         schedule=device["schedule"],
         rules=rules,
         limits=limits,
@@ -330,19 +343,22 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "broker_user": (str, None),
         "broker_password_file": (str, None),
         "timeout_s": (_NUMBER, 30.0),
-        "cover": (bool, True),
+        "cover": (bool, None),
         "schedule": (str, "every-round"),
     },
     "owner": {
-        "report_epsilon": (_NUMBER, REQUIRED),
-        "span_epsilon": (_NUMBER, REQUIRED),
-        "total_epsilon": (_NUMBER, REQUIRED),
+        "report_epsilon": (_NUMBER, UNASKED_REPORT_EPSILON),
+        "span_epsilon": (_NUMBER, UNASKED_DAY_EPSILON),
+        "total_epsilon": (_NUMBER, UNASKED_TOTAL_EPSILON),
         "span_s": (int, 86_400),
         "low": (_NUMBER, None),
         "high": (_NUMBER, None),
         "least_k": (int, 2),
         "epsilon_may_rise": (bool, False),
         "most_alpha": (_NUMBER, None),
+        "shuffled_epsilon": (_NUMBER, None),
+        "span_shuffled_epsilon": (_NUMBER, None),
+        "most_delta": (_NUMBER, MOST_DELTA),
     },
     "source": {
         "kind": (str, REQUIRED),

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rase.accounting.ledger.limits import MOST_DELTA
 from rase.campaign import Campaign
 from rase.device.consent import Consent, is_weaker
 from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, UnknownKey, WireError
@@ -32,6 +33,12 @@ class OwnerRules:
         epsilon_may_rise: Whether a new version may make reports cost more, up to the limit.
         most_alpha: The most that the order of released reports may tell, 0 for the uniform shuffle
             alone; None for no more than the first campaign that was accepted.
+        shuffled_epsilon: The most one report may give away to the fusion centre, which sees it
+            shuffled. Where a campaign promises nothing there, it is the epsilon of the report. None
+            for no such limit.
+        span_shuffled_epsilon: The same for all reports of the ledger's span.
+        most_delta: The largest delta of a promise towards the fusion centre.
+        demands_cover: Whether a campaign without cover reports is refused.
 
     Raises:
         ConfigurationError: If they contradict each other.
@@ -43,6 +50,10 @@ class OwnerRules:
     least_k: int = 2
     epsilon_may_rise: bool = False
     most_alpha: float | None = None
+    shuffled_epsilon: float | None = None
+    span_shuffled_epsilon: float | None = None
+    most_delta: float = MOST_DELTA
+    demands_cover: bool = False
 
     def __post_init__(self) -> None:
         """Check range and order once; the ledger checks the budget."""
@@ -60,13 +71,20 @@ class OwnerRules:
             return self.report_epsilon
         return min(self.report_epsilon, consent.epsilon)
 
-    def epsilon_class(
-        self, epsilon: tuple[float, ...], consent: Consent | None = None
-    ) -> int | None:
+    def epsilon_class(self, campaign: Campaign, consent: Consent | None = None) -> int | None:
         """Return the place of the largest budget the owner allows; None if there is none."""
         limit = self.epsilon_limit(consent)
-        allowed = [place for place, value in enumerate(epsilon) if value <= limit]
+        if campaign.shuffled_epsilon is None:
+            # Nothing hides a report from the fusion centre but its own noise.
+            limit = min([limit, *self.shuffled_limits])
+        allowed = [place for place, value in enumerate(campaign.epsilon) if value <= limit]
         return allowed[-1] if allowed else None
+
+    @property
+    def shuffled_limits(self) -> list[float]:
+        """What one report may give away to the fusion centre at most, as far as the owner says."""
+        limits = (self.shuffled_epsilon, self.span_shuffled_epsilon)
+        return [limit for limit in limits if limit is not None]
 
 
 class Terms:
@@ -263,7 +281,7 @@ class Terms:
 
     def epsilon_class(self, campaign: Campaign) -> int | None:
         """Return the place of the largest budget that rules and consent allow; None for none."""
-        return self.rules.epsilon_class(campaign.epsilon, self.consent)
+        return self.rules.epsilon_class(campaign, self.consent)
 
     def campaign_by_tag(self, tag: bytes) -> SignedCampaign | None:
         """Return the accepted version whose hash begins with a tag."""
@@ -316,7 +334,8 @@ class Terms:
 
     def _check_rules(self, campaign: Campaign) -> None:
         rules = self.rules
-        if rules.epsilon_class(campaign.epsilon) is None:
+        self._check_promise(campaign)
+        if rules.epsilon_class(campaign) is None:
             raise TermsRefused(
                 "epsilon-above-limit",
                 f"Least {campaign.epsilon[0]:g}, limit {rules.report_epsilon:g}.",
@@ -333,6 +352,24 @@ class Terms:
             raise TermsRefused("range-above-limit", f"From {campaign.low:g} to {campaign.high:g}.")
         if campaign.k_min < rules.least_k:
             raise TermsRefused("k-below-limit", f"Got {campaign.k_min}, least {rules.least_k}.")
+
+    def _check_promise(self, campaign: Campaign) -> None:
+        """Refuse a campaign whose reports give more away to the fusion centre than is allowed."""
+        rules = self.rules
+        given = campaign.epsilon[0]
+        if campaign.shuffled_epsilon is not None:
+            given = min(given, campaign.shuffled_epsilon)
+        if any(given > limit for limit in rules.shuffled_limits):
+            raise TermsRefused(
+                "shuffled-epsilon-above-limit",
+                f"Least {given:g}, limit {min(rules.shuffled_limits):g}.",
+            )
+        if campaign.delta is not None and campaign.delta > rules.most_delta:
+            raise TermsRefused(
+                "delta-above-limit", f"Got {campaign.delta:g}, most {rules.most_delta:g}."
+            )
+        if rules.demands_cover and not campaign.cover:
+            raise TermsRefused("cover-off")
 
     def _check_shuffle(self, campaign: Campaign) -> None:
         plan, most = campaign.shuffle, self.rules.most_alpha
@@ -418,6 +455,15 @@ REASONS: Final = {
         "anew, set owner.most_alpha to the most that the order may tell."
     ),
     "alpha-above-limit": "The order of its reports may tell more than owner.most_alpha allows.",
+    "shuffled-epsilon-above-limit": (
+        "Its reports give away more to the fusion centre than owner.shuffled_epsilon or "
+        "owner.span_shuffled_epsilon allows."
+    ),
+    "delta-above-limit": "The delta of its promise is above owner.most_delta.",
+    "cover-off": (
+        "It goes without cover reports, so the shuffler sees in which rounds a device reports. To "
+        "agree, remove device.cover = true."
+    ),
     "range-above-limit": "Its range reaches beyond the one the owner allows.",
     "k-below-limit": "It releases fewer reports together than the owner demands.",
     "ledger": "The ledger cannot keep its window or round length.",

@@ -20,11 +20,13 @@ from rase.counts.registry import ESTIMATORS, OF_READINGS, TRACKED
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import counts_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
-from rase.privacy import LocalDP, PermutationPrivacy
+from rase.privacy import LocalDP, PermutationPrivacy, rounded_up
+from rase.promise import Claim
 from rase.series.answers import answer_of, finite, number_fields
 from rase.series.verdict import Verdict, verdict_in_words, verdicts
 from rase.shuffle.attacker import exposed_success
 from rase.storage.interface import Row, Transaction
+from rase.theme.promises import in_words
 from rase.wire import cbor
 from rase.wire.messages import BatchManifest
 
@@ -197,6 +199,18 @@ def describe_round(campaign: Campaign, round: int, *, of_rounds: int = 1) -> dic
         "of_rounds": of_rounds,
         "local_epsilon": campaign.epsilon[-1],
         "promise": str(LocalDP(campaign.epsilon[-1])),
+        **_shuffled(campaign.claim_over(1)),
+    }
+
+
+def _shuffled(claim: Claim | None, *, span: str = "round") -> dict[str, Any]:
+    """Return the fields of a promise towards the fusion centre; none where there is none."""
+    if claim is None:
+        return {}
+    return {
+        "shuffled_epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "promise": in_words(claim, span),
     }
 
 
@@ -244,7 +258,12 @@ def answer_window(
             f"{LocalDP(spent).odds}."
         ),
         "shuffle": "; ".join(dict.fromkeys(one.shuffle for one in there)),
+        "shuffled_epsilon": None,
+        "delta": None,
     }
+    # Claims are of one law and one k_min: versions that differ in them have none together.
+    if len({(one.shuffled_epsilon, one.local_epsilon) for one in there}) <= 1:
+        fields |= _shuffled(campaign.claim_over(len(rounds)), span=f"set of {len(rounds)} rounds")
     if mean is not None:
         fields |= {"method": mean.method}
         fields["verdict"] = judged[-1].words(campaign.unit, mean) if judged else None
@@ -386,7 +405,14 @@ def shuffle_in_words(manifest: BatchManifest) -> str:
     if manifest.method == "withheld":
         return f"withheld by {manifest.shuffler}: fewer than {manifest.k_min} reports"
     if manifest.method == "uniform":
-        return f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
+        words = f"uniform shuffle by {manifest.shuffler}: the order says nothing about the senders"
+        if manifest.delta is None or manifest.shuffled_epsilon is None:
+            return words
+        return (
+            f"{words}, and it promises ({rounded_up(manifest.shuffled_epsilon):g}, "
+            f"{manifest.delta:g})-DP of each report towards the fusion centre, in rounds of "
+            f"{manifest.k_min} reports or more"
+        )
     # By the law that the manifest names, not by anybody's word; a signed theta is a float.
     exposed = exposed_success(manifest.n, float(manifest.theta or 0.0))
     promise = PermutationPrivacy(
@@ -437,8 +463,8 @@ def write_settled(transaction: Transaction, settled: Settled, estimates: list[Es
     described = describe_round(settled.campaign, settled.round)
     transaction.execute_many(
         'INSERT INTO answers (campaign, round, method, target, quantity, unit, "time", until, '
-        "value, standard_error, degrees_of_freedom, low, high, n, local_epsilon) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "value, standard_error, degrees_of_freedom, low, high, n, local_epsilon, "
+        "shuffled_epsilon, delta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 *where,
@@ -452,6 +478,8 @@ def write_settled(transaction: Transaction, settled: Settled, estimates: list[Es
                 numbers["high"],
                 one.n,
                 described["local_epsilon"],
+                described.get("shuffled_epsilon"),
+                described.get("delta"),
             )
             for one in estimates
             for numbers in [number_fields(one)]

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from rase.campaign import Campaign
 from rase.clock import Clock, round_number
+from rase.fusion.mechanism import campaign_of
 from rase.storage.interface import Database, Transaction
 from rase.validation import CampaignInvalid
 from rase.wire.keys import Keyset, SigningKey
@@ -162,7 +163,11 @@ def next_version(campaign: Campaign, *, not_before: int, **changes: Any) -> Camp
         CampaignInvalid: If it cannot be so.
     """
     changes.setdefault("not_after", max(campaign.not_after, not_before))
-    return replace(campaign, version=campaign.version + 1, not_before=not_before, **changes)
+    changes |= {"version": campaign.version + 1, "not_before": not_before}
+    if campaign.delta is None:
+        return replace(campaign, **changes)
+    # Other numbers are other claims: they are computed again.
+    return campaign_of(campaign.as_fields() | changes)
 
 
 _COLUMNS = "body, fusion_signature, shuffler_signature"

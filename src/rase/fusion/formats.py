@@ -49,8 +49,9 @@ def as_influx(answers: Iterable[Answer]) -> bytes:
     lines = []
     for one in answers:
         tags = f"rase,campaign={one.campaign},method={one.method},of_rounds={one.of_rounds}"
-        names = ("value", "standard_error", "low", "high", "local_epsilon", "shuffled_epsilon")
-        numbers = ((name, getattr(one, name)) for name in names)
+        names = ("value", "standard_error", "low", "high")
+        promises = ("local_epsilon", "shuffled_epsilon", "delta")
+        numbers = ((name, getattr(one, name)) for name in (*names, *promises))
         values = [f"{name}={value!r}" for name, value in numbers if value is not None]
         values += [f"n={one.n}i", f"rounds={one.rounds}i"]
         values += [f'status="{one.status}"']

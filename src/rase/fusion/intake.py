@@ -306,6 +306,8 @@ def _check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -
         raise Malformed("the manifest's attacker_success must be at most 1.", problem=_BAD)
     if manifest.n < campaign.k_min:
         raise WireError(f"a batch must hold at least {campaign.k_min} reports.", problem="below-k")
+    if (manifest.shuffled_epsilon, manifest.delta) != (campaign.shuffled_epsilon, campaign.delta):
+        raise Malformed("the manifest promises something else than the campaign.", problem=_BAD)
     plan = campaign.shuffle
     if plan.method not in ("robust", manifest.method):
         raise Malformed(f"the campaign asks for the {plan.method} shuffle.", problem=_BAD)

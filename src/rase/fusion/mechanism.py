@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.accounting.campaign_claims import DEFAULT_DELTA, fit_budget, state_promise
+from rase.accounting.ledger.limits import UNASKED_REPORT_EPSILON
 from rase.arrays import Floats
-from rase.campaign import Campaign
+from rase.campaign import MAX_DELTA, MIN_DELTA, MIN_SHUFFLED, Campaign
 from rase.counts.counts import Counts
+from rase.errors import PrivacyRefused
 from rase.laws.geometric import BudgetAware
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import AUTO, best_mechanism, randomizer_named
+from rase.privacy import MAX_EPSILON
+from rase.validation import CampaignInvalid, Mistakes
 
 __all__ = [
     "Classes",
@@ -25,6 +30,8 @@ __all__ = [
     "randomizer_of",
 ]
 
+_PROMISE = ("shuffled_epsilon", "delta", "colluding", "cover", "claims")
+
 Places = NDArray[np.int64]
 Classes = NDArray[np.uint8]
 
@@ -34,10 +41,14 @@ def campaign_of(values: Any) -> Campaign:
 
     A campaign names the law that its devices draw, because they never meet to agree on one. So
     ``auto``, and a mechanism left out, become the best one for a mean at these budgets here, before
-    anything is signed.
+    anything is signed. The same goes for a promise towards the fusion centre: it is asked for by
+    ``shuffled_epsilon``, by ``delta`` or by both. Where ``epsilon`` is left out it becomes the
+    largest one that keeps the promise, but at most 4.5; and the table of claims is computed, never
+    taken over.
 
     Args:
-        values: As for `Campaign.from_fields`; ``mechanism`` may be absent or ``auto``.
+        values: As for `Campaign.from_fields`; ``mechanism`` may be absent or ``auto``, ``epsilon``
+            and ``window_budget`` may be absent where ``shuffled_epsilon`` is given.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -51,11 +62,51 @@ def campaign_of(values: Any) -> Campaign:
         >>> campaign_of(fields | {"mechanism": "auto"}).mechanism, campaign_of(fields).mechanism
         ('optimal', 'optimal')
     """
-    if not isinstance(values, Mapping) or values.get("mechanism", AUTO) != AUTO:
+    if not isinstance(values, Mapping):
+        return Campaign.from_fields(values)
+    if any(values.get(name) is not None for name in ("shuffled_epsilon", "delta")):
+        return _promising_campaign(dict(values))
+    return _plain_campaign(values)
+
+
+def _plain_campaign(values: Mapping[str, Any]) -> Campaign:
+    if values.get("mechanism", AUTO) != AUTO:
         return Campaign.from_fields(values)
     # Any mechanism will do to have all other mistakes listed before one is chosen by the budgets.
     checked = Campaign.from_fields({**values, "mechanism": "duchi"})
     return replace(checked, mechanism=best_mechanism(checked.epsilon))
+
+
+def _promising_campaign(values: dict[str, Any]) -> Campaign:
+    """Return a campaign with a promise towards the fusion centre, computed from its fields."""
+    if values.get("cover"):
+        raise CampaignInvalid(["cover must be false, or absent, for a shuffled promise."])
+    promise: dict[str, Any] = {name: values.pop(name, None) for name in _PROMISE}
+    asked = {
+        "shuffled_epsilon": promise["shuffled_epsilon"],
+        "delta": DEFAULT_DELTA if promise["delta"] is None else promise["delta"],
+        "colluding": promise["colluding"] or 0,
+    }
+    mechanism = values.get("mechanism", AUTO)
+    is_fitted = values.get("epsilon") is None and asked["shuffled_epsilon"] is not None
+    if is_fitted:
+        # Stands for one report a window, until the budget is known.
+        values |= {"epsilon": [1.0], "window_budget": values.get("window_budget", 1.0)}
+    plain = _plain_campaign(values)
+    mistakes = Mistakes()
+    if asked["shuffled_epsilon"] is not None:
+        mistakes.number(
+            "shuffled_epsilon", asked["shuffled_epsilon"], low=MIN_SHUFFLED, high=MAX_EPSILON
+        )
+    mistakes.number("delta", asked["delta"], low=MIN_DELTA, high=MAX_DELTA)
+    mistakes.whole("colluding", asked["colluding"], low=0, high=plain.k_min - 2)
+    mistakes.raise_if_any()
+    try:
+        if is_fitted:
+            plain = fit_budget(plain, mechanism=mechanism, most=UNASKED_REPORT_EPSILON, **asked)
+        return state_promise(plain, **asked)
+    except PrivacyRefused as error:
+        raise CampaignInvalid([str(error)]) from None
 
 
 def randomizer_of(campaign: Campaign) -> RangeRandomizer:

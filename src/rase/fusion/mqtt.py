@@ -64,6 +64,7 @@ def fleet_discovery(campaign: Campaign) -> Discovery:
             "sensor",
             {"val_tpl": "{{ value_json.local_epsilon }}", "ent_cat": "diagnostic"},
         ),
+        *_shuffled_entities(campaign),
         Entity(
             "time",
             "Last round",
@@ -84,6 +85,14 @@ def fleet_discovery(campaign: Campaign) -> Discovery:
         ),
         shared={},
     )
+
+
+def _shuffled_entities(campaign: Campaign) -> list[Entity]:
+    """Return the promise towards the fusion centre as an entity, where there is one."""
+    if campaign.shuffled_epsilon is None:
+        return []
+    shown = {"val_tpl": "{{ value_json.shuffled_epsilon }}", "ent_cat": "diagnostic"}
+    return [Entity("shuffled_epsilon", "Shuffled epsilon", "sensor", shown)]
 
 
 @asynccontextmanager

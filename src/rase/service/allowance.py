@@ -11,6 +11,7 @@ from rase.accounting.ledger.limits import (
 from rase.campaign import Campaign
 from rase.errors import ConfigurationError, PrivacyRefused
 from rase.privacy import LocalDP
+from rase.promise import Claim
 
 __all__ = ["DAY_S", "Allowance", "epsilon_of_rounds"]
 
@@ -62,7 +63,9 @@ class Allowance:
         report = self.report or min(campaign.epsilon[-1], UNASKED_REPORT_EPSILON)
         day = self.day or min(asked_a_day, UNASKED_DAY_EPSILON)
         if not self.accepts_weak:
-            self._check_strong(max(report, campaign.epsilon[-1]), max(day, asked_a_day))
+            self._check_strong(
+                max(report, campaign.epsilon[-1]), max(day, asked_a_day), campaign.claim_over(1)
+            )
         least = campaign.epsilon[0]
         for name, limit in (("report", report), ("day", day), ("ever", self.ever)):
             if limit is not None and limit < least:
@@ -73,12 +76,18 @@ class Allowance:
                 raise ConfigurationError([mistake])
         ever = self.ever or min(_OWNER_DAYS * day, _MOST_EPSILON)
         try:
-            return OwnerLimits(report_epsilon=report, span_epsilon=day, total_epsilon=ever)
+            return OwnerLimits(
+                report_epsilon=report,
+                span_epsilon=day,
+                total_epsilon=ever,
+                shuffled_epsilon=campaign.shuffled_epsilon,
+                span_shuffled_epsilon=_shuffled_a_day(campaign),
+            )
         except ValueError as error:
             raise ConfigurationError([str(error)]) from None
 
     @staticmethod
-    def _check_strong(report: float, day: float) -> None:
+    def _check_strong(report: float, day: float, claim: Claim | None) -> None:
         fewer = (
             "--schedule rotate (one report in a window), a longer --round, or a smaller --epsilon, "
             "--window-budget or --owner-day"
@@ -88,8 +97,15 @@ class Allowance:
             (day, UNASKED_DAY_EPSILON, "A day of reports", fewer),
         ):
             if spent > most:
+                towards = "" if claim is None else f" {claim.sentence()}"
                 raise PrivacyRefused(
                     f"{what} may spend epsilon {spent:g}, and at most {most:g} protects from "
-                    f"whoever can link a device's reports: {LocalDP(spent).odds}. Take {instead}; "
-                    "or add --accept-weak."
+                    f"whoever can link a device's reports: {LocalDP(spent).odds}.{towards} Take "
+                    f"{instead}; or add --accept-weak."
                 )
+
+
+def _shuffled_a_day(campaign: Campaign) -> float | None:
+    """Return what a day's reports give away to the fusion centre; None if nothing is promised."""
+    claim = campaign.claim_over(math.ceil(DAY_S / campaign.round_s))
+    return None if claim is None else claim.epsilon

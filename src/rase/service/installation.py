@@ -69,6 +69,7 @@ max_window_budget = {window_budget!r}
 min_k_min = {k_min}
 # The most rounds that reports of too small a round may wait here for company; 0 drops them.
 max_carry_rounds = {carry_rounds}
+{promise_lines}
 
 # [shuffler.limits]
 # reports_per_minute = 60      # of one device
@@ -119,6 +120,10 @@ _WHY = {
     "grace_s": "after a round, until the shuffler closes it",
     "k_min": "fewest reports ever released together",
     "carry_rounds": "rounds that those of too small a round wait at most",
+    "shuffled_epsilon": "what one report gives away to the fusion centre at most",
+    "delta": "that belongs to shuffled_epsilon",
+    "colluding": "reports of a round that may be of whoever looks",
+    "cover": "cover reports hide nobody from the fusion centre",
     "not_before": "first round of this version",
     "not_after": "last round of this version",
 }
@@ -292,6 +297,7 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
             window_budget=plan.campaign.window_budget,
             k_min=plan.campaign.k_min,
             carry_rounds=plan.campaign.carry_rounds,
+            promise_lines=_promise_lines(plan.campaign),
         )
         write_private(place / SETTINGS_FILE, text)
         (place / PUBLIC_FILE).write_text(public[role].to_text(), "utf-8")
@@ -303,9 +309,24 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
     return public[Role.SHUFFLER], public[Role.FUSION]
 
 
+def _promise_lines(campaign: Campaign) -> str:
+    """Return what the shuffler's operator agrees to towards the fusion centre."""
+    shuffled, delta = campaign.shuffled_epsilon, campaign.delta
+    mark = "# " if shuffled is None else ""
+    return (
+        "# The most that one report may give away to the fusion centre; computed before signing.\n"
+        f"{mark}max_shuffled_epsilon = {1.0 if shuffled is None else shuffled!r}\n"
+        f"{mark}max_delta = {1e-5 if delta is None else delta!r}"
+    )
+
+
 def campaign_text(campaign: Campaign) -> str:
-    """Return a campaign as the commented TOML that ``rase campaign publish`` reads."""
+    """Return a campaign as the commented TOML that ``rase campaign publish`` reads.
+
+    The table of claims is left out: it is computed when the campaign is published.
+    """
     values = campaign.as_fields()
+    values.pop("claims", None)
     shuffle = values.pop("shuffle")
     return _CAMPAIGN.format(
         lines="\n".join(_line(name, value) for name, value in values.items()),

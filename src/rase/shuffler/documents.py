@@ -4,6 +4,7 @@ New keys of the fusion centre must wait before they are used. The operator canno
 devices go by the same rule, see `rase.wire.key_schedule`.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from rase.campaign import Campaign
 from rase.clock import round_number
-from rase.errors import Malformed, WireError
+from rase.errors import Malformed, PrivacyRefused, WireError
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES, split_proposal
 from rase.shuffler.public_keys import check_own_keys
 from rase.storage.interface import Database, Transaction
@@ -57,6 +58,9 @@ class Policy:
         max_cache_s: The longest time that devices may keep a keyset.
         max_carry_rounds: The most rounds that reports of too small a round may wait here, beside
             the names of their senders; 0 agrees to dropping them alone.
+        max_shuffled_epsilon: The largest epsilon of a promise towards the fusion centre; campaigns
+            without such a promise are not asked for one. None for any.
+        max_delta: The largest delta of such a promise.
     """
 
     max_epsilon: float
@@ -64,16 +68,25 @@ class Policy:
     min_k_min: int
     max_cache_s: int = 7 * 86400
     max_carry_rounds: int = 0
+    max_shuffled_epsilon: float | None = None
+    max_delta: float = 1e-5
 
     def check_campaign(self, campaign: Campaign) -> None:
-        """Refuse a campaign that promises owners too little.
+        """Refuse a campaign that promises owners too little, or what does not hold.
+
+        The promise towards the fusion centre is computed here again: this server is the one that
+        keeps it, by releasing no round below k_min.
 
         Raises:
             PolicyRefused: With every reason.
         """
         largest = max(campaign.epsilon)
+        most = math.inf if self.max_shuffled_epsilon is None else self.max_shuffled_epsilon
+        shuffled, delta = campaign.shuffled_epsilon or 0.0, campaign.delta or 0.0
         _refuse(
             [
+                (shuffled <= most, "shuffled_epsilon", most, shuffled),
+                (delta <= self.max_delta, "delta", self.max_delta, delta),
                 (largest <= self.max_epsilon, "epsilon", self.max_epsilon, largest),
                 (
                     campaign.window_budget <= self.max_window_budget,
@@ -90,6 +103,15 @@ class Policy:
                 ),
             ]
         )
+        if campaign.delta is None:
+            return
+        # NumPy's transforms are for campaigns that promise something.
+        from rase.accounting.campaign_claims import check_promise
+
+        try:
+            check_promise(campaign)
+        except PrivacyRefused as error:
+            raise PolicyRefused(str(error)) from None
 
     def check_keyset(self, keyset: Keyset) -> None:
         """Refuse a keyset that devices would keep too long.

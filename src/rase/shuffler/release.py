@@ -252,6 +252,8 @@ class Releaser:
             real_loss=0.0 if manifest is None else manifest.real_loss,
             attacker_success=0.0 if manifest is None else manifest.attacker_success,
             members=members,
+            shuffled_epsilon=None if manifest is None else campaign.shuffled_epsilon,
+            delta=None if manifest is None else campaign.delta,
         )
         signed = SignedManifest(said, signature_of(said, self._key))
         return _Parcel(body, signed.to_bytes(), len(batch.inner))

@@ -41,6 +41,9 @@ class PolicySettings(Settings):
         max_cache_s: The longest time that devices may keep a keyset.
         max_carry_rounds: The most rounds that reports of a round below k_min may wait for company;
             0 agrees to campaigns that drop them alone.
+        max_shuffled_epsilon: The largest epsilon of a promise towards the fusion centre; None for
+            any. Campaigns without such a promise are not asked for one.
+        max_delta: The largest delta of such a promise.
     """
 
     max_epsilon: float = Field(gt=0)
@@ -48,6 +51,8 @@ class PolicySettings(Settings):
     min_k_min: int = Field(ge=2)
     max_cache_s: int = Field(default=7 * 86400, ge=1)
     max_carry_rounds: int = Field(default=0, ge=0)
+    max_shuffled_epsilon: float | None = Field(default=None, gt=0)
+    max_delta: float = Field(default=1e-5, gt=0, lt=1)
 
     def policy(self) -> Policy:
         """Return the policy as a value."""

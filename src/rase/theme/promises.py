@@ -1,10 +1,15 @@
 """What a campaign promises to the owners of devices, in sentences that they can hold it to."""
 
+from collections.abc import Iterator
+
 from rase.campaign import Campaign
 from rase.privacy import LocalDP
+from rase.promise import Claim
 from rase.theme.formatting import duration, number
 
-__all__ = ["promises"]
+_DAY_S = 86_400
+
+__all__ = ["in_words", "promises", "towards_fusion"]
 
 _SHUFFLES = {
     "uniform": "uniformly: every order of the reports is as likely as any other",
@@ -16,15 +21,16 @@ _SHUFFLES = {
 def promises(campaign: Campaign) -> list[str]:
     """Return what a campaign promises by its signed terms, one sentence each."""
     window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
+    counted = ", cover reports counted," if campaign.cover else ""
     return [
+        *towards_fusion(campaign),
         str(LocalDP(campaign.epsilon[-1])),
         (
             f"In any {number(campaign.window)} rounds ({duration(window_s)}) a device spends at "
             f"most epsilon {budget:g}, by its own ledger: {LocalDP(budget).odds}."
         ),
         (
-            f"Fewer than {number(campaign.k_min)} reports, cover reports counted, are never "
-            "released together; "
+            f"Fewer than {number(campaign.k_min)} reports{counted} are never released together; "
             f"{_too_few(campaign)}."
         ),
         f"The shuffler permutes the reports of a round {_SHUFFLES[campaign.shuffle.method]}.",
@@ -33,6 +39,39 @@ def promises(campaign: Campaign) -> list[str]:
             "report; then only the epsilon of the reports protects."
         ),
     ]
+
+
+def in_words(claim: Claim, span: str) -> str:
+    """Return both promises of a claim: in numbers, and as what they mean.
+
+    Args:
+        claim: The claim.
+        span: What its reports belong to: "round", "day", "month".
+    """
+    return f"{claim.summary[0].upper()}{claim.summary[1:]}. {claim.sentence(span)}"
+
+
+def towards_fusion(campaign: Campaign) -> Iterator[str]:
+    """Yield what shuffled reports give away, for a round, a day and a month as far as they differ.
+
+    Each sentence ends with what is left if both servers work together.
+    """
+    told = 0
+    for span, length_s in (("round", campaign.round_s), ("day", _DAY_S), ("month", 30 * _DAY_S)):
+        rounds = max(1, length_s // campaign.round_s)
+        claim = campaign.claim_over(rounds)
+        if claim is not None and claim.reports > told:
+            told = claim.reports
+            yield in_words(claim, span)
+    if campaign.delta is not None:
+        among = f"{number(campaign.k_min)} reports"
+        if campaign.colluding:
+            among += f", of which {number(campaign.colluding)} may be of whoever looks"
+        yield (
+            f"The shuffler keeps this promise: it releases rounds of at least {among}. Cover "
+            "reports would not hide yours, so there are none, and the shuffler sees in which "
+            "rounds you report."
+        )
 
 
 def _too_few(campaign: Campaign) -> str:

@@ -217,6 +217,10 @@ class BatchManifest:
         members: How many devices were enrolled and not revoked when the round was closed, whichever
             campaigns they report to; at least ``n``. None if the shuffler does not say, as those of
             earlier releases do not, and for a round that is withheld.
+        shuffled_epsilon: What the shuffler promises the device of each report towards the fusion
+            centre, as both servers signed it in the campaign; None where it promises nothing, and
+            for a round that is withheld.
+        delta: The delta that belongs to it; None likewise.
     """
 
     METHODS: ClassVar = ("uniform", "mallows", "withheld")
@@ -231,6 +235,8 @@ class BatchManifest:
     real_loss: float
     attacker_success: float
     members: int | None = None
+    shuffled_epsilon: float | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything once."""
@@ -248,7 +254,12 @@ class BatchManifest:
                 raise ValueError("members must be absent for withheld.")
         if (self.theta is None) != (self.method != "mallows"):
             raise ValueError("theta must be given for mallows, and for nothing else.")
+        if (self.shuffled_epsilon is None) != (self.delta is None):
+            raise ValueError("shuffled_epsilon and delta must be given together.")
+        if self.delta is not None and self.method != "uniform":
+            raise ValueError("delta must be absent unless the shuffle is uniform.")
         numbers = ["alpha", "real_loss", "attacker_success"]
+        numbers += [] if self.delta is None else ["shuffled_epsilon", "delta"]
         for name in numbers if self.theta is None else ["theta", *numbers]:
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -261,8 +272,9 @@ class BatchManifest:
         """Return the bytes that are signed."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         # Absent means not stated: manifests of earlier releases keep their bytes.
-        if self.members is None:
-            del values["members"]
+        for name in ("members", "shuffled_epsilon", "delta"):
+            if values[name] is None:
+                del values[name]
         return cbor.encode({"format": VERSION, **values})
 
     @classmethod

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE_S
+from tests.promising import claims_of
 from tests.spending import spend
 
 from rase.accounting.ledger import (
@@ -31,9 +32,17 @@ from rase.accounting.ledger import (
 )
 from rase.errors import BudgetSpent
 
-OWNER = OwnerLimits(report_epsilon=1, span_epsilon=1000, total_epsilon=10_000)
-# Room for three of every four rounds, so that refusals happen all the time.
+# Room for three of every four rounds by what they spend, and for six of ten by what they give away
+# to the fusion centre, so that refusals happen all the time and for either reason.
+OWNER = OwnerLimits(
+    report_epsilon=1,
+    span_epsilon=1000,
+    total_epsilon=10_000,
+    span_s=36_000,
+    span_shuffled_epsilon=0.6,
+)
 LIMITS = CampaignLimits("power", 3600, window=4, window_epsilon=1.0)
+CLAIMS = claims_of(*(0.1 * count for count in range(1, 9)), local=0.3)
 EPSILON = 0.3
 NANO = 300_000_000
 # Processes that are killed must not be measured: they would leave torn coverage files.
@@ -147,10 +156,12 @@ def made(folder: Path) -> Path:
 
 
 def check_windows(rounds: set[int]) -> None:
-    """Look at every window."""
-    for begin in range(min(rounds, default=0) - 3, max(rounds, default=0) + 1):
+    """Look at every window and span."""
+    for begin in range(min(rounds, default=0) - 9, max(rounds, default=0) + 1):
         held = len(rounds & set(range(begin, begin + LIMITS.window)))
         assert held * NANO <= LIMITS.window_nano
+        day = len(rounds & set(range(begin, begin + 10)))
+        assert day == 0 or CLAIMS[day - 1].epsilon <= 0.6
 
 
 def kill_at_random(path: Path, count: int) -> dict[str, int]:
@@ -202,7 +213,14 @@ def report_for_ever(path: Path, begin: int, *, writer: int) -> None:
 def report(ledger: Ledger, round: int) -> tuple[str | None, bool]:
     """Report one round; return the envelope, None if refused, and whether it is new."""
     try:
-        spending = spend(ledger, "power", round, epsilon=EPSILON, draw=lambda: os.urandom(143))
+        spending = spend(
+            ledger,
+            "power",
+            round,
+            epsilon=EPSILON,
+            draw=lambda: os.urandom(143),
+            claims=CLAIMS,
+        )
     except BudgetSpent:
         return None, False
     return spending.stored.envelope.hex(), spending.found is None
@@ -250,7 +268,7 @@ def check_grave(grave: Path) -> bool:
         before = {each.round: each.envelope for each in ledger.unsent()}
         assert set(before) in ({0}, {0, 1})
         assert ledger.status(0).total_spent == len(before) * NANO / 10**9
-        again = spend(ledger, "power", 1, epsilon=EPSILON, draw=b"drawn again")
+        again = spend(ledger, "power", 1, epsilon=EPSILON, draw=b"drawn again", claims=CLAIMS)
         assert again.stored.envelope == before.get(1, b"drawn again")
         assert ledger.status(0).reports == 2
     shutil.rmtree(grave)

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
 
-from rase.accounting.ledger.limits import (
-    CampaignLimits,
-    OwnerLimits,
-    nano_from_limit,
-    nano_from_spending,
-    nano_to_epsilon,
-)
+from rase.accounting.ledger.limits import CampaignLimits, OwnerLimits
+from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending, nano_to_epsilon
 
 
 @given(st.floats(1e-9, 1e6))

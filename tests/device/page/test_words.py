@@ -50,6 +50,8 @@ def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
         device.mirror.note("round-skipped", round=first + place, reason=reason)
         assert words in device.get().text
     device.mirror.note("budget-spent", round=first + 2, refresh_round=None)
+    device.mirror.note("budget-spent", round=first + 7, refresh_round=None)
+    device.mirror.note("sealed", round=first + 7)
     device.mirror.ended(first + 3, None, is_shared=True)
     device.mirror.note("sealed", round=first + 3)
     device.mirror.ended(first + 4, 5.0, is_shared=True)
@@ -59,6 +61,7 @@ def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
     device.mirror.note("dropped", round=first + 6, problem="too-late")
     text = device.get().text
     for words in (
+        "nothing was sent: your budget was spent<",
         "cover report: your budget was spent<",
         "cover report: no reading",
         "cover report: the schedule left it out",

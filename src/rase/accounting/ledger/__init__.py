@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rase.accounting.ledger.claims import most_given
 from rase.accounting.ledger.file import LedgerFile, LedgerUnusable, create_ledger
 from rase.accounting.ledger.limits import (
     Book,
@@ -25,11 +26,11 @@ from rase.accounting.ledger.limits import (
     OwnerLimits,
     checked_round,
     digest_of,
-    nano_from_spending,
-    nano_to_epsilon,
 )
+from rase.accounting.ledger.nano import nano_from_spending, nano_to_epsilon
 from rase.accounting.ledger.window import first_free, fullest
 from rase.errors import PrivacyRefused
+from rase.promise import Claim
 
 __all__ = [
     "CampaignLimits",
@@ -100,6 +101,8 @@ class LedgerStatus:
         total_left: What the owner's total still allows.
         refresh_s: The first second with more left in its spans; None if nothing is spent.
         campaigns: The campaigns, by name.
+        span_given: The most that the reports of any span containing the second give away to the
+            fusion centre, by the claims they were made under.
     """
 
     time_s: int
@@ -111,6 +114,7 @@ class LedgerStatus:
     total_left: float
     refresh_s: int | None
     campaigns: tuple[CampaignStatus, ...]
+    span_given: float = 0.0
 
 
 def status_of(book: Book, time_s: int) -> LedgerStatus:
@@ -132,6 +136,9 @@ def status_of(book: Book, time_s: int) -> LedgerStatus:
             first_free(charges, time_s, length=owner.span_s, room=in_span - 1) if in_span else None
         ),
         campaigns=tuple(_campaign_status(book, limits, time_s) for limits in book.campaigns()),
+        span_given=nano_to_epsilon(
+            most_given(book.given(time_s), time_s, length=owner.span_s, tables=book.claim_tables())
+        ),
     )
 
 
@@ -238,9 +245,10 @@ class Ledger:
 
     Guarantee: for every campaign, any ``window`` consecutive rounds spend at most its window budget
     (w-event privacy), and all campaigns together keep the owner's limits per report, span and in
-    total. Assumes that every report passes through `report`, and that the file is neither deleted
-    nor replaced by an older copy. Tested with crashes, kills, two processes and clock jumps in
-    tests/accounting/ledger/test_model.py and test_ledger_kill.py.
+    total, on what reports spend and on what they give away to the fusion centre. Assumes that every
+    report passes through `report`, and that the file is neither deleted nor replaced by an older
+    copy. Tested with crashes, kills, two processes and clock jumps in
+    tests/accounting/ledger/test_model.py and test_kill.py.
 
     Sums are exact: epsilon is kept in whole billionths, rounded up for spending and down for
     limits. Nothing gives budget back, and a limit is loosened only by asking for it.
@@ -329,7 +337,9 @@ class Ledger:
             )
 
     @contextmanager
-    def report(self, campaign: str, round: int, *, epsilon: float) -> Iterator[Spending]:
+    def report(
+        self, campaign: str, round: int, *, epsilon: float, claims: tuple[Claim, ...] = ()
+    ) -> Iterator[Spending]:
         """Open the transaction that pays for the report of a round.
 
         All limits are checked before the block begins. The block draws and seals the report and
@@ -340,6 +350,8 @@ class Ledger:
             campaign: A campaign that was joined.
             round: The round by the device's clock.
             epsilon: The budget of the report.
+            claims: What 1, 2, … reports like it give away to the fusion centre, as both servers
+                signed it; empty if nothing is promised there.
 
         Yields:
             The transaction; `Spending.found` is the report that the round has already.
@@ -356,15 +368,17 @@ class Ledger:
             start_s = limits.start_s(checked_round(round, limits))
             found = self._stored(campaign, round)
             if found is None:
-                self._book.check(limits, Cost(round, charged))
+                self._book.check(limits, Cost(round, charged, claims))
             spending = Spending(campaign, round, nano_to_epsilon(charged), found=found)
             yield spending
             made = spending.made
             if made is not None:
+                number = self._book.number_of(claims)
                 self._file.rows(
-                    "INSERT INTO entry (campaign, round, start_s, charged, spent, report, "
-                    "envelope) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    *(campaign, round, start_s, charged, charged, made.report, made.envelope),
+                    "INSERT INTO entry (campaign, round, start_s, charged, spent, claims, report, "
+                    "envelope) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    *(campaign, round, start_s, charged, charged, number),
+                    *(made.report, made.envelope),
                 )
                 self._file.rows(
                     "UPDATE state SET reports = reports + 1, charged = charged + ?, "
@@ -477,6 +491,10 @@ class Ledger:
             )
             for limits in self._book.campaigns():
                 pruned += self._prune(limits, closed_s)
+            self._file.rows(
+                "DELETE FROM claim_table WHERE id NOT IN "
+                "(SELECT claims FROM entry WHERE claims IS NOT NULL)"
+            )
         return pruned
 
     def _prune(self, limits: CampaignLimits, closed_s: int) -> int:

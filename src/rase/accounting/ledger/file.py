@@ -22,7 +22,7 @@ from rase.errors import PrivacyRefused
 __all__ = ["LedgerFile", "LedgerUnusable", "create_ledger"]
 
 _APPLICATION_ID = 0x52415345  # "RASE"
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 
 # `entry` has no time but the round's: rows tell what was sent, not when the device was awake.
 # The triggers keep what was spent from being changed or given back by a later mistake of ours.
@@ -70,9 +70,6 @@ CREATE TABLE state (
     closed_before_s  INTEGER NOT NULL
 );
 INSERT INTO state VALUES (1, 0, 0, 0, 0, NULL, 0);
-CREATE TRIGGER entry_is_final
-BEFORE UPDATE OF campaign, round, start_s, charged, spent, tag ON entry
-BEGIN SELECT RAISE(ABORT, 'an entry never changes'); END;
 CREATE TRIGGER entry_stays
 BEFORE DELETE ON entry WHEN OLD.start_s >= (SELECT closed_before_s FROM state)
 BEGIN SELECT RAISE(ABORT, 'an open round keeps its entry'); END;
@@ -81,6 +78,20 @@ BEFORE UPDATE ON state
 WHEN NEW.spent < OLD.spent OR NEW.charged < OLD.charged OR NEW.reports < OLD.reports
     OR NEW.closed_before_s < OLD.closed_before_s
 BEGIN SELECT RAISE(ABORT, 'what was spent never falls'); END;
+"""
+
+# What the second version adds: under which signed claims a report was made.
+_CLAIMS = """
+CREATE TABLE claim_table (
+    id       INTEGER PRIMARY KEY,
+    digest   BLOB NOT NULL UNIQUE,
+    numbers  TEXT NOT NULL
+);
+ALTER TABLE entry ADD COLUMN claims INTEGER REFERENCES claim_table (id);
+DROP TRIGGER IF EXISTS entry_is_final;
+CREATE TRIGGER entry_is_final
+BEFORE UPDATE OF campaign, round, start_s, charged, spent, tag, claims ON entry
+BEGIN SELECT RAISE(ABORT, 'an entry never changes'); END;
 """
 
 _BOOKS = """
@@ -123,7 +134,7 @@ def create_ledger(path: Path) -> None:
         try:
             with closing(sqlite3.connect(name, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
-                connection.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+                connection.executescript(f"BEGIN;{_SCHEMA}{_CLAIMS}COMMIT;")
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
             # Unlike a rename, a link never replaces a ledger that is there.
@@ -241,11 +252,23 @@ class LedgerFile:
         version = self.rows("PRAGMA user_version")[0][0]
         if application != _APPLICATION_ID:
             raise LedgerUnusable(f"{self.path} is not a ledger of RASE. Name another path.")
-        if version != _SCHEMA_VERSION:
+        if version == 1:
+            self._add_claims()
+        elif version != _SCHEMA_VERSION:
             raise LedgerUnusable(
                 f"the ledger {self.path} has schema version {version}, this program reads version "
                 f"{_SCHEMA_VERSION}. Use the program that wrote it, or a newer one."
             )
+
+    def _add_claims(self) -> None:
+        """Bring a ledger of the first version up to date, all of it or nothing."""
+        self.rows("PRAGMA synchronous = EXTRA")
+        with self.writing():
+            if self.rows("PRAGMA user_version")[0][0] != 1:
+                return  # another process was faster
+            for statement in _statements(_CLAIMS):
+                self.rows(statement)
+            self.rows(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def _set_up(self) -> None:
         self.rows("PRAGMA journal_mode = DELETE")
@@ -276,3 +299,13 @@ class LedgerFile:
             f"the ledger {self.path} cannot be read or written ({error}); nothing is reported. "
             f"See that the disk has space and that file and folder can be written."
         )
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script; those of a trigger stay together."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

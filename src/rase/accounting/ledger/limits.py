@@ -7,26 +7,28 @@ inside a transaction that the caller holds.
 """
 
 import hashlib
+import json
 import math
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
 
+from rase.accounting.ledger.claims import ClaimTables, Given, first_room, most_given
 from rase.accounting.ledger.file import LedgerFile
+from rase.accounting.ledger.nano import nano_from_limit, nano_to_epsilon
 from rase.accounting.ledger.window import Charge, first_free, fullest
 from rase.errors import BudgetSpent, PrivacyRefused
+from rase.promise import Claim
 
 __all__ = [
+    "MOST_DELTA",
     "UNASKED_DAY_EPSILON",
     "UNASKED_REPORT_EPSILON",
+    "UNASKED_TOTAL_EPSILON",
     "Book",
     "CampaignLimits",
     "Cost",
     "OwnerLimits",
     "checked_round",
     "digest_of",
-    "nano_from_limit",
-    "nano_from_spending",
-    "nano_to_epsilon",
 ]
 
 # What an owner who says nothing allows at most. One report of 4.5 leaves a guess between two
@@ -34,9 +36,11 @@ __all__ = [
 # protection; a day of 8 is for whoever could link all reports of a device.
 UNASKED_REPORT_EPSILON = 4.5
 UNASKED_DAY_EPSILON = 8.0
+# Thirty such days; then the device falls silent until its owner says more.
+UNASKED_TOTAL_EPSILON = 240.0
+# The largest delta of promises towards the fusion centre, those of a span together.
+MOST_DELTA = 1e-5
 
-_NANO = 10**9
-_MAX_EPSILON = 1_000_000
 # Rounds begin before the year 8308, spans end within a century: every refresh is a date.
 _LAST_START_S = 200_000_000_000
 _CENTURY_S = 3_155_760_000
@@ -125,6 +129,10 @@ class OwnerLimits:
         span_epsilon: The most all reports of any span may spend.
         total_epsilon: The most all reports may spend ever.
         span_s: The length of the span; a day unless told otherwise.
+        shuffled_epsilon: The most one report may give away to the fusion centre, which sees it
+            shuffled; None for no limit but ``report_epsilon``.
+        span_shuffled_epsilon: The same for all reports of any span together; None likewise.
+        most_delta: The largest delta that the claims of a span may have together.
 
     Raises:
         TypeError: If an argument is of the wrong kind.
@@ -135,11 +143,17 @@ class OwnerLimits:
     span_epsilon: float
     total_epsilon: float
     span_s: int = 86_400
+    shuffled_epsilon: float | None = None
+    span_shuffled_epsilon: float | None = None
+    most_delta: float = MOST_DELTA
 
     def __post_init__(self) -> None:
         """Check all numbers once."""
         for name in ("report_epsilon", "span_epsilon", "total_epsilon"):
             nano_from_limit(name, getattr(self, name))
+        _ = self.shuffled_nano, self.span_shuffled_nano
+        if not 0 < self.most_delta < 1:
+            raise ValueError(f"most_delta must be between 0 and 1, got {self.most_delta}.")
         _check_whole("span_s", self.span_s, highest=_CENTURY_S)
 
     @property
@@ -157,6 +171,18 @@ class OwnerLimits:
         """The limit of everything in whole nano-units."""
         return nano_from_limit("total_epsilon", self.total_epsilon)
 
+    @property
+    def shuffled_nano(self) -> int | None:
+        """What one report may give away to the fusion centre in whole nano-units, or None."""
+        limit = self.shuffled_epsilon
+        return None if limit is None else nano_from_limit("shuffled_epsilon", limit)
+
+    @property
+    def span_shuffled_nano(self) -> int | None:
+        """The same for a span."""
+        limit = self.span_shuffled_epsilon
+        return None if limit is None else nano_from_limit("span_shuffled_epsilon", limit)
+
 
 def checked_round(round: int, limits: CampaignLimits) -> int:
     """Return a round number that a clock can show.
@@ -167,59 +193,6 @@ def checked_round(round: int, limits: CampaignLimits) -> int:
     """
     _check_whole("round", round, lowest=0, highest=_LAST_START_S // limits.round_s)
     return round
-
-
-def nano_from_spending(name: str, epsilon: float) -> int:
-    """Return an epsilon to be spent in billionths, rounded up.
-
-    A float stands for the shortest decimal that names it, as its user typed it: 0.1 is a tenth, and
-    ten of them make 1. The float itself, which no mechanism exceeds, may lie above that decimal by
-    one part in 10^16; so little may a window lose beyond its budget.
-
-    Example:
-        >>> nano_from_spending("epsilon", 0.1), nano_from_spending("epsilon", 1 / 3)
-        (100000000, 333333334)
-    """
-    numerator, denominator = _ratio(name, epsilon)
-    return -(-numerator * _NANO // denominator)
-
-
-def nano_from_limit(name: str, epsilon: float) -> int:
-    """Return an epsilon that limits in billionths, rounded down.
-
-    Example:
-        >>> nano_from_limit("window_epsilon", 1 / 3)
-        333333333
-    """
-    numerator, denominator = _ratio(name, epsilon)
-    nano = numerator * _NANO // denominator
-    if not nano:
-        raise ValueError(f"{name} must be at least 1e-09, got {epsilon}.")
-    return nano
-
-
-def nano_to_epsilon(nano: int) -> float:
-    """Return billionths as an epsilon.
-
-    Below 10^6 a float names 15 digits without doubt, so the way back gives the same billionths.
-
-    Example:
-        >>> nano_to_epsilon(41_666_666)
-        0.041666666
-    """
-    return nano / _NANO
-
-
-def _ratio(name: str, epsilon: float) -> tuple[int, int]:
-    """Return an epsilon as an exact fraction."""
-    if isinstance(epsilon, bool | str) or not hasattr(epsilon, "__float__"):
-        raise TypeError(f"{name} must be a number, got {epsilon!r}.")
-    value = float(epsilon)
-    if not 0 < value <= _MAX_EPSILON:
-        raise ValueError(
-            f"{name} must be greater than 0 and at most {_MAX_EPSILON}, got {epsilon}."
-        )
-    return Decimal(repr(value)).as_integer_ratio()
 
 
 def _check_whole(name: str, value: int, *, lowest: int = 1, highest: int) -> None:
@@ -236,10 +209,13 @@ class Cost:
     Args:
         round: The round it belongs to.
         charged: What it adds to windows, spans and totals, in billionths of epsilon.
+        claims: What reports like it give away to the fusion centre, 1, 2, … of them together; empty
+            if nothing is promised there.
     """
 
     round: int
     charged: int
+    claims: tuple[Claim, ...] = ()
 
 
 class Book:
@@ -268,7 +244,9 @@ class Book:
                 f"round {cost.round} of campaign {limits.campaign!r} is closed: nothing is "
                 f"reported for rounds before {first} any more."
             )
-        for scope, spent, asked, limit, is_lasting in self._limits(limits, cost):
+        found = [*self._limits(limits, cost), *self._shuffled_limits(limits, cost)]
+        # Lasting ones first: what never fits does not refresh.
+        for scope, spent, asked, limit, is_lasting in sorted(found, key=lambda one: not one[4]):
             if spent + asked > limit:
                 refresh = None if is_lasting else self._refresh(limits, cost)
                 raise BudgetSpent(
@@ -281,7 +259,10 @@ class Book:
                 )
 
     def left(self, limits: CampaignLimits, round: int) -> int:
-        """Return the most that a new report of a round could spend, in billionths."""
+        """Return the most that a new report of a round could spend, in billionths.
+
+        Limits on what it gives away to the fusion centre are looked at when it is paid for.
+        """
         if round < self.first_open_round(limits):
             return 0
         cost = Cost(round, 0)
@@ -336,6 +317,38 @@ class Book:
         )
         return [Charge(*row) for row in rows]
 
+    def given(self, start_s: int) -> list[Given]:
+        """Return the reports that share a span with a second, or come later, with their claims."""
+        rows = self.file.rows(
+            "SELECT start_s, charged, claims FROM entry WHERE start_s > ?",
+            start_s - self.owner.span_s,
+        )
+        return [Given(*row) for row in rows]
+
+    def claim_tables(self) -> ClaimTables:
+        """Return the tables of claims that reports were made under."""
+        found = {}
+        for number, digest, numbers in self.file.rows("SELECT * FROM claim_table"):
+            if digest != digest_of(numbers):
+                raise self.file.damaged("a table of claims changed")
+            found[number] = tuple(Claim.from_numbers(row) for row in json.loads(numbers))
+        return ClaimTables(found, most_delta=self.owner.most_delta)
+
+    def number_of(self, claims: tuple[Claim, ...]) -> int | None:
+        """Return the number of a table of claims, which is written down if it is new."""
+        if not claims:
+            return None
+        numbers = json.dumps([claim.to_numbers() for claim in claims])
+        digest = digest_of(numbers)
+        # A device's SQLite may be older than RETURNING.
+        self.file.rows(
+            "INSERT INTO claim_table (digest, numbers) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            digest,
+            numbers,
+        )
+        ((number,),) = self.file.rows("SELECT id FROM claim_table WHERE digest = ?", digest)
+        return int(number)
+
     def campaign_total(self, name: str) -> tuple[int, int]:
         """Return how many reports a campaign got, and what they spent, in billionths."""
         reports, spent = self.file.rows(
@@ -377,6 +390,30 @@ class Book:
             (span, in_span, cost.charged, owner.span_nano, False),
         ]
 
+    def _shuffled_limits(
+        self, limits: CampaignLimits, cost: Cost
+    ) -> list[tuple[str, int, int, int, bool]]:
+        """Return the same for what reports give away to the fusion centre, where it is limited."""
+        owner, found = self.owner, list[tuple[str, int, int, int, bool]]()
+        one_limit, span_limit = owner.shuffled_nano, owner.span_shuffled_nano
+        if one_limit is None and span_limit is None:
+            return found
+        one, tables = self._given_by(limits, cost), self.claim_tables()
+        towards = "towards the fusion centre"
+        if one_limit is not None:
+            alone = tables.give_away({one.table: (1, one.nano)})
+            found.append((f"the owner's limit for one report {towards}", 0, alone, one_limit, True))
+        if span_limit is not None:
+            made = self.given(one.place)
+            before = most_given(made, one.place, length=owner.span_s, tables=tables)
+            after = most_given([*made, one], one.place, length=owner.span_s, tables=tables)
+            scope = f"the owner's limit for {owner.span_s} s {towards}"
+            found.append((scope, before, after - before, span_limit, False))
+        return found
+
+    def _given_by(self, limits: CampaignLimits, cost: Cost) -> Given:
+        return Given(limits.start_s(cost.round), cost.charged, self.number_of(cost.claims))
+
     def _refresh(self, limits: CampaignLimits, cost: Cost) -> int | None:
         """Return the first round whose windows and spans all have room; None if they never have."""
         owner = self.owner
@@ -393,7 +430,22 @@ class Book:
             round = first_free(in_window, round, length=limits.window, room=window_room)
             free_s = first_free(in_span, limits.start_s(round), length=owner.span_s, room=span_room)
             round = limits.first_round_from(free_s)
+            if owner.span_shuffled_nano is not None:
+                later = replace(cost, round=round)
+                room_s = self._shuffled_refresh_s(limits, later, owner.span_shuffled_nano)
+                if room_s is None:
+                    return None
+                round = limits.first_round_from(room_s)
         return round
+
+    def _shuffled_refresh_s(self, limits: CampaignLimits, cost: Cost, limit: int) -> int | None:
+        """Return the first second whose spans have room for what is given away; None if never."""
+        one, tables = self._given_by(limits, cost), self.claim_tables()
+        if tables.give_away({one.table: (1, one.nano)}) > limit:
+            return None
+        return first_room(
+            self.given(one.place), one, length=self.owner.span_s, limit=limit, tables=tables
+        )
 
 
 def digest_of(*values: object) -> bytes:

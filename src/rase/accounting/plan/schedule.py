@@ -15,7 +15,7 @@ from rase.accounting.amplification import LOCAL_THEOREM, Amplification, epsilon_
 from rase.accounting.binomial import probabilities, window
 from rase.accounting.blanket import Covered
 from rase.accounting.error_model import Error, ErrorModel, FleetReadings
-from rase.accounting.ledger.limits import nano_from_limit, nano_from_spending, nano_to_epsilon
+from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending, nano_to_epsilon
 from rase.accounting.schedule import Split
 from rase.laws.randomizer import RangeRandomizer
 from rase.privacy import MAX_EPSILON, MIN_EPSILON

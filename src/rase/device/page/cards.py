@@ -310,7 +310,8 @@ def _spent(now: Moment) -> str | None:
             more = "There will be no more" if at_s is None else f"There is more from {moment(at_s)}"
             return (
                 f"The budget {name} is spent: {number(left)} is left, a report needs "
-                f"{now.epsilon:g}. {more}; until then cover reports are sent."
+                f"{now.epsilon:g}. {more}; until then "
+                f"{'cover reports are' if now.campaign.cover else 'nothing is'} sent."
             )
     return None
 
@@ -343,7 +344,9 @@ def _happened(one: RoundSeen, round_s: int) -> str:
             if one.refresh_round is None
             else f"; more from {moment(one.refresh_round * round_s, '%m-%d %H:%M UTC')}"
         )
-        return f"cover report: {_WHY['budget-spent']}{again}"
+        return (
+            f"{'cover report' if one.fate else 'nothing was sent'}: {_WHY['budget-spent']}{again}"
+        )
     if one.reason:
         return _WHY.get(one.reason, one.reason)
     if not one.is_shared:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rase.accounting.ledger import Entry, LedgerStatus
-from rase.accounting.ledger.limits import nano_from_limit, nano_from_spending
+from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending
 from rase.campaign import Campaign
 from rase.privacy import LocalDP
 

@@ -156,6 +156,7 @@ def _page(
 def _sharing(now: Moment, form: Form) -> Markup:
     """Return the switch; on is only reached by way of the bytes."""
     off = form("off", tag("button", "Switch off"))
+    has_cover = now.campaign is None or now.campaign.cover
     match now.sharing:
         case Sharing.OFF:
             words = (
@@ -169,12 +170,17 @@ def _sharing(now: Moment, form: Form) -> Markup:
             words = (
                 "Sharing is paused: only cover reports are sent, which hold no reading and look "
                 "like all others, so that nobody can tell."
+                if has_cover
+                else "Sharing is paused: nothing is sent, which the shuffler sees."
             )
             buttons = [form("resume", tag("button", "Resume", class_="primary")), off]
         case Sharing.ON:
             words = (
                 "Once a round one noisy value is sent. Pausing sends cover reports in its place, "
                 "so that nobody can tell; switching off sends nothing, which the shuffler sees."
+                if has_cover
+                else "Once a round one noisy value is sent. This campaign has no cover reports: "
+                "the shuffler sees in which rounds you report."
             )
             buttons = [form("pause", tag("button", "Pause", class_="primary")), off]
             buttons.append(tag("a", "See the bytes", class_="button", href="payload"))

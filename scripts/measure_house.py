@@ -1,4 +1,4 @@
-"""Measure the house: its size, its shape, the way of `rase run`, and how many homes an idea has.
+"""Measure the house: size, shape, the ways of `rase run` and a live round, homes of an idea.
 
 Usage: python scripts/measure_house.py [--check] [--json]
 
@@ -22,7 +22,7 @@ if __name__ == "__main__":
 from scripts.house.additions import AGGREGATE, LAW
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import concepts_of, problems
-from scripts.house.way import way_of_run
+from scripts.house.way import way_of_round, way_of_run
 
 __all__ = ["main", "measures", "over"]
 
@@ -55,7 +55,7 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
     """Return every measure of a source tree, by name."""
     modules = modules_of(source)
     shape = shape_of(modules)
-    way = way_of_run(source)
+    way, live = way_of_run(source), way_of_round(source)
     listed = concepts_of(concepts)
     return {
         "rooms": [asdict(room) for room in rooms_of(modules)],
@@ -65,6 +65,8 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
         "lonely_modules": lonely(modules),
         "run_functions": len(way.functions),
         "run_files": way.files,
+        "round_functions": len(live.functions),
+        "round_files": live.files,
         "law_files": LAW.files,
         "aggregate_files": AGGREGATE.files,
         "concepts": {one.name: len(one.homes) for one in listed},

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["Way", "way_of_run"]
+__all__ = ["Way", "way_of_round", "way_of_run"]
 
 # Runs in a process of its own: what was imported or called before must not count.
 _TRACED = """
@@ -44,6 +44,8 @@ called = sorted((file[len(source) + 1:], name) for file, name in seen)
 print(json.dumps({"code": code, "called": called}), file=sys.stderr)
 """
 _ROUNDS, _DEVICES = 12, 40
+# Where the steps of a live round are: the programs, and what lies between them.
+_PROGRAMS = ("device", "transport", "shuffler", "fusion", "subscriber")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +80,40 @@ def way_of_run(source: Path) -> Way:
         return _traced(source, [*typed, "--seed", "1"])
 
 
+def way_of_round(source: Path) -> Way:
+    """Trace the programs' functions in a live round: from a reading to a subscriber's answer.
+
+    The round before it was lived through already: what is done once an installation is no step.
+
+    Raises:
+        RuntimeError: If the round does not come to an answer.
+    """
+    script = Path(__file__).with_name("live_round.py")
+    ran = subprocess.run(
+        [sys.executable, str(script), str(source.resolve())],
+        env=_environment(source),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise RuntimeError(f"a live round could not be traced: {ran.stderr[-400:]}")
+    called = [(file, name) for file, name in json.loads(ran.stdout)]
+    return Way(tuple(one for one in called if one[0].startswith(_PROGRAMS)))
+
+
+def _environment(source: Path) -> dict[str, str]:
+    """Return an environment in which this source is imported, and nothing else is set."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RASE_", "COV"))}
+    return {**kept, "PYTHONPATH": str(source.resolve().parent)}
+
+
 def _traced(source: Path, typed: Sequence[str]) -> Way:
     # What is computed once an installation must not be found on some machines only.
     with TemporaryDirectory() as empty:
         ran = subprocess.run(
             [sys.executable, "-c", _TRACED, str(source.resolve()), *typed],
-            env={
-                **{k: v for k, v in os.environ.items() if not k.startswith(("RASE_", "COV"))},
-                "PYTHONPATH": str(source.resolve().parent),
-                "XDG_CACHE_HOME": empty,
-            },
+            env={**_environment(source), "XDG_CACHE_HOME": empty},
             capture_output=True,
             text=True,
             check=False,

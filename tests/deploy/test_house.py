@@ -6,7 +6,7 @@ import pytest
 from scripts import measure_house
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import Concept, problems
-from scripts.house.way import way_of_run
+from scripts.house.way import way_of_round, way_of_run
 
 _FILES = {
     "__init__.py": "",
@@ -81,3 +81,24 @@ def test_the_way_of_a_run_is_traced() -> None:
     assert any(file.startswith("cli/") for file in way.files)
     assert any(name == "Tracker.update" for _, name in way.functions)
     assert not any(name.endswith(">") for _, name in way.functions)
+
+
+def test_a_live_round_is_traced() -> None:
+    """The way of a reading passes the device, both servers and the subscriber, and says where."""
+    way = way_of_round(measure_house.SOURCE)
+    called = set(way.functions)
+    for step in (
+        ("device/agent.py", "Agent.step"),
+        ("transport/http.py", "HttpTransport.post"),
+        ("shuffler/release.py", "Releaser.close"),
+        ("fusion/intake.py", "Intake.receive"),
+        ("subscriber/client.py", "Subscriber.average"),
+    ):
+        assert step in called
+    assert {file.partition("/")[0] for file in way.files} == {
+        "device",
+        "fusion",
+        "shuffler",
+        "subscriber",
+        "transport",
+    }

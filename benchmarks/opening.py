@@ -30,7 +30,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         BatchOpener([key], processes=cores()) as opener,
     ):
         # The first batch starts the processes.
-        if opener.open(batch, class_count=1).refused:
+        if opener.open(batch, class_count=1).refused_count:
             raise RuntimeError("an envelope did not open.")
         bare.run()
         ours = limit = Cost(float("inf"), float("inf"))

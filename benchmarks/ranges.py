@@ -56,7 +56,7 @@ def row_of(name: str, panel: Panel, *, estimator: str, epsilon: float, seeds: ra
     """Measure one slice with one estimator at one epsilon."""
     find = best_tracked_range if estimator == "auto" else best_range
     best = find(panel, epsilon=epsilon, rounds=ROUNDS)
-    start = best.widened(10, floor=FLOORS[name])
+    start = best.widen(10, floor=FLOORS[name])
     found = [
         follow_feedback(
             panel, start, epsilon=epsilon, rounds=ROUNDS, seed=seed, estimator=estimator

@@ -61,10 +61,10 @@ _DEVICE: Final = (
         name="value-in-journal",
         wrong="A device writes the noisy place of its report into its log.",
         file="rase/device/reporter.py",
-        old="""        self._show(campaign, spending.stored)
+        old="""        self._show(campaign, spending.stored_report)
         self._journal.note("sealed", round=round)
 """,
-        new="""        self._show(campaign, spending.stored)
+        new="""        self._show(campaign, spending.stored_report)
         place = _DRAWN.unpack(spending.stored.report)[2]
         self._journal.note("sealed", round=round, place=place)
 """,

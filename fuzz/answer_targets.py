@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from rase.device.enrolment import EnrolmentRefused, _enrolled
+from rase.device.enrolment import EnrolmentRefused, _read_enrolment
 from rase.subscriber.answers import FusionUnreachable, read_answer, read_answers, refusal_of
 from rase.subscriber.following import EventReader
 from rase.transport.http import NotHttp, exchange
@@ -29,7 +29,7 @@ def read_enrolment(data: bytes) -> None:
     """Read the answer to an enrolment."""
     for status in (201, 409):
         with suppress(Unreachable, EnrolmentRefused):
-            device, credential = _enrolled(Answer(status, data))
+            device, credential = _read_enrolment(Answer(status, data))
             for told in (device, credential):
                 assert told.isascii()
                 assert told.isprintable()

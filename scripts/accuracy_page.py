@@ -199,7 +199,7 @@ def _short(number: float) -> str:
 def _picture(found: Sequence[Cell]) -> bytes:
     # Here, because the table can be checked where nothing is installed to draw with.
     from rase.lab.pictures import Chart, Level, Line, Picture
-    from rase.lab.plots import drawn
+    from rase.lab.plots import draw_picture
 
     def chart(data: str) -> Chart:
         some = [one for one in found if one.data == data]
@@ -240,7 +240,7 @@ def _picture(found: Sequence[Cell]) -> bytes:
         y_limits=(0.88, 1.005),
     )
     charts = (*map(chart, names), covered)
-    return drawn(Picture(charts, columns=3, chart_size=(4.2, 3.2)))[1]
+    return draw_picture(Picture(charts, columns=3, chart_size=(4.2, 3.2)))[1]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import pytest
 from tests.cases import each_case
 
-from rase.validation import CampaignInvalid, Mistakes, shown
+from rase.validation import CampaignInvalid, Mistakes, quote_value
 
 
 def test_good_values_leave_no_mistake() -> None:
@@ -52,4 +52,4 @@ def test_all_mistakes_are_raised_together() -> None:
 
 def test_long_values_are_cut() -> None:
     """What is quoted has at most 80 characters."""
-    assert len(shown("x" * 5000)) == 80
+    assert len(quote_value("x" * 5000)) == 80

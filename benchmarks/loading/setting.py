@@ -210,7 +210,7 @@ class _Within:
     def transaction(self) -> Iterator[Transaction]:
         yield self._transaction
 
-    shared = snapshot = transaction
+    share = snapshot = transaction
 
     def scrub(self) -> bool:
         return True

@@ -30,7 +30,7 @@ def replacing(
     """
     part = part or _part_of(path)
     try:
-        with os.fdopen(_opened(part, path, mode), "wb") as file:
+        with os.fdopen(_open_new(part, path, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -93,7 +93,7 @@ def _part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def _opened(part: Path, path: Path, mode: int | None) -> int:
+def _open_new(part: Path, path: Path, mode: int | None) -> int:
     """Open a new file with its mode, so that there is no moment in which others could read it."""
     try:
         # A process of the same number may have died here.

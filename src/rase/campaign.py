@@ -14,7 +14,7 @@ from rase.domain import MAX_STEPS, Precision, Range
 from rase.laws.registry import MECHANISMS, PROBE
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.promise import Claim, claim_for
-from rase.validation import CampaignInvalid, Mistakes, shown
+from rase.validation import CampaignInvalid, Mistakes, quote_value
 
 __all__ = [
     "KEMS",
@@ -218,7 +218,7 @@ class Campaign:
             CampaignInvalid: With all mistakes; unknown and missing fields are named.
         """
         if not isinstance(values, Mapping):
-            raise CampaignInvalid([f"campaign must be a table, got {shown(values)}."])
+            raise CampaignInvalid([f"campaign must be a table, got {quote_value(values)}."])
         known = [item.name for item in fields(cls)]
         missing = [name for name in _REQUIRED if name not in values]
         mistakes = [f"{name} is not a field of a campaign." for name in _unknown(values, known)]
@@ -516,7 +516,7 @@ def _shuffle_of(value: object) -> ShufflePlan:
     if isinstance(value, ShufflePlan):
         return value
     if not isinstance(value, Mapping):
-        raise CampaignInvalid([f"shuffle must be a table, got {shown(value)}."])
+        raise CampaignInvalid([f"shuffle must be a table, got {quote_value(value)}."])
     unknown = _unknown(value, _SHUFFLE_FIELDS)
     if unknown:
         raise CampaignInvalid(f"shuffle.{name} is not a field of a campaign." for name in unknown)
@@ -525,10 +525,10 @@ def _shuffle_of(value: object) -> ShufflePlan:
 
 def _claims_of(value: object) -> tuple[Claim, ...]:
     if not isinstance(value, tuple | list):
-        raise CampaignInvalid([f"claims must be a list of rows, got {shown(value)}."])
+        raise CampaignInvalid([f"claims must be a list of rows, got {quote_value(value)}."])
     for row in value:
         if not isinstance(row, Claim | tuple | list):
-            raise CampaignInvalid([f"claims must be a list of rows, got {shown(row)}."])
+            raise CampaignInvalid([f"claims must be a list of rows, got {quote_value(row)}."])
     try:
         return tuple(row if isinstance(row, Claim) else Claim.from_numbers(row) for row in value)
     except (TypeError, ValueError) as error:
@@ -536,7 +536,7 @@ def _claims_of(value: object) -> tuple[Claim, ...]:
 
 
 def _unknown(values: Mapping[Any, Any], known: Iterable[str]) -> list[str]:
-    return sorted(shown(name).strip("'") for name in values if name not in known)
+    return sorted(quote_value(name).strip("'") for name in values if name not in known)
 
 
 def _as_float(value: float) -> float:

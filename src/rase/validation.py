@@ -6,7 +6,7 @@ Pure Python without NumPy, because the device agent imports it with the campaign
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["CampaignInvalid", "Mistakes", "shown"]
+__all__ = ["CampaignInvalid", "Mistakes", "quote_value"]
 
 # Part of addresses and MQTT topics, so nothing in it may need escaping.
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -42,7 +42,7 @@ class Mistakes:
 
     def add(self, name: str, condition: str, value: object) -> None:
         """Add that a value does not meet a condition."""
-        self.found.append(f"{name} must be {condition}, got {shown(value)}.")
+        self.found.append(f"{name} must be {condition}, got {quote_value(value)}.")
 
     def raise_if_any(self) -> None:
         """Refuse, if there is a mistake.
@@ -99,7 +99,7 @@ class Mistakes:
         return False
 
 
-def shown(value: object) -> str:
+def quote_value(value: object) -> str:
     """Return a value as it is quoted in a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -73,7 +73,7 @@ def test_predictions_agree_with_simulation(name: str, epsilon: float, readings: 
     mechanism = built(name, epsilon)
     spread = FleetReadings.of(readings, PUBLIC)
     for estimator, estimates in estimated(mechanism, readings).items():
-        expected = ErrorModel(mechanism).expected(estimator, N, readings=spread)
+        expected = ErrorModel(mechanism).expected_error(estimator, N, readings=spread)
         truth, share = float(readings.mean()), 0.04 if estimator == "median" else 0.03
         assert is_within(estimates, expected, truth=truth, share=share), estimator
         planted = Error(1.3 * expected.bias, 1.3 * expected.noise)
@@ -94,11 +94,11 @@ def test_bootstrap_prediction_agrees_with_simulation() -> None:
     ]
     spread = FleetReadings.of(readings, PUBLIC)
     model = ErrorModel(mechanism)
-    expected = model.expected("bootstrap_mean", N, readings=spread)
+    expected = model.expected_error("bootstrap_mean", N, readings=spread)
     ratio = float(np.std(values)) / expected.noise
     assert abs(ratio - 1) < 0.25
     assert abs(ratio / 0.7 - 1) > 0.25
-    plain = model.expected("sample_mean", N, readings=spread)
+    plain = model.expected_error("sample_mean", N, readings=spread)
     assert expected.bias == plain.bias
     assert 1 < expected.noise / plain.noise < 1.002
 
@@ -157,7 +157,7 @@ def test_clamping_formulas() -> None:
     for epsilon in (0.2, 1.0, 4.0):
         model = ErrorModel(BudgetAware(epsilon, Range(0, 1), PRECISION))
         spread = FleetReadings.uniform(Range(0, 1))
-        evenly = model.expected("unbiased_mean", 1, readings=spread).noise ** 2
+        evenly = model.expected_error("unbiased_mean", 1, readings=spread).noise ** 2
         assert evenly == pytest.approx(
             (2 - (1 - math.exp(-epsilon)) / epsilon) / epsilon**2, rel=1e-3
         )
@@ -191,7 +191,7 @@ def test_no_readings_exceed_the_worst_case(name: str, estimator: str) -> None:
         model = ErrorModel(built(name, epsilon))
         worst = model.worst(estimator, 64)
         for readings in (skewed(), two_camps(), np.full(3, -500.0), np.full(3, 2500.0)):
-            error = model.expected(estimator, 64, readings=FleetReadings.of(readings, PUBLIC))
+            error = model.expected_error(estimator, 64, readings=FleetReadings.of(readings, PUBLIC))
             # The median's worst case is sought among some fleets only, so a little is allowed.
             slack = 0.01 * worst.total if estimator == "median" else 1e-9 * worst.total
             assert abs(error.bias) <= worst.bias + slack
@@ -237,16 +237,16 @@ def test_even_and_odd_numbers_of_reports() -> None:
     middle = FleetReadings.of([0.5], unit)
     model = ErrorModel(Duchi(1.0, unit))
     tie = math.comb(64, 32) / 2**64
-    even = model.expected("median", 64, readings=middle)
+    even = model.expected_error("median", 64, readings=middle)
     assert even.noise == pytest.approx(math.sqrt((1 - tie) / 4), rel=0.01)
-    assert model.expected("median", 65, readings=middle).noise == pytest.approx(0.5, rel=1e-3)
+    assert model.expected_error("median", 65, readings=middle).noise == pytest.approx(0.5, rel=1e-3)
 
 
 def test_median_of_laplace_reports() -> None:
     """With equal readings the median's noise is near scale / sqrt(n), as theory says."""
     model = ErrorModel(Laplace(1.0, PUBLIC))
     equal = FleetReadings.of([700.0], PUBLIC)
-    error = model.expected("median", 10_001, readings=equal)
+    error = model.expected_error("median", 10_001, readings=equal)
     assert error.noise == pytest.approx(3000 / math.sqrt(10_001), rel=0.03)
     assert abs(error.bias) < 1
 
@@ -257,8 +257,8 @@ def test_clipped_readings_are_bias() -> None:
     assert readings.clipped_share == 0.5
     assert readings.clip_bias == pytest.approx(-300 / 4)
     model = ErrorModel(Laplace(1.0, PUBLIC))
-    assert model.expected("unbiased_mean", 9, readings=readings).bias == pytest.approx(-75)
-    assert model.expected("sample_mean", 9, readings=readings).bias == pytest.approx(-75)
+    assert model.expected_error("unbiased_mean", 9, readings=readings).bias == pytest.approx(-75)
+    assert model.expected_error("sample_mean", 9, readings=readings).bias == pytest.approx(-75)
 
 
 def test_fleet_readings() -> None:
@@ -285,7 +285,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="estimator must be one of unbiased_mean"):
         model.worst("mean", 5)
     with pytest.raises(ValueError, match="estimator must be one of"):
-        model.expected("mean", 5, readings=FleetReadings.uniform(PUBLIC))
+        model.expected_error("mean", 5, readings=FleetReadings.uniform(PUBLIC))
     with pytest.raises(ValueError, match="mechanism must be one of auto, budget-aware"):
         built("magic", 1.0)
     with pytest.raises(ValueError, match="at least one reading"):
@@ -314,9 +314,9 @@ def test_winsorized_means_err_as_predicted(name: str, epsilon: float, *, is_anot
             for _ in range(2_000)
         ]
     )
-    expected = model.expected("winsorized_mean", N, readings=spread)
+    expected = model.expected_error("winsorized_mean", N, readings=spread)
     assert is_within(rounds, expected, truth=spread.mean, share=0.05)
-    unbiased = model.expected("unbiased_mean", N, readings=spread)
+    unbiased = model.expected_error("unbiased_mean", N, readings=spread)
     worst = model.worst("winsorized_mean", N)
     assert (expected.noise < 0.99 * unbiased.noise) is is_another
     assert expected.noise <= worst.noise <= model.worst("unbiased_mean", N).noise

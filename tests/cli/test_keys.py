@@ -98,10 +98,10 @@ def test_rotating_the_fusion_centre_renews_its_keyset(
     assert (new.id, new.state(NOW_S)) == (2, KeyState.PENDING)
     assert new.not_after_s - new.not_before_s == 10 * DAY_S
     # The old number is accepted for twice the cache time after it expired, and no longer.
-    old = keyset.accepted(Role.FUSION, 1, now_s=new.not_before_s + 2 * keyset.cache_s - 1)
+    old = keyset.accepted_key(Role.FUSION, 1, now_s=new.not_before_s + 2 * keyset.cache_s - 1)
     assert old.not_after_s == new.not_before_s
     with pytest.raises(UnknownKey):
-        keyset.accepted(Role.FUSION, 1, now_s=new.not_before_s + 2 * keyset.cache_s)
+        keyset.accepted_key(Role.FUSION, 1, now_s=new.not_before_s + 2 * keyset.cache_s)
     settings = load_settings(FusionSettings, "fusion", path=place / "rase.toml", environment={})
     keys = read_opening_keys(settings.opening_key_files, role=Role.FUSION)
     assert [key.id for key in keys] == [1, 2]

@@ -56,10 +56,10 @@ def test_parts_of_a_round_add_up_in_any_order(
         pieces = data.draw(st.permutations([reports[low:high] for low, high in pairwise(bounds)]))
         parts = [counted(piece, has_budgets=has_budgets) for piece in pieces]
         whole = counted(reports, has_budgets=has_budgets)
-        joined = Counts.joined(parts)
+        joined = Counts.join(parts)
         assert rows_of(joined) == rows_of(whole)
         # What was joined before is a part as well.
-        again = Counts.joined([*parts[2:], Counts.joined(parts[:2])])
+        again = Counts.join([*parts[2:], Counts.join(parts[:2])])
         assert rows_of(again) == rows_of(whole)
 
 
@@ -72,7 +72,7 @@ def test_clamping_counts_is_counting_clamped_reports(
     for has_budgets in (False, True):
         whole = counted(reports, has_budgets=has_budgets)
         expected = counted(inside, has_budgets=has_budgets)
-        assert rows_of(whole.clamped(low, low + width)) == rows_of(expected)
+        assert rows_of(whole.clamp(low, low + width)) == rows_of(expected)
 
 
 @given(REPORTS, st.integers(1, 40))

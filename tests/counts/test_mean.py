@@ -396,7 +396,7 @@ def test_lying_devices_move_a_mean_by_their_share_of_the_decoded_width(
     lies = (reports[decoded.argmin()], reports[decoded.argmax()])
     for estimator, reader in (
         (unbiased_mean, randomizer),
-        (winsorized_mean, randomizer.clamped()),
+        (winsorized_mean, randomizer.clamp()),
     ):
         low, high = reader.decoded_reach
         before, *after = (

@@ -130,7 +130,7 @@ def test_the_way_of_a_reading_from_a_device_to_a_share() -> None:
     made = RandomizedResponse(3.0, STATE)
     places = [made.draw_one(name, SeededEntropy(number)) for number, name in enumerate(READINGS)]
     parts = [Counts.of(places[start::3]) for start in range(3)]
-    found = shares(Counts.joined(parts), randomizer=made)
+    found = shares(Counts.join(parts), randomizer=made)
     assert list(found) == ["on", "off", "standby"]
     for name, share in found.items():
         true = READINGS.count(name) / len(READINGS)

@@ -163,18 +163,18 @@ def test_a_shared_answer_ends_with_the_next_event_and_never_hides_a_failure() ->
 
     async def all_() -> None:
         hub = Hub()
-        assert await hub.shared("k", "q", ask) == 1
+        assert await hub.ask_once("k", "q", ask) == 1
         events = hub.listen("k", source)
         assert b"id: 1" in await anext(events)
         both = await asyncio.gather(
-            hub.shared("k", "q", ask), hub.shared("k", "q", ask), return_exceptions=True
+            hub.ask_once("k", "q", ask), hub.ask_once("k", "q", ask), return_exceptions=True
         )
         assert [type(one) for one in both] == [FusionUnreachable] * 2
-        assert await asyncio.gather(*(hub.shared("k", "q", ask) for _ in range(9))) == [3] * 9
-        assert await hub.shared("k", "other", ask) == 4
+        assert await asyncio.gather(*(hub.ask_once("k", "q", ask) for _ in range(9))) == [3] * 9
+        assert await hub.ask_once("k", "other", ask) == 4
         more.set()
         assert b"id: 2" in await anext(events)
-        assert await hub.shared("k", "q", ask) == 5
+        assert await hub.ask_once("k", "q", ask) == 5
         await events.aclose()
 
     asyncio.run(asyncio.wait_for(all_(), PATIENCE_S))

@@ -20,8 +20,8 @@ def test_no_value_is_shown_by_repr() -> None:
     mirror = Mirror(Notes(), FakeClock(0))
     mirror.read(7, 1, 123.25)
     assert "123" not in repr(mirror.now)
-    mirror.ended(7, 123.25, is_shared=True)
-    mirror.reported(7, 456.5, epsilon=1.0, envelope=b"789")
+    mirror.note_round_end(7, 123.25, is_shared=True)
+    mirror.note_report(7, 456.5, epsilon=1.0, envelope=b"789")
     shown = repr(mirror.rounds)
     assert not any(text in shown for text in ("123", "456", "789"))
 
@@ -33,9 +33,9 @@ def test_a_round_is_followed_to_its_end() -> None:
     mirror.read(7, 2, 15.0)
     assert mirror.now is not None
     assert (mirror.now.count, mirror.now.mean) == (2, 15.0)
-    mirror.ended(7, 15.0, is_shared=True)
+    mirror.note_round_end(7, 15.0, is_shared=True)
     assert mirror.now is None
-    mirror.reported(7, 40.0, epsilon=1.0, envelope=b"bytes")
+    mirror.note_report(7, 40.0, epsilon=1.0, envelope=b"bytes")
     mirror.note("sealed", round=7)
     assert mirror.rounds[0].fate == "waiting"
     mirror.note("sent", round=7, attempts=1)
@@ -54,7 +54,7 @@ def test_what_may_not_be_told_is_seen_by_its_owner() -> None:
     mirror = Mirror(Notes(), FakeClock(0))
     mirror.read(7, 1, 10.0)
     mirror.read(8, 1, 30.0)
-    mirror.ended(7, None, is_shared=False)
+    mirror.note_round_end(7, None, is_shared=False)
     assert (mirror.rounds[0].measured, mirror.rounds[0].is_shared) == (10.0, False)
     assert mirror.now is not None
     assert mirror.now.round == 8
@@ -65,7 +65,7 @@ def test_only_the_last_rounds_are_kept() -> None:
     mirror = Mirror(Notes(), FakeClock(0))
     for round in range(1000):
         mirror.read(round, 1, 1.0)
-        mirror.ended(round, 1.0, is_shared=True)
+        mirror.note_round_end(round, 1.0, is_shared=True)
     for round in range(5000, 5100):
         mirror.read(round, 1, 1.0)
     assert len(mirror.rounds) == 192
@@ -92,5 +92,5 @@ def test_troubles_end_when_it_works_again() -> None:
     mirror.note("keys-accepted", version=2)
     assert mirror.troubles == []
     mirror.note("not-fetched", kind="Unreachable", wait_s=2.0)
-    mirror.fetched()
+    mirror.note_fetched()
     assert mirror.troubles == []

@@ -30,7 +30,7 @@ def again(world: Any, terms: Terms, rules: OwnerRules) -> Terms:
     """Return the terms of an agent that was started anew, with other rules."""
     world.rules = rules
     restored: Terms = world.terms()
-    campaigns, _ = terms.held
+    campaigns, _ = terms.accepted_terms
     restored.restore([one.to_bytes() for one in campaigns], None, consent=terms.consent)
     return restored
 

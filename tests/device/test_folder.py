@@ -164,12 +164,12 @@ def test_sharing_is_what_the_owner_said(folder: DeviceFolder) -> None:
 
 def test_one_agent_at_a_time(folder: DeviceFolder) -> None:
     """A second agent, or forgetting while one runs, is refused."""
-    with folder.locked():
-        with pytest.raises(FolderBusy, match="another agent works"), folder.locked():
+    with folder.lock():
+        with pytest.raises(FolderBusy, match="another agent works"), folder.lock():
             pass
         with pytest.raises(FolderBusy):
             folder.forget(SETTINGS)
-    with folder.locked():
+    with folder.lock():
         pass
 
 

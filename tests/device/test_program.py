@@ -317,7 +317,7 @@ def test_refused_terms_end_an_agent_that_has_none(http_shuffler: Any, folder: Pa
 
 def test_a_second_agent_and_a_damaged_state_are_refused(folder: Path) -> None:
     """Both end with exit code 3 and one clear line."""
-    with DeviceFolder(folder).locked():
+    with DeviceFolder(folder).lock():
         done = run("device", "run", f"--folder={folder}")
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "another agent works" in done.stderr

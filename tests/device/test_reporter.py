@@ -101,7 +101,7 @@ def test_sealing_anew_without_a_campaign_ends_the_round(parts: Parts) -> None:
     """If no version holds in the round any more, the envelope is given up."""
     envelope = parts.make()
     assert envelope is not None
-    parts.memory.terms.held = ((), parts.memory.terms.held[1])
+    parts.memory.terms.accepted_terms = ((), parts.memory.terms.accepted_terms[1])
     assert parts.reporter.seal_anew(envelope) is None
     assert parts.reasons == ["no-campaign"]
 

@@ -493,7 +493,7 @@ class Full:
         """Fail."""
         raise StorageBusy("the database /var/secret cannot be used now: disk full.")
 
-    shared = transaction
+    share = transaction
 
 
 def test_a_full_disk_is_a_problem_that_passes(centre: Centre) -> None:

@@ -155,13 +155,13 @@ def test_new_keys_reach_the_processes_of_a_pool() -> None:
         return Batch(campaign_hash(CAMPAIGN), ROUND, number, inner)
 
     with BatchOpener(held, processes=2, many=1, renewed=lambda: held) as opener:
-        assert opener.open(batch(first), class_count=1).refused == 0
+        assert opener.open(batch(first), class_count=1).refused_count == 0
         pool = opener._workers()
         held.append(KEYS[second])
-        assert opener.open(batch(second), class_count=1).refused == 0
+        assert opener.open(batch(second), class_count=1).refused_count == 0
         assert opener._workers() is not pool
         opener._workers().shutdown()
-        assert opener.open(batch(second), class_count=1).refused == 0
+        assert opener.open(batch(second), class_count=1).refused_count == 0
 
 
 def test_readiness_says_which_key_is_missing(centre: Centre) -> None:

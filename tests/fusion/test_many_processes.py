@@ -50,10 +50,10 @@ class Overtaken:
         self.snapshot = database.snapshot
 
     @contextmanager
-    def shared(self) -> Iterator[Transaction]:
+    def share(self) -> Iterator[Transaction]:
         """Let the other one go first."""
         self._overtake()
-        with self._database.shared() as transaction:
+        with self._database.share() as transaction:
             yield transaction
 
 

@@ -41,7 +41,7 @@ def test_a_pool_opens_what_one_process_opens() -> None:
         assert (found.places == alone.places).all()
         assert (found.is_report == alone.is_report).all()
         assert (found.is_cover == alone.is_cover).all()
-    assert (alone.refused, int(alone.is_cover.sum())) == (1, 1)
+    assert (alone.refused_count, int(alone.is_cover.sum())) == (1, 1)
     pool.close()
 
 

@@ -29,7 +29,7 @@ def test_clamped_tables_keep_the_budget(epsilon: float, steps: int) -> None:
     law = noise.ClampedLaw(epsilon, steps)
     assert list(table.sums) == law.table.sums.tolist()
     assert table.drawn_epsilon <= epsilon
-    assert table.effective_epsilon == law.drawn.effective_epsilon <= epsilon
+    assert table.effective_epsilon == law.largest_ratio.effective_epsilon <= epsilon
 
 
 def test_drawing_is_that_of_numpy() -> None:

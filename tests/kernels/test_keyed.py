@@ -74,13 +74,13 @@ def test_keys() -> None:
     assert repr(KEY) == "RunKey(...)"
     again = pickle.loads(pickle.dumps(KEY))  # noqa: S301 - our own bytes
     assert (tags_of(NAMES, again) == tags_of(NAMES)).all()
-    one, two = (tags_of(["a"], RunKey.drawn(SeededRandom(5))) for _ in range(2))
+    one, two = (tags_of(["a"], RunKey.draw_key(SeededRandom(5))) for _ in range(2))
     assert (one == two).all()
-    assert (tags_of(["a"], RunKey.drawn(None)) != tags_of(["a"], RunKey.drawn(None))).any()
+    assert (tags_of(["a"], RunKey.draw_key(None)) != tags_of(["a"], RunKey.draw_key(None))).any()
     source = SeededRandom(5)
-    first = tags_of(["a"], RunKey.drawn(source))
+    first = tags_of(["a"], RunKey.draw_key(source))
     assert (first == one).all()
-    assert (tags_of(["a"], RunKey.drawn(source)) != one).any()
+    assert (tags_of(["a"], RunKey.draw_key(source)) != one).any()
 
 
 def test_words_depend_on_round_device_and_reading() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rase.lab.metrics import AttackResult, Interval, scored
+from rase.lab.metrics import AttackResult, Interval, score_guesses
 
 
 def score(truth: list[int], ranked: list[list[int]], n: int, **options: object) -> AttackResult:
@@ -14,7 +14,7 @@ def score(truth: list[int], ranked: list[list[int]], n: int, **options: object) 
         "split": "random",
         "seed": 1,
     }
-    return scored(np.array(truth), np.array(ranked), n=n, **(arguments | options))  # type: ignore[arg-type]
+    return score_guesses(np.array(truth), np.array(ranked), n=n, **(arguments | options))  # type: ignore[arg-type]
 
 
 def test_precision_and_recall_by_hand() -> None:

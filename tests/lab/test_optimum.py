@@ -105,7 +105,7 @@ def test_a_programme_that_does_not_settle_is_told(monkeypatch: pytest.MonkeyPatc
 
 def test_a_failing_solver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a single column there is no channel."""
-    empty = optimum._stacked([(1.0, np.zeros(17, dtype=bool))], 16)
+    empty = optimum._stack_columns([(1.0, np.zeros(17, dtype=bool))], 16)
     monkeypatch.setattr(optimum, "_first_columns", lambda _epsilon, _parts: empty)
     with pytest.raises(RuntimeError, match="linear programme was not solved"):
         solve(1.0, parts=16)

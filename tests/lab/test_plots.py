@@ -3,7 +3,7 @@
 import pytest
 
 from rase.lab.pictures import Chart, HeatMap, Level, Line, Picture
-from rase.lab.plots import drawn
+from rase.lab.plots import draw_picture
 
 LINE = Line("raw", [1, 2, 4], [3.0, 5.0, 6.0], low=[2, 4, 5], high=[4, 6, 7])
 
@@ -16,14 +16,14 @@ def chart(**changes: object) -> Chart:
 
 def text_of(picture: Picture) -> str:
     """Return the SVG of a picture."""
-    return drawn(picture)[0].decode()
+    return draw_picture(picture)[0].decode()
 
 
 @pytest.mark.uncovered
 def test_pictures_repeat() -> None:
     """The same picture gives the same bytes, without a date."""
     picture = Picture((chart(), chart()), columns=2)
-    assert drawn(picture) == drawn(picture)
+    assert draw_picture(picture) == draw_picture(picture)
     assert "dc:date" not in text_of(picture)
 
 

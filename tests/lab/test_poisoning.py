@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rase import BudgetAware, Duchi, Hybrid, Laplace, Optimal, Piecewise, Precision, Range
-from rase.lab.poisoning import highest_report, poisoned
+from rase.lab.poisoning import highest_report, poison_rounds
 from rase.laws.randomizer import RangeRandomizer
 
 PUBLIC = Range(0, 100)
@@ -31,7 +31,7 @@ each_mechanism = pytest.mark.parametrize(
 def test_shifts_stay_within_their_bounds(noise: RangeRandomizer) -> None:
     """One, 1 % and 10 % of the devices move no estimator farther than theory allows."""
     for liars in (1, 2, 20):
-        found = poisoned(READINGS, noise, liars=liars, estimators=ALL, window=24, seed=2026)
+        found = poison_rounds(READINGS, noise, liars=liars, estimators=ALL, window=24, seed=2026)
         for name, one in found.items():
             # A resample may hold liars a little more often than their share.
             slack = 1.05 if name == "bootstrap_mean" else 1 + 1e-9
@@ -41,7 +41,7 @@ def test_shifts_stay_within_their_bounds(noise: RangeRandomizer) -> None:
 def test_without_liars_nothing_moves() -> None:
     """The difference is the liars' alone."""
     for noise in MECHANISMS:
-        found = poisoned(READINGS[:3], noise, liars=0, estimators=ALL, window=2, seed=1)
+        found = poison_rounds(READINGS[:3], noise, liars=0, estimators=ALL, window=2, seed=1)
         assert {one.shift for one in found.values()} == {0.0}, noise
 
 
@@ -55,7 +55,7 @@ def test_the_lie_is_the_highest_that_is_accepted() -> None:
 def test_noise_without_end_is_worth_most_to_liars() -> None:
     """One Laplace liar counts for more than ten of clamped noise, unless the mean is winsorized."""
     one, ten = (
-        poisoned(
+        poison_rounds(
             READINGS,
             noise,
             liars=liars,
@@ -77,4 +77,4 @@ def test_noise_without_end_is_worth_most_to_liars() -> None:
 def test_senseless_questions_are_refused(liars: int, window: int, message: str) -> None:
     """Somebody must be honest, and a window must fit."""
     with pytest.raises(ValueError, match=message):
-        poisoned(READINGS, MECHANISMS[0], liars=liars, estimators=ALL, window=window, seed=1)
+        poison_rounds(READINGS, MECHANISMS[0], liars=liars, estimators=ALL, window=window, seed=1)

@@ -127,7 +127,7 @@ def test_imports_are_found_as_a_parser_finds_them() -> None:
     root = Path(rase.__file__).parent
     count = 0
     for path in root.rglob("*.py"):
-        found = cache._imported(path, "rase")
+        found = cache._imports_of(path, "rase")
         for node in ast.walk(ast.parse(path.read_bytes())):
             names: list[str] = []
             if isinstance(node, ast.Import):

@@ -23,11 +23,11 @@ def test_the_best_range_balances_noise_and_clipping() -> None:
     assert precise.high - precise.low > noisy.high - noisy.low
     assert precise.rmse < noisy.rmse
     assert precise.low < 100 < precise.high
-    wide = precise.widened(10, floor=None)
+    wide = precise.widen(10, floor=None)
     low, high = min(precise.low, precise.inner[0]), max(precise.high, precise.inner[1])
     assert wide.width == pytest.approx(10 * (high - low))
     assert wide.low < precise.low < precise.high < wide.high
-    assert precise.widened(10, floor=0.0).low == 0
+    assert precise.widen(10, floor=0.0).low == 0
 
 
 def test_the_best_range_may_stand_above_most_readings() -> None:
@@ -45,7 +45,7 @@ def test_feedback_comes_near_the_best_range() -> None:
     """From ten times too wide, after 48 rounds the range is less than a third as wide."""
     readings = panel()
     best = best_range(readings, epsilon=2.0, rounds=63)
-    start = best.widened(10, floor=None)
+    start = best.widen(10, floor=None)
     found = follow_feedback(readings, start, epsilon=2.0, rounds=63, seed=1)
     assert len(found.widths) == 63
     assert found.widths[0] == start.width
@@ -62,7 +62,7 @@ def test_tracked_means_have_a_best_range_of_their_own(monkeypatch: pytest.Monkey
     alone = best_range(readings, epsilon=1.0, rounds=60)
     tracked = best_tracked_range(readings, epsilon=1.0, rounds=60)
     assert tracked.rmse < 1.2 * alone.rmse
-    start = tracked.widened(10, floor=None)
+    start = tracked.widen(10, floor=None)
     found = follow_feedback(readings, start, epsilon=1.0, rounds=60, seed=1, estimator="tracked")
     assert found.rmse < 6 * tracked.rmse
     assert len(found.widths) == 60

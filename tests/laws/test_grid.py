@@ -238,12 +238,12 @@ def test_only_noise_without_end_has_another_clamped_twin() -> None:
     public = Range(0, 1)
     for make in (clamped, Duchi, Piecewise, Hybrid, Optimal):
         mechanism = make(1.0, public)
-        assert mechanism.clamped() is mechanism
+        assert mechanism.clamp() is mechanism
     for other in (unclamped, Laplace):
-        twin = other(1.0, public).clamped()
+        twin = other(1.0, public).clamp()
         assert isinstance(twin, BudgetAware)
         assert twin.is_clamping is True
-    assert BudgetAware((1.0, 6.0), public, Precision(0.5, 0.9)).clamped().is_clamping == (
+    assert BudgetAware((1.0, 6.0), public, Precision(0.5, 0.9)).clamp().is_clamping == (
         True,
         True,
     )

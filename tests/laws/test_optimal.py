@@ -145,7 +145,7 @@ def test_rows_are_whole_numbers_within_the_budget(epsilon: float) -> None:
         pairs = zip(row, values, strict=True)
         mean = sum((weight * value for weight, value in pairs), Fraction(0)) / WORD
         assert abs(mean - (Fraction(place, programme.parts) - Fraction(1, 2))) < Fraction(1, 10**12)
-    drawn = programme.drawn(4096)
+    drawn = programme.drawn_ratio(4096)
     columns = list(zip(*programme.rows, strict=True))
     worst = max(Fraction(max(column), min(column)) for column in columns)
     assert drawn.ratio is not None
@@ -235,7 +235,7 @@ def test_a_mixed_channel_is_the_rung_above_and_its_blanket(epsilon: float) -> No
         for weight, base in zip(column, solved, strict=True):
             wished = (1 - share) * base + share * min(solved) * WORD / above.blanket
             assert weight == pytest.approx(wished, rel=1e-6)
-    assert mixed.drawn(4096).effective_epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert mixed.drawn_ratio(4096).effective_epsilon == pytest.approx(epsilon, rel=1e-9)
     values = np.array(mixed.values)
     means = np.array([[weight / WORD for weight in row] for row in mixed.rows]) @ values
     inputs = np.arange(mixed.parts + 1) / mixed.parts - 0.5

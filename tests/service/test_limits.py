@@ -47,14 +47,14 @@ def test_places_are_bounded_and_given_back() -> None:
     places = AtOnce(3, of_one=2, retry_s=7)
     with ExitStack() as held:
         for sender in ("a", "a", "b"):
-            held.enter_context(places.held(sender))
+            held.enter_context(places.hold(sender))
         for sender in ("a", "b", "c"):
-            with pytest.raises(HttpProblem) as refused, places.held(sender):
+            with pytest.raises(HttpProblem) as refused, places.hold(sender):
                 pass
             assert retry_s(refused.value) >= 7
-    with pytest.raises(ZeroDivisionError), places.held("a"):
+    with pytest.raises(ZeroDivisionError), places.hold("a"):
         raise ZeroDivisionError
-    with places.held("a"), places.held("a"):
+    with places.hold("a"), places.hold("a"):
         # Nobody who left is remembered.
         assert dict(places._counts) == {"a": 2}
 
@@ -62,5 +62,5 @@ def test_places_are_bounded_and_given_back() -> None:
 def test_without_a_limit_of_its_own_a_sender_may_take_all() -> None:
     """One sender alone is bounded by the number of all."""
     places = AtOnce(2)
-    with places.held("a"), places.held("a"), pytest.raises(HttpProblem), places.held("a"):
+    with places.hold("a"), places.hold("a"), pytest.raises(HttpProblem), places.hold("a"):
         pass

@@ -20,7 +20,7 @@ from rase.errors import ConfigurationError
 from rase.fusion.settings import FusionSettings
 from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
-from rase.service.tracing import OtlpTracer, TraceSettings, traced
+from rase.service.tracing import OtlpTracer, TraceSettings, send_spans
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def test_spans_reach_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     telemetry = Telemetry("shuffler")
     with collector() as (endpoint, received):
         settings = TraceSettings(endpoint=endpoint)
-        with traced(telemetry, settings, process="shuffler closer"):
+        with send_spans(telemetry, settings, process="shuffler closer"):
             with telemetry.span("close", campaign="homes", round=7) as span:
                 span.tell(state="released")
             with telemetry.span("forward") as nothing:
@@ -81,7 +81,7 @@ def test_spans_reach_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_collector_nothing_is_made() -> None:
     """Spans cost nothing and load nothing; their fields are checked all the same."""
     telemetry = Telemetry("fusion")
-    with traced(telemetry, None, process="fusion"), telemetry.span("put", round=1) as span:
+    with send_spans(telemetry, None, process="fusion"), telemetry.span("put", round=1) as span:
         assert telemetry.tracer is None
         with pytest.raises(ValueError, match="device"):
             span.tell(device=4)
@@ -114,7 +114,7 @@ def test_a_collector_that_fails_costs_spans_only(
     with collector(status=400) as (refusing, _):
         endpoint = refusing if kind == "refusing" else "http://127.0.0.1:1/v1/traces"
         settings = TraceSettings(endpoint=endpoint)
-        with traced(telemetry, settings, process="fusion"), telemetry.span("put", round=1):
+        with send_spans(telemetry, settings, process="fusion"), telemetry.span("put", round=1):
             pass
     assert telemetry.counters() == {"rase_fusion_traces_failed_total": 1}
     assert stream.getvalue() == "fusion traces_not_sent count=1\n"

@@ -180,7 +180,7 @@ def test_edges_are_whole_numbers() -> None:
 
 def test_a_round_restricts_the_partition_to_who_reports() -> None:
     """Groups keep their members among those who report, in the order given."""
-    assert Partition(list("aabbc")).restricted([4, 2, 3]).groups == ((0,), (1, 2))
+    assert Partition(list("aabbc")).restrict([4, 2, 3]).groups == ((0,), (1, 2))
 
 
 def test_unknown_options_and_wrong_ranks_are_refused() -> None:

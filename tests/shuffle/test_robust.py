@@ -151,7 +151,7 @@ def test_neighbouring_arrivals_are_planned_alike(refinement: str) -> None:
     )
     for _ in range(20):
         arrival = uniform_order(n, source)
-        groups = robust._refined(n, inverse(arrival))
+        groups = robust._refine(n, inverse(arrival))
         for group in groups.groups:
             places = np.flatnonzero(np.isin(arrival, group))
             neighbour = arrival.copy()

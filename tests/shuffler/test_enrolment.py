@@ -30,10 +30,10 @@ def test_a_token_works_once(world: "World") -> None:
     (token,) = make_tokens(world.database, 1, expires_s=10)
     enrolled = enrol(world.database, token, device_key=KEY, now_s=9)
     authenticator = Authenticator(world.database)
-    assert authenticator.known(enrolled.credential) is None
+    assert authenticator.known_device(enrolled.credential) is None
     device = authenticator.look_up(enrolled.credential)
     assert f"{device:016x}" == enrolled.device
-    assert authenticator.known(enrolled.credential) == device
+    assert authenticator.known_device(enrolled.credential) == device
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
         enrol(world.database, token, device_key=OTHER, now_s=9)
 
@@ -88,7 +88,7 @@ def test_a_known_device_with_another_secret_is_refused(world: "World") -> None:
     authenticator = Authenticator(world.database)
     credential = world.credentials[0]
     authenticator.look_up(credential)
-    assert authenticator.known(credential + "x") is None
+    assert authenticator.known_device(credential + "x") is None
     with pytest.raises(NotEnrolled):
         authenticator.look_up(credential + "x")
 
@@ -102,9 +102,9 @@ def test_a_lost_answer_can_be_asked_for_again(world: "World") -> None:
     again = enrol(world.database, token, device_key=KEY, now_s=699)
     assert again.device == lost.device
     assert again.credential != lost.credential
-    assert authenticator.known(again.credential) is None
+    assert authenticator.known_device(again.credential) is None
     device = authenticator.look_up(again.credential)
-    assert authenticator.known(again.credential) == device
+    assert authenticator.known_device(again.credential) == device
     with pytest.raises(NotEnrolled):
         authenticator.look_up(lost.credential)
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
@@ -115,7 +115,7 @@ def test_known_devices_are_read_at_the_start(world: "World") -> None:
     """After preloading, nobody enrolled before costs a question to the database."""
     authenticator = Authenticator(world.database)
     authenticator.preload()
-    found = [authenticator.known(credential) for credential in world.credentials]
+    found = [authenticator.known_device(credential) for credential in world.credentials]
     assert found == world.devices
 
 
@@ -165,10 +165,10 @@ def test_a_revoked_device_sends_no_more(world: "World") -> None:
     assert revoke_devices(world.database, [lost]) == (lost,)
     with pytest.raises(NotEnrolled):
         authenticator.look_up(world.credentials[0])
-    assert authenticator.known(world.credentials[0]) == world.devices[0]
+    assert authenticator.known_device(world.credentials[0]) == world.devices[0]
     authenticator.forget_revoked()
-    assert authenticator.known(world.credentials[0]) is None
-    assert authenticator.known(world.credentials[1]) == world.devices[1]
+    assert authenticator.known_device(world.credentials[0]) is None
+    assert authenticator.known_device(world.credentials[1]) == world.devices[1]
     assert len(enrolled_devices(world.database)) == 3
     assert {row[0] for row in world.rows("SELECT device FROM report")} == set(world.devices[1:])
     # An intake that has not noticed yet may store one more; it is not released.

@@ -48,12 +48,12 @@ def test_no_round_is_taken_while_reports_are_written_to_it(world: SharedWorld) -
     intake, closer = world.opened(), world.opened()
     world.close_time(FIRST)
     now_s = world.clock.now_s()
-    with intake.shared() as transaction:
+    with intake.share() as transaction:
         assert round_is_open(transaction, agreed, FIRST)
         assert claim_round(closer, now_s=now_s, lease_s=1) is None
     begin_rounds(closer, world.documents, now_s=now_s)
     assert claim_round(closer, now_s=now_s, lease_s=1) is not None
-    with intake.shared() as transaction:
+    with intake.share() as transaction:
         assert not round_is_open(transaction, agreed, FIRST)
 
 
@@ -85,7 +85,7 @@ def test_a_round_that_a_closer_began_and_took_is_closed(world: SharedWorld) -> N
         begin_rounds(closer, world.documents, now_s=now_s)
         assert claim_round(closer, now_s=now_s, lease_s=1) is not None
 
-    with intake.shared() as transaction:
+    with intake.share() as transaction:
         late = Overtaken(transaction, "SELECT state", take)
         assert not round_is_open(cast("Transaction", late), report.agreed, FIRST)
 
@@ -101,7 +101,7 @@ def test_a_round_that_an_intake_began_and_a_closer_took_is_closed(world: SharedW
         assert store_reports(other, reports[1:]) == [Outcome.STORED]
         assert claim_round(closer, now_s=world.clock.now_s(), lease_s=1) is not None
 
-    with intake.shared() as transaction:
+    with intake.share() as transaction:
         late = Overtaken(transaction, "SELECT next_round", take)
         assert not round_is_open(cast("Transaction", late), reports[0].agreed, FIRST)
 

@@ -116,7 +116,7 @@ def test_a_report_goes_through_the_broker(world: "World", mosquitto: Mosquitto) 
         transport = device(world, 0, mosquitto.broker())
         versions = transport.get(VERSIONS)
         assert versions.status == 200
-        assert versions.body == world.documents.published("homes", now_s=world.clock.now_s())
+        assert versions.body == world.documents.published_bytes("homes", now_s=world.clock.now_s())
         keyset = transport.get("/v1/keyset")
         assert keyset.body == world.documents.signed_keyset
         assert transport.get(VERSIONS, etag=versions.etag).status == 304

@@ -54,9 +54,9 @@ class MortalDatabase:
             self.label = "commit"
 
     @contextmanager
-    def shared(self) -> Iterator[Transaction]:
+    def share(self) -> Iterator[Transaction]:
         """Write beside others."""
-        with self._dying(), self._faulty.shared() as transaction:
+        with self._dying(), self._faulty.share() as transaction:
             yield _Labelling(transaction, self)
             self.label = "commit"
 

@@ -35,9 +35,9 @@ class FaultyDatabase:
             yield transaction
 
     @contextmanager
-    def shared(self) -> Iterator[Transaction]:
+    def share(self) -> Iterator[Transaction]:
         """Write beside others, and die at the point chosen."""
-        with self._dying(self._database.shared) as transaction:
+        with self._dying(self._database.share) as transaction:
             yield transaction
 
     @contextmanager

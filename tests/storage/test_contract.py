@@ -11,7 +11,7 @@ from rase.errors import StorageConflict, StorageError
 from rase.storage.interface import Database, Transaction
 
 Write = Callable[[Database], AbstractContextManager[Transaction]]
-BOTH: list[Write] = [lambda database: database.transaction(), lambda database: database.shared()]
+BOTH: list[Write] = [lambda database: database.transaction(), lambda database: database.share()]
 both_ways = pytest.mark.parametrize("write", BOTH, ids=["alone", "shared"])
 
 
@@ -81,7 +81,7 @@ def test_sums_of_whole_numbers_are_whole(database: Database) -> None:
 def test_new_rows_are_told_from_old_ones(database: Database) -> None:
     """The first row of a key is stored and told as new, in whatever order they come."""
     columns = ("id", "content")
-    with database.shared() as transaction:
+    with database.share() as transaction:
         assert transaction.insert_new("thing", columns, [], key=1) == []
         rows = [(5, b"a"), (1, b"b"), (5, b"c")]
         assert transaction.insert_new("thing", columns, rows, key=1) == [True, True, False]
@@ -98,7 +98,7 @@ def test_many_new_rows_are_told_from_old_ones(database: Database) -> None:
         rows = [(number, b"old") for number in sorted(old)]
         assert all(transaction.insert_new("thing", ("id", "content"), rows, key=1))
     numbers = [*range(650), 3, 649]
-    with database.shared() as transaction:
+    with database.share() as transaction:
         rows = [(number, b"new") for number in numbers]
         told = transaction.insert_new("thing", ("id", "content"), rows, key=1)
         kept = transaction.execute("SELECT COUNT(*) FROM thing WHERE content = ?", (b"old",))
@@ -170,7 +170,7 @@ def test_scrubbing_is_done_and_keeps_what_is_there(database: Database) -> None:
     with database.transaction() as transaction:
         transaction.execute("INSERT INTO thing VALUES (1, NULL)")
         transaction.execute("INSERT INTO thing VALUES (2, NULL)")
-    with database.shared() as transaction:
+    with database.share() as transaction:
         transaction.execute("DELETE FROM thing WHERE id = 1")
     assert database.scrub()
     with database.snapshot() as transaction:

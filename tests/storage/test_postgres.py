@@ -21,8 +21,14 @@ from rase.errors import (
     StorageUnusable,
 )
 from rase.storage.address import PostgresAddress
-from rase.storage.postgres import _OPTIONS, PostgresDatabase, named, not_opened, open_postgres
-from rase.storage.retry import retried
+from rase.storage.postgres import (
+    _OPTIONS,
+    PostgresDatabase,
+    not_opened,
+    open_postgres,
+    translate_error,
+)
+from rase.storage.retry import retry
 
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
@@ -143,7 +149,7 @@ def test_a_lost_connection_is_named_and_the_next_block_has_another(
         assert reader.execute("SELECT content FROM thing") == [(0,), (0,)]
         assert other.execute("SELECT 1") == [(1,)]
     end_all()
-    with database.shared() as transaction:
+    with database.share() as transaction:
         transaction.execute("UPDATE thing SET content = 1")
 
 
@@ -153,12 +159,12 @@ def test_who_writes_alone_waits_for_those_who_share(
     """Those who share do not wait for each other; who must be alone gives up after a while."""
     monkeypatch.setitem(_OPTIONS, "lock_timeout", "50ms")
     one, other = open_one(), open_one()
-    with one.shared() as first, other.shared() as second:
+    with one.share() as first, other.share() as second:
         first.execute("UPDATE thing SET content = 1 WHERE id = 1")
         second.execute("UPDATE thing SET content = 1 WHERE id = 2")
         with pytest.raises(StorageBusy, match="LockNotAvailable"), one.transaction():
             pass
-    with one.transaction(), pytest.raises(StorageBusy), other.shared():
+    with one.transaction(), pytest.raises(StorageBusy), other.share():
         pass
     with other.transaction() as transaction:
         assert transaction.execute("SELECT content FROM thing") == [(1,), (1,)]
@@ -173,14 +179,14 @@ def test_two_who_wait_for_each_other_both_finish(open_one: Callable[[], Postgres
     def work(database: PostgresDatabase, order: tuple[int, int]) -> None:
         def add() -> None:
             tries.append(order[0])
-            with database.shared() as transaction:
+            with database.share() as transaction:
                 for place in order:
                     sql = "UPDATE thing SET content = content + 1 WHERE id = ?"
                     transaction.execute(sql, (place,))
                     if place == order[0] and tries.count(place) == 1:
                         meeting.wait(PATIENCE_S)
 
-        retried(add)
+        retry(add)
 
     threads = [
         threading.Thread(target=work, args=arguments)
@@ -206,7 +212,7 @@ def test_what_always_loses_is_told_at_last() -> None:
         raise StorageContended("in the way.")
 
     with pytest.raises(StorageContended):
-        retried(lose)
+        retry(lose)
     assert len(tries) == 5
 
 
@@ -215,7 +221,7 @@ def test_rows_that_others_hold_are_skipped(open_one: Callable[[], PostgresDataba
     sql = "SELECT id FROM thing ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
     databases = [open_one() for _ in range(3)]
     with ExitStack() as stack:
-        taken = [stack.enter_context(one.shared()).execute(sql) for one in databases]
+        taken = [stack.enter_context(one.share()).execute(sql) for one in databases]
     assert taken == [[(1,)], [(2,)], []]
 
 
@@ -254,7 +260,7 @@ def test_few_connections_are_used_and_waited_for(
 )
 def test_errors_have_names(error: psycopg.Error, kind: type[StorageError]) -> None:
     """Each is told by what can be done about it, and none with a value or password."""
-    found = named(error, NOBODY)
+    found = translate_error(error, NOBODY)
     assert type(found) is kind
     assert "secret" not in str(found)
     assert "a value" not in str(found)

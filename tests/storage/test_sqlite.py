@@ -75,7 +75,7 @@ def test_a_connection_that_cannot_roll_back_is_not_used_again(
     database.close()
     with monkeypatch.context() as patch:
         stuck = sqlite3.connect(path, isolation_level=None, factory=Stuck)
-        patch.setattr(database, "_connected", lambda *, may_write: stuck)
+        patch.setattr(database, "_connect", lambda *, may_write: stuck)
         with pytest.raises(StorageConflict), database.transaction() as transaction:
             transaction.execute_many("INSERT INTO thing VALUES (?, 0)", [(1,), (1,)])
     with database.transaction() as transaction:
@@ -125,7 +125,7 @@ def test_what_may_pass_is_told_from_what_does_not(
     """Troubles of disk, memory and other processes are tried again; damage and mistakes are not."""
     error = sqlite3.OperationalError("planted")
     error.sqlite_errorcode = code
-    assert type(database._named(error)) is kind
+    assert type(database._translate_error(error)) is kind
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def by_hand(
             time_ms = round(1000 * row["time"].timestamp())
             mine = kept.setdefault((time_ms // every_ms, row["device"]), {})
             mine.setdefault(time_ms, row["value"])
-    key = RunKey.drawn(SeededRandom(seed))
+    key = RunKey.draw_key(SeededRandom(seed))
     found: dict[int, list[float]] = {}
     for (number, device), values in sorted(kept.items()):
         name = device.encode()

@@ -48,7 +48,7 @@ def plan_of(**changes: Any) -> RunPlan:
 def steps_of(plan: RunPlan, *, seed: int = 3, want: Want = Want.RESULTS, **changes: Any) -> Steps:
     """Return the steps of a plan."""
     settings: dict[str, Any] = {"device_bits": 2 if want is Want.RESULTS else 0}
-    return Steps(want, plan=plan, key=RunKey.drawn(SeededRandom(seed)), **(settings | changes))
+    return Steps(want, plan=plan, key=RunKey.draw_key(SeededRandom(seed)), **(settings | changes))
 
 
 def parts_of(files: Files, plan: RunPlan, *, most_rows: int = 1 << 20) -> list[Part]:
@@ -148,7 +148,7 @@ def test_counts_of_rounds_with_their_own_range(tmp_path: Path) -> None:
     }
     steps = steps_of(plan, want=Want.COUNTS, randomizers=laws)
     answer = answered(steps, worked(steps, files, parts), parts=len(parts))
-    key = RunKey.drawn(SeededRandom(3))
+    key = RunKey.draw_key(SeededRandom(3))
     rows = KeyedRows.joined([chunk.keyed(key, plan) for chunk in open_source(files).chunks()])
     held = Collected.of(plan, rows).in_order().between(3, 8)
     expected = draw(plan, held, key=key, randomizer_of=laws.__getitem__)

@@ -65,14 +65,14 @@ def test_keys_are_chosen_by_suite() -> None:
 def test_old_numbers_are_accepted_for_twice_the_cache_time() -> None:
     """A report sealed just before rotation still counts; its problem is outdated-config after."""
     keys = keyset()
-    assert keys.accepted(Role.FUSION, 1, now_s=100).id == 1
-    assert keys.accepted(Role.FUSION, 1, now_s=219.9).id == 1
+    assert keys.accepted_key(Role.FUSION, 1, now_s=100).id == 1
+    assert keys.accepted_key(Role.FUSION, 1, now_s=219.9).id == 1
     for now, words in ((220, "key 1 of the fusion is expired"), (99, "is pending")):
         with pytest.raises(UnknownKey, match=words) as refused:
-            keys.accepted(Role.FUSION, 1, now_s=now)
+            keys.accepted_key(Role.FUSION, 1, now_s=now)
         assert refused.value.problem == "outdated-config"
     with pytest.raises(UnknownKey, match="fusion has no key 2"):
-        keys.accepted(Role.FUSION, 2, now_s=150)
+        keys.accepted_key(Role.FUSION, 2, now_s=150)
 
 
 @each_case(

@@ -66,7 +66,7 @@ def has_blanket(source: RangeRandomizer | float) -> TypeGuard[Covered]:
 
 def is_bit(source: RangeRandomizer) -> bool:
     """Tell whether reports of one budget are Duchi's bit: other mechanisms are at small budgets."""
-    return source.law(source.guarantee.epsilon).drawn.law == Duchi.name
+    return source.law(source.guarantee.epsilon).largest_ratio.law == Duchi.name
 
 
 def epsilon_of(source: RangeRandomizer | float) -> float:

@@ -63,7 +63,7 @@ class SignLaw:
     below: Floats
     spread: Floats
 
-    def sampled(self, sampling: float) -> "SignLaw":
+    def with_sampling(self, sampling: float) -> "SignLaw":
         """Return the law where those who report are drawn by chance, and this share is not.
 
         The variance of g over readings is what g (1 - g) lacks to G (1 - G).
@@ -123,7 +123,7 @@ def worst_of_two_ends(
     biases, noises = [], []
     for share in _SHARES:
         weights = np.array([1 - share, share])
-        law = SignLaw(points, weights @ ends, weights @ signs).sampled(sampling)
+        law = SignLaw(points, weights @ ends, weights @ signs).with_sampling(sampling)
         centre, noise = law.moments(n)
         biases.append(abs(centre - low - share * (high - low)))
         noises.append(noise)
@@ -257,7 +257,7 @@ class ErrorModel:
 
     mechanism: RangeRandomizer
 
-    def expected(
+    def expected_error(
         self, estimator: str, n: int, *, readings: FleetReadings, sampling: float = 0.0
     ) -> Error:
         """Return the error of one round for readings of a known spread.
@@ -281,7 +281,7 @@ class ErrorModel:
         if estimator == "median":
             # Of readings that somebody gave, nothing is kept between calls.
             law = self.sign_law(readings) if readings.count else _sign_law(self, readings)
-            law = law.sampled(sampling)
+            law = law.with_sampling(sampling)
             centre, noise = law.moments(n)
             return Error(centre - readings.mean + readings.clip_bias, noise)
         means, variances = self.report_moments(grid)
@@ -301,9 +301,9 @@ class ErrorModel:
         which a part reads one end of the range and the rest the other are looked at.
 
         Args:
-            estimator: As for `expected`.
+            estimator: As for `expected_error`.
             n: How many reports.
-            sampling: As for `expected`.
+            sampling: As for `expected_error`.
 
         Raises:
             ValueError: If the estimator is unknown.
@@ -335,7 +335,7 @@ class ErrorModel:
         """Return the model of what is decoded: winsorizing reads unclamped reports as clamped."""
         if estimator == "unbiased_mean" or not isinstance(self.mechanism, BudgetAware | Laplace):
             return self
-        return ErrorModel(self.mechanism.clamped())
+        return ErrorModel(self.mechanism.clamp())
 
     def decoded_variance(self, reading: Floats) -> Floats:
         """Return the variance of the decoded report of each reading."""

@@ -139,7 +139,7 @@ def foretell(
         portion = range(start, min(start + _SOME_TRIALS, len(seeds)))
         drawn = _means(every, sizes, mechanism, seeds=seeds, portion=portion, on_trial=on_trial)
         parts.append(runs_of(drawn, times_s[some], truth=truth, value_range=public))
-        forecast = forecast_of(_joined(parts), len(rows))
+        forecast = forecast_of(_join_runs(parts), len(rows))
         if forecast.error_high <= _NEAR_ENOUGH * forecast.tracked:
             break
     return forecast
@@ -181,7 +181,7 @@ def remedies(
     """
     readings, times_s = readings[:_TRIED_ROUNDS], times_s[:_TRIED_ROUNDS]
 
-    def tried(mechanism: RangeRandomizer, times: int) -> Forecast:
+    def forecast_remedy(mechanism: RangeRandomizer, times: int) -> Forecast:
         return foretell(readings, times_s, mechanism=mechanism, seeds=_TRIALS, copies=times)
 
     low, high = np.nanquantile(readings, [0.0005, 0.9995]).tolist()
@@ -189,7 +189,7 @@ def remedies(
     if high - low < 0.9 * value_range.width and high > low:
         narrow = Range(low, high, value_range.steps)
     return tried_remedies(
-        tried,
+        forecast_remedy,
         mechanism_of=mechanism_of,
         epsilon=epsilon,
         value_range=value_range,
@@ -264,7 +264,7 @@ def _means(
     )
 
 
-def _joined(parts: Sequence[Runs]) -> Runs:
+def _join_runs(parts: Sequence[Runs]) -> Runs:
     """Return the runs of several portions as one."""
     return Runs(
         *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Runs))

@@ -76,11 +76,11 @@ class Lattice:
 
     def log_mgf(self, tilt: float) -> float:
         """Return ln E[e^(tilt x)]."""
-        return self._tilted(tilt)[1]
+        return self._tilt_weights(tilt)[1]
 
     def moments(self, tilt: float = 0.0) -> tuple[float, float]:
         """Return mean and standard deviation of the tilted law."""
-        weights, _ = self._tilted(tilt)
+        weights, _ = self._tilt_weights(tilt)
         values = self.values
         mean = float((weights * values).sum())
         return mean, math.sqrt(float((weights * np.square(values - mean)).sum()))
@@ -137,7 +137,7 @@ class Lattice:
             masses of others, so no mass is too small but for rounding; the caller bounds what it
             needs from beyond.
         """
-        weights, log_total = self._tilted(tilt)
+        weights, log_total = self._tilt_weights(tilt)
         places = np.arange(self.start, self.start + weights.size) % size
         cycle = np.bincount(places, weights=weights, minlength=size)
         spectrum = np.fft.rfft(cycle)
@@ -147,7 +147,7 @@ class Lattice:
         powers[is_heard] = _power(spectrum[is_heard], count)
         return np.maximum(np.fft.irfft(powers, size), 0.0), count * log_total
 
-    def _tilted(self, tilt: float) -> tuple[Floats, float]:
+    def _tilt_weights(self, tilt: float) -> tuple[Floats, float]:
         exponent = tilt * self.values
         top = float(exponent.max())
         weights = self.masses * np.exp(exponent - top)

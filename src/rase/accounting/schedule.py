@@ -130,7 +130,7 @@ class Rotate:
     @property
     def turn(self) -> int:
         """The device's round within each window."""
-        digest = _keyed(self.secret, b"rotate", self.campaign, self.window.to_bytes(8, "big"))
+        digest = _keyed_hash(self.secret, b"rotate", self.campaign, self.window.to_bytes(8, "big"))
         return int.from_bytes(digest, "big") % self.window
 
     def epsilon_at(self, round: int) -> float | None:
@@ -154,7 +154,7 @@ def _check_secret(secret: bytes) -> None:
         raise ValueError(f"secret must have at least {_SECRET_BYTES} bytes, got {len(secret)}.")
 
 
-def _keyed(secret: bytes, purpose: bytes, campaign: str, detail: bytes) -> bytes:
+def _keyed_hash(secret: bytes, purpose: bytes, campaign: str, detail: bytes) -> bytes:
     """Return a keyed hash; the length of the name keeps two different inputs apart."""
     name = campaign.encode()
     message = b"rase 1 " + purpose + len(name).to_bytes(4, "big") + name + detail

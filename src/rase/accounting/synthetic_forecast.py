@@ -144,7 +144,7 @@ def motion_remedies(
     if high - low < 0.9 * value_range.width:
         narrow = Range(low, high, value_range.steps)
 
-    def tried(mechanism: RangeRandomizer, times: int) -> Forecast:
+    def forecast_remedy(mechanism: RangeRandomizer, times: int) -> Forecast:
         return foretell_motion(
             motion,
             every_s=every_s,
@@ -155,7 +155,7 @@ def motion_remedies(
         )
 
     return tried_remedies(
-        tried,
+        forecast_remedy,
         mechanism_of=mechanism_of,
         epsilon=epsilon,
         value_range=value_range,

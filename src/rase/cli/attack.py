@@ -139,10 +139,10 @@ class _Reader:
             self._table
         ):
             self.mistakes.append(f"shuffle {shuffle} needs alpha and groups.")
-        value_range = self._made(lambda: Range(low, high, steps))
-        precision = self._made(lambda: Precision(beta=beta, rho=rho))
+        value_range = self._call_reader(lambda: Range(low, high, steps))
+        precision = self._call_reader(lambda: Precision(beta=beta, rho=rho))
         # A budget is judged whatever the range is, so that all mistakes are told at once.
-        self._made(lambda: Laplace(epsilon, Range(0, 1)))
+        self._call_reader(lambda: Laplace(epsilon, Range(0, 1)))
         if self.mistakes or value_range is None or precision is None:
             return None
         made = Configuration(
@@ -155,7 +155,7 @@ class _Reader:
             groups=groups,
         )
         # The mechanism and the law know their own bounds.
-        self._made(made.scheme)
+        self._call_reader(made.scheme)
         return None if self.mistakes else made
 
     def _number(self, name: str, usual: float | None = None) -> float:
@@ -183,7 +183,7 @@ class _Reader:
             return usual
         return str(value)
 
-    def _made(self, make: Callable[[], Any]) -> Any:
+    def _call_reader(self, make: Callable[[], Any]) -> Any:
         try:
             return make()
         except (ValueError, TypeError) as error:

@@ -62,12 +62,12 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     from rase.fusion.app import fusion_app
     from rase.fusion.settings import open_centre
     from rase.service.http import serve
-    from rase.service.tracing import traced
+    from rase.service.tracing import send_spans
 
     clock = SystemClock()
     with (
         open_centre(settings, clock) as centre,
-        traced(centre.telemetry, settings.traces, process="fusion"),
+        send_spans(centre.telemetry, settings.traces, process="fusion"),
     ):
         app: ASGIApp = fusion_app(centre, beside=_beside(settings, centre))
         if settings.dashboard:
@@ -143,7 +143,7 @@ def add(name: str, config: Path, scopes: tuple[str, ...], valid: str | None) -> 
     """Make a subscriber and print the token, which is shown only now."""
     from rase.fusion.subscribers import add_subscriber
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         try:
             expires_s = None
             if valid is not None:
@@ -167,7 +167,7 @@ def list_(config: Path, as_json: bool) -> None:
     """Show who may ask, and who no longer may."""
     from rase.fusion.subscribers import list_subscribers
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         found = list_subscribers(database)
     if as_json:
         rows = [asdict(one) for one in found]
@@ -189,7 +189,7 @@ def revoke(name: str, config: Path) -> None:
     """Take a token back, at once."""
     from rase.fusion.subscribers import revoke_subscriber
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         try:
             revoke_subscriber(database, SystemClock(), name=name)
         except ValueError as error:
@@ -206,7 +206,7 @@ def access_log(config: Path, subscriber: str | None, limit: int, as_json: bool) 
     """Show who asked what, newest last."""
     from rase.fusion.subscribers import list_access
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         found = list_access(database, subscriber=subscriber, limit=limit)
     if as_json:
         rows = [asdict(one) for one in found]
@@ -217,7 +217,7 @@ def access_log(config: Path, subscriber: str | None, limit: int, as_json: bool) 
 
 
 @contextmanager
-def _opened(config: Path) -> "Iterator[Database]":
+def _open_database(config: Path) -> "Iterator[Database]":
     from rase.storage.opening import open_database
 
     database = open_database(fusion_settings(config).database, migrations="fusion")

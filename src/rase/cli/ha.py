@@ -48,7 +48,7 @@ def command() -> None:
 @_where
 def publish(config: Path | None, folder: Path | None) -> None:
     """Publish the discovery messages, retained; one device for each campaign, or for the agent."""
-    broker, found = _found(config, folder)
+    broker, found = _find_discoveries(config, folder)
     _send(broker, {one.topic: one.payload() for one in found})
     for one in found:
         click.echo(one.topic)
@@ -58,7 +58,7 @@ def publish(config: Path | None, folder: Path | None) -> None:
 @_where
 def clean(config: Path | None, folder: Path | None) -> None:
     """Remove the entities: an empty retained message in the place of each discovery message."""
-    broker, found = _found(config, folder)
+    broker, found = _find_discoveries(config, folder)
     topics = [one.topic for one in found]
     if folder is not None:
         # A device's state is for Home Assistant alone; a fleet's estimates have other readers.
@@ -69,7 +69,7 @@ def clean(config: Path | None, folder: Path | None) -> None:
         click.echo(topic)
 
 
-def _found(config: Path | None, folder: Path | None) -> "tuple[Broker, list[Discovery]]":
+def _find_discoveries(config: Path | None, folder: Path | None) -> "tuple[Broker, list[Discovery]]":
     if (config is None) == (folder is None):
         raise click.UsageError("give --config for a fleet, or --folder for a device.")
     if folder is not None:

@@ -179,7 +179,10 @@ def command(folder: Path, **options: Any) -> None:
     click.echo(f"made {folder}: shuffler, fusion, device; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
-    for line in (*_asked(campaign, owner, plan.takes_turns), *_promised(campaign, options)):
+    for line in (
+        *_describe_demands(campaign, owner, plan.takes_turns),
+        *_promised(campaign, options),
+    ):
         click.echo(line, err=True)
     click.echo(
         "Both servers' keys are on this machine: good to try it, not for production, where two "
@@ -190,7 +193,9 @@ def command(folder: Path, **options: Any) -> None:
         click.echo(line)
 
 
-def _asked(campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool) -> Iterator[str]:
+def _describe_demands(
+    campaign: "Campaign", owner: "OwnerLimits", takes_turns: bool
+) -> Iterator[str]:
     """Yield what devices will draw and spend, and what their owners allow."""
     from rase.theme.formatting import duration
 

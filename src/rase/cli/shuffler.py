@@ -256,7 +256,7 @@ def list_(config: Path, as_json: bool) -> None:
     """
     from rase.shuffler.outbox import list_outbox
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         found = list_outbox(database, now_s=SystemClock().now_s())
     if as_json:
         rows = [asdict(one) for one in found]
@@ -282,7 +282,7 @@ def retry(batches: tuple[str, ...], config: Path, as_json: bool) -> None:
     """
     from rase.shuffler.outbox import retry_batches
 
-    with _opened(config) as database:
+    with _open_database(config) as database:
         try:
             chosen = retry_batches(database, batches)
         except LookupError as error:
@@ -305,7 +305,7 @@ def discard(batches: tuple[str, ...], config: Path, as_json: bool, yes: bool) ->
             abort=True,
             err=True,
         )
-    with _opened(config) as database:
+    with _open_database(config) as database:
         try:
             chosen = discard_batches(database, batches)
         except LookupError as error:
@@ -323,7 +323,7 @@ def _echo(chosen: list[str], *, as_json: bool, schema: str, word: str) -> None:
 
 
 @contextmanager
-def _opened(config: Path) -> "Iterator[Database]":
+def _open_database(config: Path) -> "Iterator[Database]":
     from rase.service.settings import load_settings
     from rase.shuffler.settings import ShufflerSettings
     from rase.storage.opening import open_database

@@ -46,7 +46,7 @@ class Counts:
 
     Example:
         >>> parts = [Counts.of([7, 3, 7]), Counts.of([3])]
-        >>> both = Counts.joined(parts)
+        >>> both = Counts.join(parts)
         >>> both.places.tolist(), both.counts.tolist(), both.n
         ([3, 7], [2, 2], 4)
     """
@@ -71,7 +71,7 @@ class Counts:
         return count_by_group(given, epsilon=budgets)[1]
 
     @classmethod
-    def joined(cls, parts: Sequence[Counts]) -> Counts:
+    def join(cls, parts: Sequence[Counts]) -> Counts:
         """Return the counts of a round that was counted in parts."""
         if len(parts) == 1:
             return parts[0]
@@ -81,7 +81,7 @@ class Counts:
             epsilon=_joined_budgets(parts),
         )[1]
 
-    def clamped(self, low: int, high: int) -> Counts:
+    def clamp(self, low: int, high: int) -> Counts:
         """Return the counts with places beyond two ends counted at these."""
         places = np.clip(self.places, low, high)
         return count_by_group(places, counts=self.counts, epsilon=self.epsilon)[1]
@@ -118,7 +118,7 @@ class Counts:
         if not large:
             none = np.zeros(0, dtype=np.int64)
             return Counts(none, none, None if self.epsilon is None else np.zeros(0))
-        return Counts.joined(large)
+        return Counts.join(large)
 
 
 def count_by_group(

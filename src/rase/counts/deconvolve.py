@@ -133,7 +133,7 @@ def deconvolve(
     return Deconvolution(
         edges=np.linspace(randomizer.domain.low, randomizer.domain.high, _CELLS + 1),
         shares=shares,
-        resampled=_resampled(counts, channel, rng),
+        resampled=_resample_shares(counts, channel, rng),
         n=given.n,
     )
 
@@ -166,12 +166,14 @@ def _channel(randomizer: RangeRandomizer) -> tuple[Floats, Floats]:
 
 def _fit(counts: Floats, channel: Floats) -> Floats:
     """Return the shares after smoothed and, where the reports ask for it, unsmoothed steps."""
-    shares, _ = _climbed(counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=True)
-    shares, _ = _climbed(counts, channel, shares, least_gain=_ROUGH_GAIN, is_smooth=False)
+    shares, _ = _climb_likelihood(
+        counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=True
+    )
+    shares, _ = _climb_likelihood(counts, channel, shares, least_gain=_ROUGH_GAIN, is_smooth=False)
     return shares
 
 
-def _climbed(
+def _climb_likelihood(
     counts: Floats, channel: Floats, shares: Floats, *, least_gain: float, is_smooth: bool
 ) -> tuple[Floats, int]:
     """Return the shares once a step gains little likelihood, and how many steps that took."""
@@ -187,17 +189,19 @@ def _climbed(
     return shares, taken
 
 
-def _resampled(counts: Floats, channel: Floats, rng: Random | Resampling | None) -> Floats:
+def _resample_shares(counts: Floats, channel: Floats, rng: Random | Resampling | None) -> Floats:
     """Return shares fitted to resampled counts, each from a rough beginning of its own."""
     # The reports are public already, so resampling needs no cryptographic randomness.
     seed = [int(word) for word in resampling_source_of(rng).words(4)]
     chance = np.random.Generator(np.random.PCG64(seed))
-    _, steps = _climbed(counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=False)
+    _, steps = _climb_likelihood(
+        counts, channel, _flat(channel), least_gain=_SMOOTH_GAIN, is_smooth=False
+    )
     drawn = chance.multinomial(int(counts.sum()), counts / counts.sum(), size=_RESAMPLES)
     cells = channel.shape[0]
     # Brownian paths are log-densities that wander by _ROUGHNESS over the range.
     path = chance.normal(size=(_RESAMPLES, cells)).cumsum(axis=1) * _ROUGHNESS / np.sqrt(cells)
-    shares = _normalised(np.exp(path - path.max(axis=1, keepdims=True)))
+    shares = _normalise(np.exp(path - path.max(axis=1, keepdims=True)))
     resampled = drawn.astype(np.float64)
     for _ in range(max(steps, _FEWEST_STEPS)):
         expected = np.maximum(shares @ channel, _FLOOR)
@@ -215,10 +219,10 @@ def _step(
         left = np.concatenate([shares[..., :1], shares[..., :-1]], axis=-1)
         right = np.concatenate([shares[..., 1:], shares[..., -1:]], axis=-1)
         shares = left + 2 * shares + right
-    return _normalised(shares)
+    return _normalise(shares)
 
 
-def _normalised(shares: Floats) -> Floats:
+def _normalise(shares: Floats) -> Floats:
     normalised: Floats = shares / shares.sum(axis=-1, keepdims=True)
     return normalised
 

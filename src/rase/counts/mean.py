@@ -191,7 +191,7 @@ def winsorized_mean(
         >>> winsorized_mean([2, 900], randomizer=laplace).value < 6
         True
     """
-    reader = randomizer.clamped()
+    reader = randomizer.clamp()
     if reader is randomizer:
         counts = as_counts(reports, randomizer, epsilon=epsilon)
     else:
@@ -206,7 +206,7 @@ def _clamp(
     """Return the counts of reports that are clamped into the range."""
     if not isinstance(reports, Counts):
         reports = Counts.of(randomizer.places_of(as_reports(reports)), epsilon=epsilon)
-    return reports.clamped(0, randomizer.domain.steps)
+    return reports.clamp(0, randomizer.domain.steps)
 
 
 def _between(means: Floats, variances: Floats) -> float:

@@ -107,7 +107,7 @@ def moments_of(
     squares, is_bit = _decoded_squares(counts, randomizer)
     own = decoded * decoded - squares
     if is_bit.any():
-        bits, others = table.chosen(is_bit), table.chosen(~is_bit)
+        bits, others = table.select(is_bit), table.select(~is_bit)
         total = _variance_of_bits(bits, decoded[is_bit], randomizer)
         total += others.n * _noise_of(others, own[~is_bit], randomizer)
         return Moments(n, mean, total / n, None, np.full(groups, math.inf))
@@ -154,7 +154,7 @@ class _Rows:
     def mean(self, values: Floats) -> Floats:
         return np.asarray(self.sum(values) / np.maximum(self.n, 1))
 
-    def chosen(self, rows: Flags) -> _Rows:
+    def select(self, rows: Flags) -> _Rows:
         given = self.counts
         epsilon = None if given.epsilon is None else given.epsilon[rows]
         some = replace(given, places=given.places[rows], counts=given.counts[rows], epsilon=epsilon)
@@ -195,7 +195,7 @@ def _variance_of_bits(table: _Rows, decoded: Floats, randomizer: RangeRandomizer
     epsilon = table.counts.epsilon
     for budget in [None] if epsilon is None else np.unique(epsilon).tolist():
         chosen = np.ones(decoded.size, dtype=np.bool_) if epsilon is None else epsilon == budget
-        some = table.chosen(chosen)
+        some = table.select(chosen)
         pairs, back = np.unique(
             np.stack([some.sum(is_high[chosen]), some.n]).astype(np.int64),
             axis=1,

@@ -109,7 +109,7 @@ def median(
         >>> median([9.5, 1.1, 8.4, 2.8, 3.2]).value
         3.2
     """
-    ordered, counts, weights = _ordered(reports, scales, randomizer, epsilon)
+    ordered, counts, weights = _order_reports(reports, scales, randomizer, epsilon)
     n = int(counts.sum())
     is_weighted = bool((weights != weights[0]).any())
     if is_weighted:
@@ -227,7 +227,7 @@ def _spread(values: Floats, counts: Places) -> float:
     return math.sqrt(float(counts @ (away * away)) / (n - 1))
 
 
-def _ordered(
+def _order_reports(
     reports: Counts | ArrayLike,
     scales: ArrayLike | None,
     randomizer: RangeRandomizer | None,

@@ -102,7 +102,7 @@ def shapes_of(
         states, found = states[chosen], found[chosen]
         taken += part
         for _ in range(_MOVES):
-            tried = law.moved(states, chance)
+            tried = law.move_states(states, chance)
             reached = likelihood(law.masses(tried))
             wins = np.log(chance.random(_COUNT)) < taken * (reached - found)
             states = np.where(wins[:, None], tried, states)
@@ -148,7 +148,7 @@ class _Law:
         states[:, 0] = chance.integers(3, size=count)
         return states
 
-    def moved(self, states: Floats, chance: Generator) -> Floats:
+    def move_states(self, states: Floats, chance: Generator) -> Floats:
         """Return every state moved along the others of its kind; back inside at the borders."""
         # Differences of two others have the right scale in every direction (ter Braak 2006).
         first, second = chance.integers(len(states), size=(2, len(states)))

@@ -95,12 +95,12 @@ def dashboard_app(
     return pages_app(
         site,
         routes=[
-            Route("/login", login.shown),
-            Route("/login", _ours(login.tried), methods=["POST"]),
+            Route("/login", login.show_login),
+            Route("/login", _ours(login.log_in), methods=["POST"]),
             Route("/login/once/{code}", login.once),
-            Route("/logout", _ours(login.left), methods=["POST"]),
+            Route("/logout", _ours(login.log_out), methods=["POST"]),
         ],
-        handlers={FusionRefused: _refused, FusionUnreachable: _unreachable},
+        handlers={FusionRefused: _show_refusal, FusionUnreachable: _unreachable},
     )
 
 
@@ -148,7 +148,7 @@ def pages_app(
         exception_handlers={
             **handlers,
             HTTPException: _http_problem,
-            Exception: _unexpected,
+            Exception: _show_unexpected,
         },
     )
     # To the address without its slash one would be led by whatever name the request gives as host.
@@ -159,13 +159,13 @@ def pages_app(
 
 def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
-        Route("/static/{path:path}", assets.served),
+        Route("/static/{path:path}", assets.serve_asset),
         Route("/", _home),
-        Route("/theme", _ours(login.themed), methods=["POST"]),
+        Route("/theme", _ours(login.set_theme), methods=["POST"]),
     ]
     for page in pages:
         for view in page.views:
-            endpoint = _guarded(page, view.endpoint)
+            endpoint = _guard_endpoint(page, view.endpoint)
             routes.append(Route(view.path, endpoint, methods=list(view.methods)))
     return routes
 
@@ -173,7 +173,7 @@ def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
 def _ours(endpoint: Endpoint) -> Endpoint:
     """Refuse forms that do not hold the proof that we made them for this visitor."""
 
-    async def checked(request: Request) -> Response:
+    async def call_checked(request: Request) -> Response:
         form = await request.form()
         sessions = site_of(request).sessions
         if not sessions.is_proof(visitor_of(request), str(form.get("proof", ""))):
@@ -182,14 +182,14 @@ def _ours(endpoint: Endpoint) -> Endpoint:
             )
         return await endpoint(request)
 
-    return checked
+    return call_checked
 
 
-def _guarded(page: Page, endpoint: Endpoint) -> Endpoint:
+def _guard_endpoint(page: Page, endpoint: Endpoint) -> Endpoint:
     """Let only those see a page who may."""
     checked = _ours(endpoint)
 
-    async def guarded(request: Request) -> Response:
+    async def call_guarded(request: Request) -> Response:
         request.scope["rase_page"] = page
         session = session_of(request)
         if not page.is_open and session is None:
@@ -200,7 +200,7 @@ def _guarded(page: Page, endpoint: Endpoint) -> Endpoint:
             raise HTTPException(403, f"This page needs a token with the scope {page.scope}.")
         return await (checked if request.method == "POST" else endpoint)(request)
 
-    return guarded
+    return call_guarded
 
 
 async def _home(request: Request) -> Response:
@@ -211,7 +211,7 @@ async def _home(request: Request) -> Response:
     return RedirectResponse(address_of(request, path), 303)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _show_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, FusionRefused)  # noqa: S101 - what the handler is registered for
     if error.status == 401:
         # The token was revoked or has ended: so has the session.
@@ -234,7 +234,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     return _problem(request, error.status_code, str(error.detail))
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
+async def _show_unexpected(request: Request, error: Exception) -> Response:
     return _problem(request, 500, "Something unexpected happened. Try again.")
 
 

@@ -17,7 +17,7 @@ from rase.campaign import Campaign
 from rase.clock import parse_duration_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
-from rase.dashboard.tables import chart_rows, saved
+from rase.dashboard.tables import chart_rows, file_response
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator, Raw
 from rase.theme.formatting import sentence
@@ -137,7 +137,7 @@ _MOST_ROUNDS: Final = 10_000
 _ASKED: Final = ("kind", "at", "w", "method")
 
 
-async def shown(request: Request) -> Response:
+async def show_ask(request: Request) -> Response:
     """Show the form, and the answer once something was asked."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
@@ -160,22 +160,22 @@ async def shown(request: Request) -> Response:
         status=400 if mistake else 200,
         fleet=fleet,
         mistake=sentence(mistake),
-        typed=_typed(request, fleet),
+        typed=_read_form(request, fleet),
         **answer,
     )
 
 
 async def table(request: Request) -> Response:
     """Return what the chart shows as CSV, as the fusion centre writes it."""
-    return await _saved(request, "csv")
+    return await _save_answer(request, "csv")
 
 
 async def document(request: Request) -> Response:
     """Return what the chart shows as JSON, as the fusion centre writes it."""
-    return await _saved(request, "json")
+    return await _save_answer(request, "json")
 
 
-async def _saved(request: Request, form: str) -> Response:
+async def _save_answer(request: Request, form: str) -> Response:
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
         if fleet is None:
@@ -187,7 +187,7 @@ async def _saved(request: Request, form: str) -> Response:
             raise HTTPException(400, str(error)) from None
         path = "/v1/windows" if question.w else "/v1/estimates"
         raw: Raw = await client.raw(path, {**query, "format": form})
-    return saved(raw, f"{fleet.campaign.id}.{form}")
+    return file_response(raw, f"{fleet.campaign.id}.{form}")
 
 
 async def _answer(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:
@@ -236,7 +236,7 @@ async def _series(
 
 
 def _question(request: Request, fleet: Fleet) -> Question:
-    typed = _typed(request, fleet)
+    typed = _read_form(request, fleet)
     campaign = fleet.campaign
     w = typed["w"]
     if w:
@@ -256,7 +256,7 @@ def _question(request: Request, fleet: Fleet) -> Question:
     )
 
 
-def _typed(request: Request, fleet: Fleet) -> dict[str, str]:
+def _read_form(request: Request, fleet: Fleet) -> dict[str, str]:
     asked = request.query_params
     method = asked.get("method", "")
     estimators = fleet.campaign.estimators
@@ -306,5 +306,5 @@ PAGE = Page(
     title="Ask",
     group="Fleet",
     scope=READ,
-    views=(View("/ask", shown), View("/ask.csv", table), View("/ask.json", document)),
+    views=(View("/ask", show_ask), View("/ask.csv", table), View("/ask.json", document)),
 )

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["Asset", "assets", "served", "style", "style_source"]
+__all__ = ["Asset", "assets", "serve_asset", "style", "style_source"]
 
 _INLINE: Final = ("rase.css", "vendor/uplot/uPlot.min.css")
 _COMMENT: Final = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
@@ -42,7 +42,7 @@ class Asset:
     tag: str
 
 
-async def served(request: Request) -> Response:
+async def serve_asset(request: Request) -> Response:
     """Return a file; without its bytes if the browser has them already."""
     found = assets(request.app.state.site.packages).get(request.path_params["path"])
     if found is None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from rase.campaign import Campaign
-from rase.dashboard.fleet import Fleet, fleet_of, promised
+from rase.dashboard.fleet import Fleet, fleet_of, promises_of
 from rase.dashboard.page import (
     ADMIN,
     Page,
@@ -27,17 +27,17 @@ __all__ = ["PAGE"]
 _ROUNDS_AHEAD = 2
 
 
-async def shown(request: Request) -> Response:
+async def show_campaign(request: Request) -> Response:
     """Show the campaign; with other parameters in the address, what they would lead to."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
         if fleet is None:
             return render(request, "no_campaign.html")
         asked = request.query_params if "beta" in request.query_params else None
-        return await _shown(request, client, fleet, asked=asked)
+        return await _render_campaign(request, client, fleet, asked=asked)
 
 
-async def published(request: Request) -> Response:
+async def publish_campaign(request: Request) -> Response:
     """Publish what was previewed, if it was confirmed."""
     form = await request.form()
     async with client_of(request) as client:
@@ -46,7 +46,7 @@ async def published(request: Request) -> Response:
             raise HTTPException(404, "There is no campaign yet.")
         if form.get("confirmed") != "yes":
             mistake = "Nothing was published: tick the box to confirm that you want it."
-            return await _shown(request, client, fleet, asked=form, mistake=mistake)
+            return await _render_campaign(request, client, fleet, asked=form, mistake=mistake)
         try:
             beta, rho = _share(form, "beta"), _share(form, "rho")
             first = _whole(form, "not_before")
@@ -59,12 +59,14 @@ async def published(request: Request) -> Response:
         except (ValueError, FusionRefused) as error:
             if isinstance(error, FusionRefused) and error.status == 401:
                 raise
-            return await _shown(request, client, fleet, asked=form, mistake=_sentence(error))
+            return await _render_campaign(
+                request, client, fleet, asked=form, mistake=_sentence(error)
+            )
     more = f"&{fleet.query}" if fleet.query else ""
     return RedirectResponse(f"/campaign?done={made['version']}{more}", 303)
 
 
-async def _shown(
+async def _render_campaign(
     request: Request,
     client: AsyncOperator,
     fleet: Fleet,
@@ -97,7 +99,7 @@ async def _shown(
         "campaign.html",
         status=400 if mistake else 200,
         fleet=fleet,
-        promises=promised(fleet),
+        promises=promises_of(fleet),
         bound=campaign.precision.epsilon_bound(campaign.domain),
         may_change=may_change,
         mistake=mistake,
@@ -145,5 +147,5 @@ PAGE = Page(
     name="campaign",
     title="Campaign",
     group="Fleet",
-    views=(View("/campaign", shown), View("/campaign", published, ("POST",))),
+    views=(View("/campaign", show_campaign), View("/campaign", publish_campaign, ("POST",))),
 )

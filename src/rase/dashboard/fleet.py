@@ -13,7 +13,7 @@ from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import duration
 from rase.theme.promises import promises
 
-__all__ = ["Fleet", "fleet_of", "promised"]
+__all__ = ["Fleet", "fleet_of", "promises_of"]
 
 _DAY_S = 86400
 _NAMES = tuple(item.name for item in fields(Campaign))
@@ -85,7 +85,7 @@ async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
     )
 
 
-def promised(fleet: Fleet) -> list[str]:
+def promises_of(fleet: Fleet) -> list[str]:
     """Return what a campaign and its fusion centre promise to the owners of devices."""
     *terms, against = promises(fleet.campaign)
     kept = (

@@ -85,7 +85,7 @@ class Guard:
             answer = PlainTextResponse(f"The form must have at most {limit} bytes.\n", 413)
             await answer(scope, receive, sending)
             return
-        await self._app(scope, _bounded(receive, limit), sending)
+        await self._app(scope, _limit_body(receive, limit), sending)
 
 
 def set_cookie(
@@ -99,10 +99,10 @@ def set_cookie(
     )
 
 
-def _bounded(receive: Receive, limit: int) -> Receive:
+def _limit_body(receive: Receive, limit: int) -> Receive:
     seen = 0
 
-    async def bounded() -> Message:
+    async def receive_limited() -> Message:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
@@ -111,4 +111,4 @@ def _bounded(receive: Receive, limit: int) -> Receive:
             return {"type": "http.disconnect"}
         return message
 
-    return bounded
+    return receive_limited

@@ -13,7 +13,7 @@ _LITTLE_ROOM: Final = 1 << 30
 _MANY_BEHIND: Final = 3
 
 
-async def shown(request: Request) -> Response:
+async def show_health(request: Request) -> Response:
     """Show how the fusion centre does."""
     async with client_of(request) as client:
         found = await client.health()
@@ -56,5 +56,9 @@ def _never(campaign: dict[str, Any]) -> str:
 
 
 PAGE = Page(
-    name="health", title="Health", group="Operate", scope=ADMIN, views=(View("/health", shown),)
+    name="health",
+    title="Health",
+    group="Operate",
+    scope=ADMIN,
+    views=(View("/health", show_health),),
 )

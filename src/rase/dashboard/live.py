@@ -48,12 +48,12 @@ _AGAIN_S = 10.0
 _ALIVE = b"event: alive\ndata: 1\n\n"
 
 
-async def shown(request: Request) -> Response:
+async def show_live(request: Request) -> Response:
     """Show everything; a script asks for the changing part alone."""
     is_part = request.query_params.get("part") == "1"
     chosen = request.query_params.get("range", "")
-    fleet, view = await dashboard_of(request).hub.shared(
-        _stream(request), chosen if chosen in RANGES else "", lambda: _asked(request)
+    fleet, view = await dashboard_of(request).hub.ask_once(
+        _stream(request), chosen if chosen in RANGES else "", lambda: _ask_all(request)
     )
     if fleet is None:
         return render(request, "no_campaign.html")
@@ -64,7 +64,7 @@ async def shown(request: Request) -> Response:
 
 async def table(request: Request) -> Response:
     """Return what the chart shows as CSV."""
-    fleet, view = await _asked(request)
+    fleet, view = await _ask_all(request)
     if fleet is None:
         raise HTTPException(404, "There is no campaign yet.")
     return csv_response(view["trace"]["points"], f"{fleet.campaign.id}-{view['range']}.csv")
@@ -89,13 +89,13 @@ async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
     assert session is not None  # noqa: S101 - the page is only called with one
     session_id = request.cookies.get(SESSION_COOKIE)
 
-    async def opened() -> AsyncIterator[bytes]:
+    async def open_stream() -> AsyncIterator[bytes]:
         async with dashboard.connect(session.token) as client:
             client.about(fleet.campaign.id)
             async for piece in client.listen():
                 yield piece
 
-    async with aclosing(dashboard.hub.listen(_stream(request), opened)) as events:
+    async with aclosing(dashboard.hub.listen(_stream(request), open_stream)) as events:
         async for event in events:
             # Listening does not keep a session alive, and ends with it.
             if dashboard.sessions.find(session_id, is_use=False) is None:
@@ -111,7 +111,7 @@ def _stream(request: Request) -> str:
     return f"{request.query_params.get('campaign', '')} {session.token}"
 
 
-async def _asked(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
+async def _ask_all(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
     """Ask the three questions of the page."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
@@ -162,7 +162,7 @@ PAGE = Page(
     title="Live",
     group="Fleet",
     scope=READ,
-    views=(View("/live", shown), View("/live.csv", table), View("/live/events", events)),
+    views=(View("/live", show_live), View("/live.csv", table), View("/live/events", events)),
 )
 
 

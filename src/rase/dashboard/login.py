@@ -18,7 +18,7 @@ from rase.dashboard.sessions import LONGEST_S
 from rase.errors import ConfigurationError
 from rase.subscriber.answers import FusionRefused
 
-__all__ = ["left", "once", "shown", "themed", "tried"]
+__all__ = ["log_in", "log_out", "once", "set_theme", "show_login"]
 
 _YEAR_S = 365 * 86400
 _WHY = {
@@ -28,7 +28,7 @@ _WHY = {
 }
 
 
-async def shown(request: Request) -> Response:
+async def show_login(request: Request) -> Response:
     """Show the form; say so if somebody was sent here from a page."""
     after = _own_address(request.query_params.get("next", ""))
     if session_of(request) is not None:
@@ -39,7 +39,7 @@ async def shown(request: Request) -> Response:
     return render(request, "login.html", after=after, why=why, mistake="")
 
 
-async def tried(request: Request) -> Response:
+async def log_in(request: Request) -> Response:
     """Begin a session if the fusion centre knows the token."""
     form = await request.form()
     after = _own_address(str(form.get("next", "")))
@@ -47,7 +47,7 @@ async def tried(request: Request) -> Response:
     sessions = dashboard_of(request).sessions
     # A right token passes always: behind a proxy that hides addresses all people share one, and
     # nobody's mistakes may lock the others out. Guessing 256 bits is no way in at any rate.
-    answer = await _begun(request, str(form.get("token", "")).strip(), after)
+    answer = await _begin_session(request, str(form.get("token", "")).strip(), after)
     if answer is not None:
         return answer
     if not sessions.may_try(address):
@@ -61,11 +61,11 @@ async def tried(request: Request) -> Response:
 async def once(request: Request) -> Response:
     """Log in by a link that works one time."""
     token = dashboard_of(request).sessions.take_once(request.path_params["code"])
-    answer = None if token is None else await _begun(request, token, "/")
+    answer = None if token is None else await _begin_session(request, token, "/")
     return RedirectResponse("/login?why=once", 303) if answer is None else answer
 
 
-async def left(request: Request) -> Response:
+async def log_out(request: Request) -> Response:
     """End the session."""
     await dashboard_of(request).sessions.end(request.scope["rase_session_id"])
     answer = RedirectResponse("/login?why=left", 303)
@@ -73,7 +73,7 @@ async def left(request: Request) -> Response:
     return answer
 
 
-async def themed(request: Request) -> Response:
+async def set_theme(request: Request) -> Response:
     """Remember light, dark, or what the system says, and come back."""
     form = await request.form()
     theme = str(form.get("theme", ""))
@@ -83,7 +83,7 @@ async def themed(request: Request) -> Response:
     return answer
 
 
-async def _begun(request: Request, token: str, after: str) -> Response | None:
+async def _begin_session(request: Request, token: str, after: str) -> Response | None:
     """Return the way to a page with a new session; None if the token opens nothing."""
     dashboard = dashboard_of(request)
     try:

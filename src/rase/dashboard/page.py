@@ -100,7 +100,7 @@ class Hub:
                 line.task.cancel()
                 self._forget(key, line)
 
-    async def shared(
+    async def ask_once(
         self, key: str, question: str, ask: Callable[[], Awaitable[_Answer]]
     ) -> _Answer:
         """Ask once for all readers of a stream, until its next event or for some seconds.

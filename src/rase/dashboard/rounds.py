@@ -22,13 +22,13 @@ _COLUMNS: Final = (
 )
 
 
-async def shown(request: Request) -> Response:
+async def show_rounds(request: Request) -> Response:
     """Show a page of rounds."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
         if fleet is None:
             return render(request, "no_campaign.html")
-        before, method = _asked(request, fleet)
+        before, method = _read_query(request, fleet)
         found = await client.rounds(before=before, limit=_SHOWN, method=method)
     return render(request, "rounds.html", fleet=fleet, found=found, before=before, method=method)
 
@@ -40,7 +40,7 @@ async def table(request: Request) -> Response:
         fleet = await fleet_of(request, client)
         if fleet is None:
             raise HTTPException(404, "There is no campaign yet.")
-        before, method = _asked(request, fleet)
+        before, method = _read_query(request, fleet)
         # Asked for before the file begins: a refusal is then a page, not a broken file.
         first = await client.rounds(before=before, limit=_SAVED, method=method)
         kept = stack.pop_all()
@@ -56,7 +56,7 @@ async def table(request: Request) -> Response:
     return csv_stream(pages(), f"{fleet.campaign.id}-rounds.csv", columns=_COLUMNS)
 
 
-def _asked(request: Request, fleet: Fleet) -> tuple[int | None, str]:
+def _read_query(request: Request, fleet: Fleet) -> tuple[int | None, str]:
     before = request.query_params.get("before", "")
     method = request.query_params.get("method", "")
     if method not in fleet.campaign.estimators:
@@ -69,5 +69,5 @@ PAGE = Page(
     title="Rounds",
     group="Fleet",
     scope=READ,
-    views=(View("/rounds", shown), View("/rounds.csv", table)),
+    views=(View("/rounds", show_rounds), View("/rounds.csv", table)),
 )

@@ -125,13 +125,13 @@ class Sessions:
         now = self._clock.monotonic_s()
         made = secrets.token_urlsafe(32)
         self._remember(
-            _hashed(made),
+            _hash_text(made),
             Session(token, name, scopes, begun_s=now, seen_s=now, noted_s=now),
         )
         if self._store is not None:
             kept = Kept(token=token, name=name, scopes=scopes)
             with suppress(StorageError):
-                await run_in_threadpool(self._store.keep, _hashed(made), made, kept)
+                await run_in_threadpool(self._store.keep, _hash_text(made), made, kept)
         return made
 
     async def recall(self, session_id: str | None) -> Session | None:
@@ -142,13 +142,13 @@ class Sessions:
             return session
         try:
             if session is None:
-                return await self._fetched(self._store, session_id)
-            return await self._noted(self._store, session_id, session)
+                return await self._fetch_session(self._store, session_id)
+            return await self._note_use(self._store, session_id, session)
         except StorageError:
             return session
 
-    async def _fetched(self, store: Store, session_id: str) -> Session | None:
-        key = _hashed(session_id)
+    async def _fetch_session(self, store: Store, session_id: str) -> Session | None:
+        key = _hash_text(session_id)
         kept = await run_in_threadpool(store.find, key, session_id)
         if kept is None:
             return None
@@ -167,15 +167,15 @@ class Sessions:
         )
         return self.find(session_id)
 
-    async def _noted(self, store: Store, session_id: str, session: Session) -> Session | None:
+    async def _note_use(self, store: Store, session_id: str, session: Session) -> Session | None:
         now = self._clock.monotonic_s()
         if now - session.noted_s < _NOTED_S:
             return session
         session.noted_s = now
-        if await run_in_threadpool(store.touch, _hashed(session_id)):
+        if await run_in_threadpool(store.touch, _hash_text(session_id)):
             return session
         # Another process has ended it.
-        self._sessions.pop(_hashed(session_id), None)
+        self._sessions.pop(_hash_text(session_id), None)
         return None
 
     def find(self, session_id: str | None, *, is_use: bool = True) -> Session | None:
@@ -185,7 +185,7 @@ class Sessions:
             session_id: What the cookie said.
             is_use: Whether this counts as using it; a stream that only listens does not.
         """
-        key = _hashed(session_id or "")
+        key = _hash_text(session_id or "")
         session = self._sessions.get(key)
         if session is None:
             return None
@@ -201,20 +201,20 @@ class Sessions:
         """End a session everywhere; one that is over already stays so."""
         if session_id is None:
             return
-        self._sessions.pop(_hashed(session_id), None)
+        self._sessions.pop(_hash_text(session_id), None)
         if self._store is not None:
             with suppress(StorageError):
-                await run_in_threadpool(self._store.forget, _hashed(session_id))
+                await run_in_threadpool(self._store.forget, _hash_text(session_id))
 
     def offer_once(self, token: str) -> str:
         """Return a code that logs in with a token, once and soon."""
         code = secrets.token_urlsafe(24)
-        self._once[_hashed(code)] = (self._clock.monotonic_s() + _ONCE_S, token)
+        self._once[_hash_text(code)] = (self._clock.monotonic_s() + _ONCE_S, token)
         return code
 
     def take_once(self, code: str) -> str | None:
         """Return the token of a code, which then opens nothing more."""
-        ends_s, token = self._once.pop(_hashed(code), (0.0, ""))
+        ends_s, token = self._once.pop(_hash_text(code), (0.0, ""))
         return token if token and self._clock.monotonic_s() < ends_s else None
 
     def proof(self, visitor: str) -> str:
@@ -254,5 +254,5 @@ class Sessions:
             self._failures.popitem(last=False)
 
 
-def _hashed(text: str) -> bytes:
+def _hash_text(text: str) -> bytes:
     return sha256(text.encode("utf-8", "replace")).digest()

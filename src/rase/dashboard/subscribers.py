@@ -18,13 +18,13 @@ _SAVED: Final = 10_000
 VALID: Final = {"": "for ever", "1": "1 day", "30": "30 days", "90": "90 days", "365": "a year"}
 
 
-async def shown(request: Request) -> Response:
+async def show_subscribers(request: Request) -> Response:
     """Show who may ask and who asked."""
     async with client_of(request) as client:
-        return await _shown(request, client)
+        return await _render_subscribers(request, client)
 
 
-async def added(request: Request) -> Response:
+async def add_subscriber(request: Request) -> Response:
     """Make a token and show it, this once."""
     form = await request.form()
     name = str(form.get("name", "")).strip()
@@ -33,9 +33,13 @@ async def added(request: Request) -> Response:
     async with client_of(request) as client:
         typed = {"name": name, "scopes": scopes, "valid": days}
         if days not in VALID:
-            return await _shown(request, client, mistake="Choose how long.", typed=typed)
+            return await _render_subscribers(
+                request, client, mistake="Choose how long.", typed=typed
+            )
         if not scopes:
-            return await _shown(request, client, mistake="Choose what it allows.", typed=typed)
+            return await _render_subscribers(
+                request, client, mistake="Choose what it allows.", typed=typed
+            )
         try:
             token = await client.add_subscriber(
                 name, scopes=scopes, valid_s=86400 * int(days) if days else None
@@ -43,36 +47,38 @@ async def added(request: Request) -> Response:
         except FusionRefused as error:
             if error.status == 401:
                 raise
-            return await _shown(request, client, mistake=sentence(str(error)), typed=typed)
-        return await _shown(request, client, made=(name, token))
+            return await _render_subscribers(
+                request, client, mistake=sentence(str(error)), typed=typed
+            )
+        return await _render_subscribers(request, client, made=(name, token))
 
 
-async def revoked(request: Request) -> Response:
+async def revoke_subscriber(request: Request) -> Response:
     """Take a token back."""
     form = await request.form()
     name = str(form.get("name", ""))
     async with client_of(request) as client:
         if form.get("confirmed") != "yes":
             mistake = f"Nothing was revoked: tick the box to confirm for {name}."
-            return await _shown(request, client, mistake=mistake)
+            return await _render_subscribers(request, client, mistake=mistake)
         try:
             await client.revoke_subscriber(name)
         except FusionRefused as error:
             if error.status == 401:
                 raise
-            return await _shown(request, client, mistake=sentence(str(error)))
+            return await _render_subscribers(request, client, mistake=sentence(str(error)))
     return RedirectResponse("/subscribers?done=revoked", 303)
 
 
 async def log_table(request: Request) -> Response:
     """Return the access log as CSV."""
     async with client_of(request) as client:
-        found = await client.access_log(limit=_SAVED, subscriber=_asked(request))
+        found = await client.access_log(limit=_SAVED, subscriber=_read_query(request))
     rows = [{"time": moment(one["time_s"], "%Y-%m-%dT%H:%M:%SZ"), **one} for one in found]
     return csv_response(rows, "access-log.csv")
 
 
-async def _shown(
+async def _render_subscribers(
     request: Request,
     client: AsyncOperator,
     *,
@@ -80,7 +86,7 @@ async def _shown(
     typed: dict[str, Any] | None = None,
     made: tuple[str, str] | None = None,
 ) -> Response:
-    only = _asked(request)
+    only = _read_query(request)
     found = await client.subscribers()
     log = await client.access_log(limit=_SHOWN, subscriber=only)
     health = await client.health()
@@ -103,7 +109,7 @@ async def _shown(
     )
 
 
-def _asked(request: Request) -> str | None:
+def _read_query(request: Request) -> str | None:
     return request.query_params.get("subscriber") or None
 
 
@@ -121,9 +127,9 @@ PAGE = Page(
     group="Operate",
     scope=ADMIN,
     views=(
-        View("/subscribers", shown),
-        View("/subscribers", added, ("POST",)),
-        View("/subscribers/revoke", revoked, ("POST",)),
+        View("/subscribers", show_subscribers),
+        View("/subscribers", add_subscriber, ("POST",)),
+        View("/subscribers/revoke", revoke_subscriber, ("POST",)),
         View("/subscribers/log.csv", log_table),
     ),
 )

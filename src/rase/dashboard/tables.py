@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from rase.subscriber.operator import Raw
 from rase.theme.formatting import decimals, moment, near, number
 
-__all__ = ["chart_rows", "csv_response", "csv_stream", "saved"]
+__all__ = ["chart_rows", "csv_response", "csv_stream", "file_response"]
 
 _CSV: Final = "text/csv; charset=utf-8"
 # A spreadsheet would run a text that begins like this as a formula.
@@ -44,7 +44,7 @@ def csv_response(rows: Sequence[Mapping[str, Any]], name: str) -> Response:
     """
     head = [rows[0].keys()] if rows else []
     body = ([_cell(value) for value in row.values()] for row in rows)
-    return saved(Raw(_lines(chain(head, body)), _CSV), name)
+    return file_response(Raw(_lines(chain(head, body)), _CSV), name)
 
 
 def csv_stream(
@@ -66,7 +66,7 @@ def csv_stream(
     return StreamingResponse(lines(), headers=_as_file(_CSV, name))
 
 
-def saved(raw: Raw, name: str) -> Response:
+def file_response(raw: Raw, name: str) -> Response:
     """Return bytes as a file that is saved and not shown.
 
     Args:

@@ -191,7 +191,7 @@ def _as_typed(message: str) -> str:
     return message
 
 
-def _bounded(low: int, high: int | None = None) -> Callable[[str], int]:
+def _whole_number_reader(low: int, high: int | None = None) -> Callable[[str], int]:
     """Return a reader of whole numbers within bounds."""
 
     def read(text: str) -> int:
@@ -204,7 +204,12 @@ def _bounded(low: int, high: int | None = None) -> Callable[[str], int]:
     return read
 
 
-_count, _group, _port, _whole = _bounded(1), _bounded(2), _bounded(0, 65535), _bounded(0)
+_count, _group, _port, _whole = (
+    _whole_number_reader(1),
+    _whole_number_reader(2),
+    _whole_number_reader(0, 65535),
+    _whole_number_reader(0),
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -174,7 +174,7 @@ class Agent:
         else:
             self.refusal = None
             if self._witness is not None:
-                self._witness.fetched()
+                self._witness.note_fetched()
             self._plan_fetch(is_failed=False)
 
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
@@ -213,7 +213,7 @@ class Agent:
             raise TermsRefused("ledger", str(error)) from None
 
     def _plan_fetch(self, *, is_failed: bool) -> float:
-        _, signed = self._terms.held
+        _, signed = self._terms.accepted_terms
         cache_s = _DEFAULT_CACHE_S if signed is None else float(signed.keyset.cache_s)
         if is_failed:
             self._failed_fetches += 1
@@ -268,7 +268,7 @@ class Agent:
         now_s = self._clock.now_s()
         present = self._present_round(latest)
         # The first round r with (r + 1) * round_s + grace_s > now, under any version that is held.
-        grace_s = max(signed.campaign.grace_s for signed in self._terms.held[0])
+        grace_s = max(signed.campaign.grace_s for signed in self._terms.accepted_terms[0])
         first = max(int((now_s - grace_s) // latest.round_s), present - _MOST_OPEN, 0)
         self._collection.drop_before(first)
         self._shown.drop_before(first)
@@ -290,7 +290,7 @@ class Agent:
             mean = self._collection.take(round)
             is_off, is_paused = self._is_off(), self._is_paused()
             if self._witness is not None and not (is_off and round < self._first_round):
-                self._witness.ended(round, mean, is_shared=not (is_off or is_paused))
+                self._witness.note_round_end(round, mean, is_shared=not (is_off or is_paused))
             if is_off:
                 continue
             envelope = self._reporter.make(signed, round, None if is_paused else mean)

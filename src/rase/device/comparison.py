@@ -33,15 +33,15 @@ class Witness(Protocol):
         """See how many readings the present round has, and what they became."""
         ...
 
-    def fetched(self) -> None:
+    def note_fetched(self) -> None:
         """See that the terms could be asked for, and none was refused."""
         ...
 
-    def ended(self, round: int, mean: float | None, *, is_shared: bool) -> None:
+    def note_round_end(self, round: int, mean: float | None, *, is_shared: bool) -> None:
         """See the mean of a round that has ended, and whether it may be told."""
         ...
 
-    def reported(self, round: int, value: float, *, epsilon: float, envelope: bytes) -> None:
+    def note_report(self, round: int, value: float, *, epsilon: float, envelope: bytes) -> None:
         """See what is sent instead of the mean."""
         ...
 
@@ -143,20 +143,20 @@ class Mirror:
             if len(self._means) > _MOST_OPEN:
                 del self._means[min(self._means)]
 
-    def fetched(self) -> None:
+    def note_fetched(self) -> None:
         """Note that the terms are no trouble any more."""
         with self._lock:
             self._troubles.pop("terms-refused", None)
             self._troubles.pop("not-fetched", None)
 
-    def ended(self, round: int, mean: float | None, *, is_shared: bool) -> None:
+    def note_round_end(self, round: int, mean: float | None, *, is_shared: bool) -> None:
         """Keep the mean of a round; one that may not be told was seen by `read` all the same."""
         with self._lock:
             seen = self._means.pop(round, None)
         measured = seen.mean if mean is None and seen is not None else mean
         self._change(round, measured=measured, is_shared=is_shared)
 
-    def reported(self, round: int, value: float, *, epsilon: float, envelope: bytes) -> None:
+    def note_report(self, round: int, value: float, *, epsilon: float, envelope: bytes) -> None:
         """Keep the noisy value of a round and its bytes."""
         self._change(round, sent=value, epsilon=epsilon, envelope=envelope)
 

@@ -54,7 +54,7 @@ class Consent:
             "shuffle": self.shuffle.as_fields(),
         }
 
-    def widened(self, campaign: Campaign, epsilon: float, *, limit: float) -> Self:
+    def widen(self, campaign: Campaign, epsilon: float, *, limit: float) -> Self:
         """Return the consent after a version was taken, which may be more than there was."""
         shuffle = campaign.shuffle if is_weaker(campaign.shuffle, self.shuffle) else self.shuffle
         if epsilon <= self.epsilon:

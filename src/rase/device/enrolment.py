@@ -152,12 +152,12 @@ def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
     answer = transport.post(
         ENROLMENTS_PATH, json.dumps(body).encode(), content_type="application/json"
     )
-    device, credential = _enrolled(answer)
+    device, credential = _read_enrolment(answer)
     folder.keep_enrolment(credential)
     return device
 
 
-def _enrolled(answer: Answer) -> tuple[str, str]:
+def _read_enrolment(answer: Answer) -> tuple[str, str]:
     if answer.status not in (200, 201):
         raise EnrolmentRefused(f"the shuffler refuses to enrol: {_reason(answer)}.")
     try:

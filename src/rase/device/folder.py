@@ -175,7 +175,7 @@ class DeviceFolder:
             FolderBusy: If an agent runs.
             LedgerUnusable: If the ledger cannot be written.
         """
-        with self.locked():
+        with self.lock():
             if self.ledger_file.exists():
                 with self.ledger(settings) as ledger:
                     starts = {
@@ -200,7 +200,7 @@ class DeviceFolder:
                 file.unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Be the only agent in the folder.
 
         Raises:

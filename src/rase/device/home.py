@@ -93,8 +93,8 @@ class HomeEntities:
             # Two agents of one name would otherwise end each other's connections for ever.
             f"rase-agent-{name}-{tag}",
             subscriptions=[f"{self._root}/share/set"],
-            on_message=self._switched,
-            on_change=self._changed,
+            on_message=self._on_switch,
+            on_change=self._on_change,
             will=(f"{self._root}/availability", b"offline"),
         )
         self._session.start()
@@ -131,7 +131,7 @@ class HomeEntities:
             self._told = state
             self._session.publish(f"{self._root}/state", state, is_retained=True)
 
-    def _changed(self, reason: str | None) -> None:
+    def _on_change(self, reason: str | None) -> None:
         if reason is not None:
             return
         # After a connection everything is told anew.
@@ -142,7 +142,7 @@ class HomeEntities:
         if len(self._state) > 1:
             self._publish()
 
-    def _switched(self, arrived: Arrived) -> None:
+    def _on_switch(self, arrived: Arrived) -> None:
         is_on = _WORDS.get(arrived.payload)
         if is_on is not None:
             # A folder that cannot be written stays as it is; the next state tells the truth.

@@ -129,7 +129,7 @@ class Memory:
         Raises:
             StateUnusable: If that cannot be saved.
         """
-        if self.terms.held[1] is not None:
+        if self.terms.accepted_terms[1] is not None:
             self.terms.keyset_seen_s = now_s
             self._save(self._covers)
 
@@ -156,18 +156,18 @@ class Memory:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        before, consent = self.terms.held, self.terms.consent
+        before, consent = self.terms.accepted_terms, self.terms.consent
         seen_s = self.terms.keyset_seen_s
         try:
             yield
         except BaseException:
             # A version that is not remembered could be taken back behind the device's back.
-            self.terms.held, self.terms.consent = before, consent
+            self.terms.accepted_terms, self.terms.consent = before, consent
             self.terms.keyset_seen_s = seen_s
             raise
 
     def _save(self, covers: dict[int, Cover]) -> None:
-        campaigns, keyset = self.terms.held
+        campaigns, keyset = self.terms.accepted_terms
         self._store.save(
             DeviceState(
                 campaigns=tuple(signed.to_bytes() for signed in campaigns),

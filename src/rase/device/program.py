@@ -87,7 +87,7 @@ def run_device(
         journal = mirror = Mirror(journal, clock)
     with ExitStack() as stack:
         page = None
-        with folder.locked(), folder.ledger(settings) as ledger:
+        with folder.lock(), folder.ledger(settings) as ledger:
             terms = Terms(
                 settings.campaign,
                 pinned=settings.pinned,
@@ -137,7 +137,7 @@ def run_device(
                 )
                 # Off until it is switched on there; without a page, starting this is the switch.
                 folder.keep_off_unless_said()
-                page = stack.enter_context(_served(owner, port, journal))
+                page = stack.enter_context(_serve_page(owner, port, journal))
 
             def tell() -> None:
                 if entities is not None:
@@ -177,7 +177,7 @@ def _work(
 
 
 @contextmanager
-def _served(owner: "Owner", port: int, journal: Journal) -> "Iterator[OwnerPage]":
+def _serve_page(owner: "Owner", port: int, journal: Journal) -> "Iterator[OwnerPage]":
     """Serve the owner's page for a while, its address in a file for the owner only."""
     from rase.device.page.server import OwnerPage
 

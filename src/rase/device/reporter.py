@@ -224,9 +224,9 @@ class Reporter:
             raise _Skipped("ledger-refused") from None
         except WireError:
             raise _Skipped("not-sealed") from None
-        self._show(campaign, spending.stored)
+        self._show(campaign, spending.stored_report)
         self._journal.note("sealed", round=round)
-        return Envelope(round, spending.stored.envelope, is_cover=False)
+        return Envelope(round, spending.stored_report.envelope, is_cover=False)
 
     def _report_anew(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
@@ -252,7 +252,7 @@ class Reporter:
         if self._witness is None:
             return
         place = _DRAWN.unpack(stored.report)[2]
-        self._witness.reported(
+        self._witness.note_report(
             stored.round,
             campaign.low + place * campaign.domain.step,
             epsilon=stored.epsilon,

@@ -163,7 +163,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
     if not mistakes:
         mistakes += _contradictions(values)
     device, owner = values["device"], values["owner"]
-    pinned = None if mistakes else _pinned(device, mistakes)
+    pinned = None if mistakes else _read_pinned(device, mistakes)
     campaign_hash = None if mistakes else _hash(device["campaign_hash"], mistakes)
     rules = limits = None
     if not mistakes:
@@ -299,7 +299,7 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return mistakes
 
 
-def _pinned(device: Mapping[str, Any], mistakes: list[str]) -> PinnedKeys | None:
+def _read_pinned(device: Mapping[str, Any], mistakes: list[str]) -> PinnedKeys | None:
     keys: dict[str, bytes] = {}
     for name in ("fusion_key", "shuffler_key"):
         try:
@@ -415,7 +415,7 @@ def read_section(
         variable = f"RASE_{section}__{name}".upper()
         value = table.get(name, default)
         if variable in environment:
-            value = _typed(environment[variable], kind)
+            value = _parse_typed(environment[variable], kind)
         if value is REQUIRED:
             mistakes.append(f"{section}.{name} is missing.")
             value = None
@@ -426,7 +426,7 @@ def read_section(
     return values
 
 
-def _typed(text: str, kind: Any) -> Any:
+def _parse_typed(text: str, kind: Any) -> Any:
     """Read a value of the environment; what cannot be read stays a text, and is refused later."""
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)

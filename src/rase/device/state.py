@@ -100,15 +100,15 @@ class StateFile:
         except OSError as error:
             raise StateUnusable(f"{self._path} cannot be read: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise self._damaged() from None
+            raise self._damage_error() from None
         if schema != _SCHEMA:
             raise StateUnusable(f"{self._path} must be of {_SCHEMA}. Use a newer program.")
         if checksum != _checksum(body):
-            raise self._damaged()
+            raise self._damage_error()
         try:
             return _state_of(body)
         except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-            raise self._damaged() from None
+            raise self._damage_error() from None
 
     def save(self, state: DeviceState) -> None:
         """Replace the file.
@@ -125,7 +125,7 @@ class StateFile:
                 f"{self._path} cannot be written: {error.strerror}. See that the disk has space."
             ) from None
 
-    def _damaged(self) -> StateUnusable:
+    def _damage_error(self) -> StateUnusable:
         return StateUnusable(
             f"{self._path} is damaged. Keep ledger.db, remove the file and enrol anew; "
             "what was spent stays counted."

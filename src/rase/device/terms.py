@@ -117,12 +117,12 @@ class Terms:
         self.keyset_seen_s: float | None = None
 
     @property
-    def held(self) -> tuple[tuple[SignedCampaign, ...], SignedKeyset | None]:
+    def accepted_terms(self) -> tuple[tuple[SignedCampaign, ...], SignedKeyset | None]:
         """The accepted versions of the campaign, ascending, and the accepted keyset."""
         return self._campaigns, self._keyset
 
-    @held.setter
-    def held(self, value: tuple[tuple[SignedCampaign, ...], SignedKeyset | None]) -> None:
+    @accepted_terms.setter
+    def accepted_terms(self, value: tuple[tuple[SignedCampaign, ...], SignedKeyset | None]) -> None:
         self._campaigns, self._keyset = value
 
     @property
@@ -314,7 +314,7 @@ class Terms:
         if not is_outdated:
             with suppress(UnknownKey):
                 shuffler = keyset.active(Role.SHUFFLER, min(now_s, end_s))
-                return keyset.accepted(Role.SHUFFLER, shuffler.id, now_s=now_s), fusion
+                return keyset.accepted_key(Role.SHUFFLER, shuffler.id, now_s=now_s), fusion
         return keyset.active(Role.SHUFFLER, now_s), fusion
 
     def forget_before(self, round: int) -> None:
@@ -392,7 +392,7 @@ class Terms:
         if self.consent is None:
             self.consent = Consent.to(campaign, min(epsilon, limit), limit=limit)
         else:
-            self.consent = self.consent.widened(campaign, epsilon, limit=limit)
+            self.consent = self.consent.widen(campaign, epsilon, limit=limit)
 
     def _check_keys(self, keyset: Keyset, held: Keyset | None, *, now_s: float) -> None:
         """Refuse keys of the fusion centre that could tell reports of one round apart.

@@ -62,7 +62,7 @@ def asker_of(request: Request, scope: str | None) -> Subscriber:
         Refused: If it does not, or there is none.
         HttpProblem: ``too-many``, if it asked too often; that is counted, not written down.
     """
-    asker = _authenticated(request)
+    asker = _authenticate_request(request)
     request.app.state.limits.questions.check(asker.name)
     if scope is not None:
         logging_refusals(request, asker, lambda: asker.check_allows(scope))
@@ -72,7 +72,7 @@ def asker_of(request: Request, scope: str | None) -> Subscriber:
 def still_allows(request: Request, scope: str) -> bool:
     """Say whether the token of a request that goes on for long still allows it."""
     try:
-        _authenticated(request).check_allows(scope)
+        _authenticate_request(request).check_allows(scope)
     except Refused:
         return False
     return True
@@ -103,7 +103,7 @@ def log_answer(request: Request, asker: Subscriber, answer: str) -> None:
     )
 
 
-def _authenticated(request: Request) -> Subscriber:
+def _authenticate_request(request: Request) -> Subscriber:
     centre = centre_of(request)
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     return authenticate(

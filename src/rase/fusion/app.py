@@ -120,14 +120,14 @@ def fusion_app(
         batches=AtOnce(policy.batches_at_once),
     )
 
-    async def refused(request: Request, error: Exception) -> Response:
+    async def answer_refusal(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)  # noqa: S101 - what the handler is registered for
         kind = error.problem.type
         centre.telemetry.count(f"problem_{kind.name.replace('-', '_')}")
         headers = {"WWW-Authenticate": "Bearer"} if kind.status == 401 else {}
         return problem_response(error.problem, headers)
 
-    app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(Refused, answer_refusal)
     app.add_middleware(TracedQuestions, telemetry=centre.telemetry)
     for part in (router, routes.router, overview.router, admin.router):
         app.include_router(part)
@@ -152,7 +152,7 @@ async def put_batch(
     manifest = manifest_of(request.headers.get(MANIFEST_HEADER))
     # Nothing of the body is read before its manifest is known to be the shuffler's.
     checked = await run_in_threadpool(centre.intake.check_manifest, claimed, manifest)
-    with request.app.state.limits.batches.held("shuffler"):
+    with request.app.state.limits.batches.hold("shuffler"):
         body = await _read(request, checked.max_bytes)
         receipt = await run_in_threadpool(centre.receive, checked, body)
     request.app.state.arrived.set()

@@ -82,7 +82,7 @@ class Publisher:
         """
         signature = signature_of(campaign, self._key)
         with self._database.transaction() as transaction:
-            known = _countersigned(transaction, campaign)
+            known = _read_countersignature(transaction, campaign)
             if known is None:
                 self._check_follows(transaction, campaign)
                 _propose(transaction, campaign, signature)
@@ -94,7 +94,7 @@ class Publisher:
         with self._database.transaction() as transaction:
             # Written anew: another proposal may have taken this one's place meanwhile. It is not
             # lost by that, the shuffler signs one campaign of a version alone.
-            if _countersigned(transaction, campaign) is None:
+            if _read_countersignature(transaction, campaign) is None:
                 _propose(transaction, campaign, signature)
                 transaction.execute(
                     "UPDATE campaigns SET shuffler_signature = ? WHERE hash = ?",
@@ -189,7 +189,7 @@ def current_campaign(transaction: Transaction, campaign_id: str) -> SignedCampai
         "AND shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1",
         (campaign_id,),
     )
-    return _signed(rows[0]) if rows else None
+    return _read_signed(rows[0]) if rows else None
 
 
 def campaign_in_round(
@@ -201,7 +201,7 @@ def campaign_in_round(
         "AND shuffler_signature IS NOT NULL ORDER BY version DESC LIMIT 1",
         (campaign_id, round),
     )
-    found = _signed(rows[0]) if rows else None
+    found = _read_signed(rows[0]) if rows else None
     return found if found is not None and found.campaign.holds_in(round) else None
 
 
@@ -234,12 +234,12 @@ def current_keyset(transaction: Transaction) -> SignedKeyset | None:
     return SignedKeyset(Keyset.from_bytes(body), fusion, shuffler)
 
 
-def _signed(row: tuple[Any, ...]) -> SignedCampaign:
+def _read_signed(row: tuple[Any, ...]) -> SignedCampaign:
     body, fusion, shuffler = (bytes(part) for part in row)
     return SignedCampaign(campaign_from_bytes(body), fusion, shuffler)
 
 
-def _countersigned(transaction: Transaction, campaign: Campaign) -> bytes | None:
+def _read_countersignature(transaction: Transaction, campaign: Campaign) -> bytes | None:
     rows = transaction.execute(
         "SELECT shuffler_signature FROM campaigns WHERE hash = ?", (campaign_hash(campaign),)
     )

@@ -13,7 +13,7 @@ from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_k
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
 from rase.storage.interface import Database, Transaction
-from rase.storage.retry import retried
+from rase.storage.retry import retry
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
@@ -213,7 +213,7 @@ class Intake:
         batch = Batch.from_bytes(body)
         with self._database.snapshot() as transaction:
             campaign = _campaign_of(transaction, batch)
-            known = _known(transaction, name)
+            known = _find_receipt(transaction, name)
             if known is not None:
                 return known
             _refuse_final(transaction, campaign, batch.round)
@@ -233,13 +233,13 @@ class Intake:
 
         # Two rounds of a block must not take the same envelope in at the same time.
         database = self._database
-        writing = database.transaction if campaign.carry_rounds else database.shared
+        writing = database.transaction if campaign.carry_rounds else database.share
 
         def keep() -> Receipt:
             with writing() as transaction:
                 # First of all: it locks the round, so that what is seen below stays so.
                 batches = _open_round(transaction, campaign, batch.round, settles_s)
-                known = _known(transaction, name)
+                known = _find_receipt(transaction, name)
                 if known is not None:
                     raise _AlreadyKept(known)
                 _refuse_final(transaction, campaign, batch.round)
@@ -254,7 +254,7 @@ class Intake:
                 )
 
         try:
-            return retried(keep)
+            return retry(keep)
         except _AlreadyKept as error:
             return error.receipt
 
@@ -328,7 +328,7 @@ def _campaign_of(transaction: Transaction, batch: Batch) -> Campaign:
     return campaign
 
 
-def _known(transaction: Transaction, batch: bytes) -> Receipt | None:
+def _find_receipt(transaction: Transaction, batch: bytes) -> Receipt | None:
     rows = transaction.execute("SELECT campaign, round FROM batches WHERE batch = ?", (batch,))
     return Receipt(False, rows[0][0], rows[0][1]) if rows else None
 

@@ -129,7 +129,7 @@ class _Publisher:
         self._is_new = False
         self._telling: asyncio.Future[None] | None = None
         self._session = BrokerSession(
-            Broker.of(settings), settings.client_id or "rase-fusion", on_change=self._changed
+            Broker.of(settings), settings.client_id or "rase-fusion", on_change=self._on_change
         )
 
     def wake(self) -> None:
@@ -205,7 +205,7 @@ class _Publisher:
             expires_s=_STATUS_LIFE_S,
         )
 
-    def _changed(self, reason: str | None) -> None:
+    def _on_change(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
             # A broker that lost its memory is told everything once more, by the thread that tells.

@@ -37,7 +37,7 @@ class Opened:
     tags: tuple[bytes, ...]
 
     @property
-    def refused(self) -> int:
+    def refused_count(self) -> int:
         """How many envelopes did not open."""
         return int(len(self.tags) - self.is_report.sum() - self.is_cover.sum())
 

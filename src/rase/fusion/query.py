@@ -72,9 +72,9 @@ class Questions:
         Raises:
             Refused: If there is no such campaign, or several and none was named.
         """
-        return self.signed(campaign_id).campaign
+        return self.signed_campaign(campaign_id).campaign
 
-    def signed(self, campaign_id: str | None) -> SignedCampaign:
+    def signed_campaign(self, campaign_id: str | None) -> SignedCampaign:
         """Return the newest version as both servers signed it, as `campaign` does.
 
         Raises:

@@ -257,7 +257,9 @@ class Rounds:
             # resampling needs chance, not secrecy.
             rng=Resampling(b"".join(settled.batches)),
         )
-        estimates = {name: _meant(one, settled, found) for name, one in found.estimates.items()}
+        estimates = {
+            name: _intended_estimate(one, settled, found) for name, one in found.estimates.items()
+        }
         if not _is_tracked(campaign):
             return list(estimates.values()), None
         alone = estimates[TRACKED]
@@ -299,7 +301,7 @@ def _is_tracked(campaign: Campaign) -> bool:
     return TRACKED in campaign.estimators
 
 
-def _meant(estimate: Estimate, settled: Settled, found: RoundEstimates) -> Estimate:
+def _intended_estimate(estimate: Estimate, settled: Settled, found: RoundEstimates) -> Estimate:
     """Return an estimate of the mean that the campaign means, the fleet's or the reporters'.
 
     What a shuffler does not count cannot be said of the fleet: the estimate is of the reporters

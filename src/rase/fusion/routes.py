@@ -92,7 +92,7 @@ def estimates(
             return [centre.questions.at(found, first, method=method)]
         return centre.questions.between(found, first, last, method=method)
 
-    return _answered(request, ask, form)
+    return _answer_question(request, ask, form)
 
 
 @router.get(
@@ -114,7 +114,7 @@ def latest(
     def ask(centre: FusionCentre) -> Answer:
         return centre.questions.latest(centre.questions.campaign(campaign), method=method)
 
-    return _answered(request, ask, form)
+    return _answer_question(request, ask, form)
 
 
 @router.get(
@@ -144,7 +144,7 @@ def windows(
 
     def ask(centre: FusionCentre) -> list[Answer]:
         found = centre.questions.campaign(campaign)
-        rounds = _understood(parse_rounds, w, found)
+        rounds = _parse_question(parse_rounds, w, found)
         if start is None and to is None and at is None:
             first = last = centre.questions.last_round(found)
         else:
@@ -156,7 +156,7 @@ def windows(
             found, rounds, first=first, last=last, method=method, strict=strict
         )
 
-    return _answered(request, ask, form)
+    return _answer_question(request, ask, form)
 
 
 @router.get(
@@ -181,14 +181,14 @@ async def stream(
     """Follow final rounds as they come; begins with the newest, or after Last-Event-ID."""
     centre = centre_of(request)
 
-    def understood() -> tuple[Campaign, int | None]:
+    def parse_question() -> tuple[Campaign, int | None]:
         found = centre.questions.campaign(campaign)
         centre.questions.events_after(found, 2**62, method=method)
         return found, parse_last_id(last_event_id)
 
     def ask() -> tuple[Subscriber, Campaign, int | None]:
         asker = asker_of(request, READ_ESTIMATES)
-        return asker, *logging_refusals(request, asker, understood)
+        return asker, *logging_refusals(request, asker, parse_question)
 
     asker, found, last_id = await run_in_threadpool(ask)
     woken = asyncio.Event()
@@ -218,7 +218,7 @@ async def stream(
             centre.on_final.remove(wake)
 
     with ExitStack() as held:
-        held.enter_context(request.app.state.limits.streams.held(asker.name))
+        held.enter_context(request.app.state.limits.streams.hold(asker.name))
         await run_in_threadpool(log_answer, request, asker, "200 stream")
         return EventStream(body(), held=held.pop_all())
 
@@ -227,7 +227,7 @@ async def stream(
 def campaign_document(request: Request, campaign_id: str) -> Response:
     """Return the newest version of a campaign: public, as JSON or as the signed bytes."""
     centre = centre_of(request)
-    signed = centre.questions.signed(campaign_id)
+    signed = centre.questions.signed_campaign(campaign_id)
     digest = signed.hash.hex()
     headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
     if request.headers.get("if-none-match") == headers["ETag"]:
@@ -242,7 +242,7 @@ def campaign_document(request: Request, campaign_id: str) -> Response:
     return JSONResponse(document, headers=headers)
 
 
-def _answered(
+def _answer_question(
     request: Request,
     ask: Callable[[FusionCentre], Answer | list[Answer]],
     form: str,
@@ -274,20 +274,20 @@ def span_of(
     if at is not None:
         if start is not None or to is not None:
             raise Refused(BAD_QUESTION, "Give at, or from and to, not both.")
-        moment = round_of(campaign, _understood(parse_moment_s, at))
+        moment = round_of(campaign, _parse_question(parse_moment_s, at))
         return moment, moment
     first, last = 0, 2**32 - 1
     if start is not None:
         # A round belongs to the answer if it begins in the time: hence rounding up.
-        first = -round_of(campaign, -_understood(parse_moment_s, start))
+        first = -round_of(campaign, -_parse_question(parse_moment_s, start))
     if to is not None:
-        last = round_of(campaign, _understood(parse_moment_s, to))
+        last = round_of(campaign, _parse_question(parse_moment_s, to))
     if first > last:
         raise Refused(BAD_QUESTION, "from must not be after to.")
     return first, last
 
 
-def _understood(parse: Callable[..., Any], *arguments: Any) -> Any:
+def _parse_question(parse: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except ValueError as error:
@@ -385,7 +385,7 @@ async def events(
             return
         for event in found:
             sequence = event.sequence
-            yield _packed(event)
+            yield _pack_event(event)
         if found:
             spoken_s = clock.monotonic_s()
             continue
@@ -398,5 +398,5 @@ async def events(
             continue
 
 
-def _packed(event: Event) -> bytes:
+def _pack_event(event: Event) -> bytes:
     return b"id: %d\nevent: estimate\ndata: %s\n\n" % (event.sequence, as_json(event.answer))

@@ -112,7 +112,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
         StorageError: Named, if the database cannot.
     """
     signer, _ = _keys(settings)
-    pinned = _pinned(settings, signer)
+    pinned = _pinned_keys(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
     policy = settings.policy()
     database = open_database(settings.database, migrations="fusion")
@@ -158,7 +158,7 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
         StorageError: Named, if the database cannot.
     """
     signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
-    pinned = _pinned(settings, signer)
+    pinned = _pinned_keys(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
     database = open_database(settings.database, migrations="fusion")
     try:
@@ -194,7 +194,7 @@ def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]
     return signer, keys
 
 
-def _pinned(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
+def _pinned_keys(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
     try:
         return PinnedKeys(signer.public_bytes(), public_key_bytes(settings.shuffler_key))
     except ValueError as error:

@@ -111,7 +111,7 @@ def add_subscriber(
         transaction.execute(
             "INSERT INTO subscribers (subscriber, handle, token_hash, scopes, expires_s, made_s) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (name, handle, _hashed(secret), " ".join(scopes), expires_s, made_s),
+            (name, handle, _hash_secret(secret), " ".join(scopes), expires_s, made_s),
         )
     return f"rase_{handle}_{secret}"
 
@@ -157,7 +157,7 @@ def authenticate(database: Database, clock: Clock, *, token: str | None) -> Subs
         )
     expected = bytes(rows[0][0]) if rows else _NOBODY
     # An unknown handle takes as long as a wrong secret, so neither can be searched for.
-    is_right = hmac.compare_digest(_hashed(secret), expected)
+    is_right = hmac.compare_digest(_hash_secret(secret), expected)
     if rows and is_right:
         _, name, scopes, expires_s, revoked_s = rows[0]
         if revoked_s is None and (expires_s is None or clock.now_s() < expires_s):
@@ -206,6 +206,6 @@ def _newest(
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-def _hashed(secret: str) -> bytes:
+def _hash_secret(secret: str) -> bytes:
     # The secret has 256 random bits: a slow hash would protect nothing more.
     return sha256(secret.encode()).digest()

@@ -49,7 +49,7 @@ class Tracking:
         # A new version may have another range, by which the models are scaled.
         is_other = tracker is not None and tracker.domain != campaign.domain
         if tracker is None or known != last or is_other:
-            tracker = _replayed(transaction, campaign)
+            tracker = _replay_rounds(transaction, campaign)
         return last, tracker
 
     def keep(self, campaign: str, round: int, tracker: Tracker) -> None:
@@ -116,7 +116,7 @@ def write_tracked(
         )
 
 
-def _replayed(transaction: Transaction, campaign: Campaign) -> Tracker:
+def _replay_rounds(transaction: Transaction, campaign: Campaign) -> Tracker:
     begin, tracker = -1, Tracker(campaign.domain)
     states = transaction.execute(
         "SELECT round, state FROM tracker_states WHERE campaign = ?", (campaign.id,)

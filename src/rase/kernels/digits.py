@@ -57,11 +57,11 @@ class Digit(NamedTuple):
     size: int | None
     """How many values it has; None for the highest digit, which has no end."""
 
-    def drawn(self, word: int, entropy: Entropy) -> int:
+    def draw_digit(self, word: int, entropy: Entropy) -> int:
         """Return the digit that a word stands for, with more words where they are needed."""
         index = settled_index(self.sums, word, rate=self.rate, size=self.size, more=entropy.word)
         if self.size is None and index == len(self.sums):
-            return index + self.drawn(entropy.word(), entropy)
+            return index + self.draw_digit(entropy.word(), entropy)
         return index
 
 
@@ -94,7 +94,7 @@ def draw_geometric(digits: tuple[Digit, ...], entropy: Entropy) -> int:
 
     Validation: word for word that of `exact_geometric` (tests/kernels/test_digits.py).
     """
-    return sum(digit.weight * digit.drawn(entropy.word(), entropy) for digit in digits)
+    return sum(digit.weight * digit.draw_digit(entropy.word(), entropy) for digit in digits)
 
 
 def tail_sums(rate: float) -> array[int]:
@@ -172,10 +172,12 @@ def _add_digit(
         if backend.native.add_settled(*arguments):
             return
         values[:] = kept
-    values += _settled(digit, table, words, source) * np.uint64(digit.weight)
+    values += _settle_digits(digit, table, words, source) * np.uint64(digit.weight)
 
 
-def _settled(digit: Digit, table: IntegerTable, words: Words, source: Random | Keystream) -> Words:
+def _settle_digits(
+    digit: Digit, table: IntegerTable, words: Words, source: Random | Keystream
+) -> Words:
     """Draw a digit by NumPy, and settle with further words what the first leave open."""
     drawn = table.numpy_indices(words)
     # A boundary counts as passed where the word equals it; those words are looked at again.
@@ -183,7 +185,7 @@ def _settled(digit: Digit, table: IntegerTable, words: Words, source: Random | K
     if digit.size is None:
         is_open |= drawn == table.sums.size
     for place in np.flatnonzero(is_open):
-        drawn[place] = digit.drawn(int(words[place]), _OneByOne(source))
+        drawn[place] = digit.draw_digit(int(words[place]), _OneByOne(source))
     return drawn.astype(np.uint64)
 
 

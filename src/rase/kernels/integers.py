@@ -49,9 +49,9 @@ def integers_from(
         if backend.native.integers_below(np.ascontiguousarray(words), flat, drawn):
             return drawn
     wide = bounds.astype(np.uint64)
-    result, rejected = _scaled(words, wide)
+    result, rejected = _scale_words(words, wide)
     while rejected.any():
-        again, still = _scaled(source.words(int(rejected.sum())), wide[rejected])
+        again, still = _scale_words(source.words(int(rejected.sum())), wide[rejected])
         places = np.nonzero(rejected)
         result[places] = again
         rejected[places] = still
@@ -97,7 +97,7 @@ def high_product(a: Words, b: Words | np.uint64) -> Words:
     return high
 
 
-def _scaled(words: Words, bounds: Words) -> tuple[Words, NDArray[np.bool_]]:
+def _scale_words(words: Words, bounds: Words) -> tuple[Words, NDArray[np.bool_]]:
     high = (words >> _HALF) * bounds + (((words & _LOW_HALF) * bounds) >> _HALF)
     # The product's low 64 bits are what uint64 multiplication keeps.
     rejected = words * bounds < (np.uint64(0) - bounds) % bounds

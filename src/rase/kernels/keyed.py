@@ -47,7 +47,7 @@ class RunKey:
 
     Example:
         >>> from rase.kernels.words import SeededRandom
-        >>> key = RunKey.drawn(SeededRandom(1))
+        >>> key = RunKey.draw_key(SeededRandom(1))
         >>> tags, public = key.tags(*text_buffers(["kettle", "fridge", "kettle"]))
         >>> bool((tags[0] == tags[2]).all()), bool((tags[0] == tags[1]).any())
         (True, False)
@@ -61,7 +61,7 @@ class RunKey:
         self._last: tuple[NDArray[np.uint8], NDArray[np.int64], Tags, Words] | None = None
 
     @classmethod
-    def drawn(cls, rng: Random | None) -> "RunKey":
+    def draw_key(cls, rng: Random | None) -> "RunKey":
         """Return a fresh key; with a `SeededRandom`, the one that follows from its next words."""
         return cls(source_of(rng).words(4).astype("<u8").tobytes())
 
@@ -91,7 +91,7 @@ class RunKey:
         last = self._last
         # Most parts of a table hold the same devices as the one before.
         if last is None or not (_equal(last[0], data) and _equal(last[1], offsets)):
-            own, public = _text_tags([self._derived["device"], _PUBLIC_KEY], data, offsets)
+            own, public = _text_tags([self._derived_keys["device"], _PUBLIC_KEY], data, offsets)
             self._last = last = data, offsets, own, np.ascontiguousarray(public[:, 0])
         return last[2], last[3]
 
@@ -112,7 +112,7 @@ class RunKey:
         np.bitwise_xor(tags[:, 0], rounds.view(np.uint64), out=blocks[:, 0])
         # Adding 0 makes -0 the 0 it is.
         np.bitwise_xor(tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1])
-        return RowRandom(self._derived["noise"], blocks)
+        return RowRandom(self._derived_keys["noise"], blocks)
 
     def order(self, rounds: NDArray[np.int64], tags: Tags) -> Words:
         """Return for each report the word by which it is sorted: a uniform shuffle of its round.
@@ -123,15 +123,15 @@ class RunKey:
         """
         blocks = tags.copy()
         blocks[:, 0] ^= rounds.view(np.uint64)
-        return np.ascontiguousarray(_encrypted(self._derived["order"], blocks)[:, 0])
+        return np.ascontiguousarray(_encrypt_blocks(self._derived_keys["order"], blocks)[:, 0])
 
     def round(self, number: int) -> "RoundRandom":
         """Return the source of what one round draws as a whole, such as resamples."""
         place = number.to_bytes(16, "big", signed=True)
-        return RoundRandom(hashlib.sha256(self._derived["round"] + place).digest())
+        return RoundRandom(hashlib.sha256(self._derived_keys["round"] + place).digest())
 
     @cached_property
-    def _derived(self) -> dict[str, bytes]:
+    def _derived_keys(self) -> dict[str, bytes]:
         """One key for each use, so that no word serves twice."""
         return {
             use: hashlib.sha256(b"rase run key, " + use.encode() + self._key).digest()
@@ -186,7 +186,7 @@ class RowRandom(KeyedRandom):
             blocks = blocks.copy()
             blocks[:, 0] ^= np.uint64(self._lane) << _LANE_SHIFT
         self._lane += 1
-        return _encrypted(self._key, blocks)
+        return _encrypt_blocks(self._key, blocks)
 
     def stream(self) -> "RowRandom":
         """Return the source itself: so few rows are one piece of every sweep."""
@@ -257,7 +257,7 @@ def _text_tags(
     starts, lengths = offsets[:-1], np.diff(offsets)
     begin = np.zeros((len(lengths), 2), dtype=np.uint64)
     begin[:, 0] = lengths
-    states = [_encrypted(key, begin) for key in keys]
+    states = [_encrypt_blocks(key, begin) for key in keys]
     # Eight bytes from every place on, as one number; what is behind the end of a text is masked.
     padded = np.append(data, np.zeros(_BLOCK, dtype=np.uint8))
     words = np.ndarray((len(data) + 9,), dtype="<u8", buffer=padded, strides=(1,))
@@ -269,11 +269,11 @@ def _text_tags(
         texts[:, 1] = words[places + 8] & _FIRST_BYTES[np.clip(left - 8, 0, 8)]
         if len(active) == len(lengths):
             states = [
-                _encrypted(key, state ^ texts) for key, state in zip(keys, states, strict=True)
+                _encrypt_blocks(key, state ^ texts) for key, state in zip(keys, states, strict=True)
             ]
             continue
         for key, state in zip(keys, states, strict=True):
-            state[active] = _encrypted(key, state.take(active, axis=0) ^ texts)
+            state[active] = _encrypt_blocks(key, state.take(active, axis=0) ^ texts)
     return states
 
 
@@ -281,7 +281,7 @@ def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one is other or (one.shape == other.shape and bool((one == other).all()))
 
 
-def _encrypted(key: bytes, blocks: Tags) -> Tags:
+def _encrypt_blocks(key: bytes, blocks: Tags) -> Tags:
     """Return AES-256 of each block on its own (ECB): a keyed function, nothing is hidden by it."""
     plain = np.ascontiguousarray(blocks).astype("<u8", copy=False)
     # The library asks for room for one more block, which it does not use.

@@ -346,7 +346,7 @@ def numpy_inversion_count(order: Order) -> int:
         blocks, rest = divmod(n, 2 * half)
         rest = min(rest, half)
         total -= blocks * (half * (half - 1) // 2) + rest * (rest - 1) // 2
-        items = _parted(items[zero_places], items[is_one], half)
+        items = _lay_out_blocks(items[zero_places], items[is_one], half)
     return total
 
 
@@ -406,7 +406,9 @@ def _merged_pairs(picks: Order, places: Order) -> tuple[Order, Order]:
     return merged, merged_places
 
 
-def _parted(zeros: NDArray[np.uint32], ones: NDArray[np.uint32], half: int) -> NDArray[np.uint32]:
+def _lay_out_blocks(
+    zeros: NDArray[np.uint32], ones: NDArray[np.uint32], half: int
+) -> NDArray[np.uint32]:
     """Lay out blocks of ``half`` zeros and ``half`` ones; only the last block may be smaller."""
     full = ones.size - ones.size % half
     blocks = np.hstack([zeros[:full].reshape(-1, half), ones[:full].reshape(-1, half)])

@@ -80,11 +80,11 @@ def _summary(study: Mapping[str, Any]) -> str:
 
 
 def _section(study: Mapping[str, Any], attack: str) -> str:
-    from rase.lab.plots import drawn
+    from rase.lab.plots import draw_picture
 
     found = [one for one in study["results"] if one["attack"] == attack]
     charts = tuple(_chart(one, study["chance"]) for one in found)
-    svg = drawn(Picture(charts, columns=1))[0].decode()
+    svg = draw_picture(Picture(charts, columns=1))[0].decode()
     title = f"Precision and recall of {attack}, device by device"
     return (
         f'<section aria-labelledby="{attack}"><h2 id="{attack}">{_text(attack)}</h2>'

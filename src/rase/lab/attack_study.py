@@ -122,7 +122,7 @@ def attack_study(
                 split=plan.split,
                 seed=plan.seed,
             )
-            results.append(_told(found))
+            results.append(_result_row(found))
     return {
         "schema": SCHEMA,
         "data": panel.source,
@@ -134,7 +134,7 @@ def attack_study(
     }
 
 
-def _told(found: AttackResult) -> dict[str, Any]:
+def _result_row(found: AttackResult) -> dict[str, Any]:
     return {
         "attack": found.attack,
         "scheme": found.scheme,

@@ -111,7 +111,7 @@ def _sources(root: Path, roots: tuple[str, ...] | None = None) -> list[Path]:
         if path in found:
             continue
         found.add(path)
-        new = _imported(path, root.name) - named
+        new = _imports_of(path, root.name) - named
         named |= new
         for name in new:
             place = root.joinpath(*name.split("."))
@@ -123,7 +123,7 @@ def _sources(root: Path, roots: tuple[str, ...] | None = None) -> list[Path]:
     return sorted(found)
 
 
-def _imported(path: Path, package: str) -> set[str]:
+def _imports_of(path: Path, package: str) -> set[str]:
     """Return what a source imports of a package, wherever in it: modules, and what may be one."""
     names: set[str] = set()
     for module, origin, imported in _IMPORT.findall(path.read_text(encoding="utf-8")):

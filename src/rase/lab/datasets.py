@@ -138,7 +138,7 @@ def open_stream(source: str, wanted: Wanted) -> Stream:
         DataError: If there is no such source, or it cannot be used as it is.
     """
     if source in SOURCES:
-        return _prepared(SOURCES[source])
+        return _prepared_stream(SOURCES[source])
     if _FLEET.fullmatch(source):
         return _fleet(source, wanted)
     path = Path(source)
@@ -162,7 +162,7 @@ def open_stream(source: str, wanted: Wanted) -> Stream:
     return _wide(path, wanted)
 
 
-def _prepared(source: Source) -> Stream:
+def _prepared_stream(source: Source) -> Stream:
     columns = Wanted(value_column=source.value_column)
     table = _table(find_file(source), columns)
     return Stream(
@@ -421,7 +421,7 @@ def load(
             "times are irregular: a round with any reading counts as measured, whatever its "
             "coverage."
         )
-    panel, more = _chosen(panel, wanted)
+    panel, more = _choose_devices(panel, wanted)
     return Loaded(
         panel, stream.layout, rows, nulls, own_ms, every_ms, tuple(dict.fromkeys([*notes, *more]))
     )
@@ -462,7 +462,7 @@ def _round_ms(source: str, wanted: Wanted, own_ms: int | None) -> int:
     return every_ms
 
 
-def _chosen(panel: Panel, wanted: Wanted) -> tuple[Panel, list[str]]:
+def _choose_devices(panel: Panel, wanted: Wanted) -> tuple[Panel, list[str]]:
     """Leave out devices without readings, and those with fewest where fewer are wanted."""
     present = (~np.isnan(panel.values)).sum(axis=0)
     kept = np.flatnonzero(present >= max(wanted.min_present * panel.rounds, 1))

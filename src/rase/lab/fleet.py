@@ -140,7 +140,7 @@ class SyntheticFleet:
     @property
     def names(self) -> tuple[str, ...]:
         """The identity of each device, which tells its home and kind."""
-        return tuple(appliance.name for appliance in self._installed)
+        return tuple(appliance.name for appliance in self._installed_devices)
 
     def batches(self) -> Iterator[Rows]:
         """Simulate the fleet from the first day.
@@ -158,7 +158,7 @@ class SyntheticFleet:
         running_on = np.zeros((self.devices, _OVERLAP_MIN))
         means = np.zeros((self.devices, rounds))
         for day in range(self.days):
-            for place, one in enumerate(self._installed):
+            for place, one in enumerate(self._installed_devices):
                 minutes = np.zeros(_DAY_MIN + _OVERLAP_MIN)
                 minutes[:_OVERLAP_MIN] = running_on[place]
                 one.run(day, minutes, rng)
@@ -169,13 +169,13 @@ class SyntheticFleet:
             yield Rows(_FIRST_DAY_MS + day * _DAY_MS + time_ms, device, value, is_valid)
 
     @cached_property
-    def _installed(self) -> "tuple[_Installed, ...]":
+    def _installed_devices(self) -> "tuple[_Installed, ...]":
         rng = np.random.default_rng([self.seed, 0])
         shares = np.array([kind.share for kind in APPLIANCES])
         # Low-discrepancy choice: every prefix of the fleet has nearly the wanted mix.
         places = (np.arange(self.devices) * 0.6180339887498949 + 0.02) % 1
         kinds = np.searchsorted(np.cumsum(shares) / shares.sum(), places, side="right")
-        homes = [_Home.drawn(rng) for _ in range(-(-self.devices // _DEVICES_PER_HOME))]
+        homes = [_Home.draw(rng) for _ in range(-(-self.devices // _DEVICES_PER_HOME))]
         names: dict[str, None] = {}
         installed = []
         for place, kind in enumerate(kinds):
@@ -183,7 +183,7 @@ class SyntheticFleet:
             name = f"home-{number} {APPLIANCES[kind].name}"
             name = name if name not in names else f"{name} 2"
             names[name] = None
-            installed.append(_Installed.drawn(name, APPLIANCES[kind], homes[number - 1], rng))
+            installed.append(_Installed.draw(name, APPLIANCES[kind], homes[number - 1], rng))
         return tuple(installed)
 
 
@@ -202,7 +202,7 @@ class _Home:
     lie_in: float
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> "_Home":
+    def draw(cls, rng: np.random.Generator) -> "_Home":
         return cls(wake=rng.normal(415, 35), home=rng.normal(1020, 50), lie_in=rng.uniform(20, 120))
 
     def anchor(self, name: str, *, is_weekend: bool) -> float:
@@ -257,7 +257,7 @@ class _Installed:
     shift_min: float
 
     @classmethod
-    def drawn(
+    def draw(
         cls, name: str, kind: Appliance, home: _Home, rng: np.random.Generator
     ) -> "_Installed":
         on_min = rng.uniform(*kind.minutes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CONFIDENT", "AttackResult", "Interval", "scored"]
+__all__ = ["CONFIDENT", "AttackResult", "Interval", "score_guesses"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -99,7 +99,7 @@ class AttackResult:
         return self.macro_recall.low > self.chance
 
 
-def scored(
+def score_guesses(
     truth: Codes,
     ranked: Codes,
     *,
@@ -144,7 +144,7 @@ def scored(
     is_right = guess == truth
     is_confident = (confidence >= CONFIDENT) & (guess >= 0)
     precision, recall = _shares(truth, guess, n, np.ones(len(truth)))
-    bootstrap = _resampled(truth, guess, clusters, n=n, seed=seed, resamples=resamples)
+    bootstrap = _resample_means(truth, guess, clusters, n=n, seed=seed, resamples=resamples)
     count = int(clusters.max()) + 1
     means = (float(np.nanmean(precision)), float(np.nanmean(recall)))
     intervals = [
@@ -185,7 +185,7 @@ def _shares(truth: Codes, guess: Codes, n: int, weight: Floats) -> tuple[Floats,
     return precision, recall
 
 
-def _resampled(
+def _resample_means(
     truth: Codes, guess: Codes, clusters: Codes, *, n: int, seed: int, resamples: int
 ) -> Floats:
     generator = np.random.default_rng(seed)

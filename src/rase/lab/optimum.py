@@ -97,10 +97,10 @@ def solve(epsilon: float, *, parts: int | None = None, close: float = 1e-6) -> P
     count = _COARSEST
     columns = _first_columns(epsilon, count)
     while True:
-        solved = _solved(epsilon, count, columns, close=close if count == finest else 1e-4)
+        solved = _solve(epsilon, count, columns, close=close if count == finest else 1e-4)
         if count == finest:
             return _programme(epsilon, count, solved)
-        columns = _halved(solved.columns, epsilon, count)
+        columns = _halve_parts(solved.columns, epsilon, count)
         count *= 2
 
 
@@ -147,7 +147,7 @@ class _Prices:
         gains = self.gains(z)
         return np.asarray(np.where(gains > 0, gains, self.factor * gains).sum(axis=1))
 
-    def settled(self, z: Floats) -> Floats:
+    def settle(self, z: Floats) -> Floats:
         """Move each z to the bottom of the parabola that its best pattern makes, repeatedly."""
         for _ in range(30):
             weight = np.where(self.gains(z) < 0, self.factor, 1.0)
@@ -162,7 +162,7 @@ class _Solved:
     prices: _Prices
 
 
-def _solved(epsilon: float, parts: int, columns: _Columns, *, close: float) -> _Solved:
+def _solve(epsilon: float, parts: int, columns: _Columns, *, close: float) -> _Solved:
     factor = float(np.exp(epsilon))
     # A one-bit report's value; the optimal ones lie within 1.3 times of it.
     bit = 0.5 / np.tanh(epsilon / 2)
@@ -180,7 +180,7 @@ def _solved(epsilon: float, parts: int, columns: _Columns, *, close: float) -> _
             cost = _costs(columns, prices)
             columns = columns.only((mass > 0) | (cost < np.partition(cost, _KEPT)[_KEPT]))
         chosen = grid[_missing(least)]
-        more = np.concatenate([chosen, prices.settled(chosen)])
+        more = np.concatenate([chosen, prices.settle(chosen)])
         known = columns.value.size
         columns = columns.with_more(more, prices.gains(more) < 0)
         if columns.value.size == known:
@@ -221,12 +221,15 @@ def _master(columns: _Columns, parts: int, factor: float) -> tuple[Floats, float
     mean = np.append(0.0, equal[: size - 1])
     square, whole = -solved.ineqlin.marginals, equal[size - 1 :]
     prices = _Prices(
-        _unfolded(square, square), _unfolded(mean, -mean), _unfolded(whole, whole), factor
+        _unfold_prices(square, square),
+        _unfold_prices(mean, -mean),
+        _unfold_prices(whole, whole),
+        factor,
     )
     return solved.x[:-1], float(solved.fun), prices
 
 
-def _unfolded(upper: Floats, lower: Floats) -> Floats:
+def _unfold_prices(upper: Floats, lower: Floats) -> Floats:
     """Return prices of all inputs from those of the upper half and of its mirror image."""
     return np.concatenate([lower[:0:-1], [upper[0] + lower[0]], upper[1:]])
 
@@ -256,24 +259,24 @@ def _first_columns(epsilon: float, parts: int) -> _Columns:
             for width in (0.02, 0.1, 0.3, 0.6)
             for centre in reading[::2]
         ]
-    return _stacked(found, parts).with_more(
+    return _stack_columns(found, parts).with_more(
         np.full(parts + 1, bit), reading >= reading[:, None] - 1e-9
     )
 
 
-def _halved(columns: _Columns, epsilon: float, parts: int) -> _Columns:
+def _halve_parts(columns: _Columns, epsilon: float, parts: int) -> _Columns:
     """Return columns for parts half as long: each end of a run may move by half a part."""
     reading = np.arange(2 * parts + 1) / (2 * parts) - 0.5
     found: list[tuple[float, Flags]] = []
     for z, favoured in zip(columns.value.tolist(), columns.favoured, strict=True):
-        found += [(z, pattern) for pattern in _refined(favoured, parts)]
+        found += [(z, pattern) for pattern in _refine_pattern(favoured, parts)]
     bit = 0.5 / np.tanh(epsilon / 2)
-    return _stacked(found, 2 * parts).with_more(
+    return _stack_columns(found, 2 * parts).with_more(
         np.full(2 * parts + 1, bit), reading >= reading[:, None] - 1e-9
     )
 
 
-def _refined(favoured: Flags, parts: int) -> Iterator[Flags]:
+def _refine_pattern(favoured: Flags, parts: int) -> Iterator[Flags]:
     inputs = np.flatnonzero(favoured)
     if not inputs.size:
         yield np.zeros(2 * parts + 1, dtype=np.bool_)
@@ -284,7 +287,7 @@ def _refined(favoured: Flags, parts: int) -> Iterator[Flags]:
             yield (place >= 2 * inputs[0] - before) & (place <= 2 * inputs[-1] + after)
 
 
-def _stacked(found: list[tuple[float, Flags]], parts: int) -> _Columns:
+def _stack_columns(found: list[tuple[float, Flags]], parts: int) -> _Columns:
     empty = _Columns(np.empty(0), np.empty((0, parts + 1), dtype=np.bool_))
     return empty.with_more(
         np.array([z for z, _ in found]), np.array([pattern for _, pattern in found])

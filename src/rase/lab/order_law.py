@@ -51,7 +51,7 @@ class OrderLaw:
         draws to `place_marginals`.
         """
         left, right = self._around(arrival)
-        return left[self._drawn(count, arrival.size, source)[:, right]]
+        return left[self._draw_orders(count, arrival.size, source)[:, right]]
 
     def place_marginals(self, arrival: Order) -> NDArray[np.float64]:
         """Return Pr[slot i holds the report of arrival place p] as entry [i, p]; O(n^3)."""
@@ -60,7 +60,7 @@ class OrderLaw:
         by_slot[:, left] = self._marginals(arrival.size).T[right]
         return by_slot
 
-    def _drawn(self, count: int, n: int, source: Random) -> Order:
+    def _draw_orders(self, count: int, n: int, source: Random) -> Order:
         if self.method == "kept":
             return np.broadcast_to(np.arange(n), (count, n))
         if self.method == "uniform":
@@ -85,7 +85,7 @@ class OrderLaw:
         if self.line9 is None:
             return same, same
         # As `PaperPlan.draw`: σ* is π, or σ_y⁻¹πσ_y; the fallback shuffles σ_y itself.
-        rank = rank_of(_numbered(arrival))
+        rank = rank_of(_number_reporters(arrival))
         if self.method == "cyclic":
             return (rank[rank] if self.line9.is_by_user else rank), same
         if self.line9.is_left_first:
@@ -93,7 +93,7 @@ class OrderLaw:
         return (same if self.line9.is_by_user else order_of(rank)), rank
 
 
-def _numbered(arrival: Order) -> Order:
+def _number_reporters(arrival: Order) -> Order:
     """Number those who reported by their own sequence, if not everybody did."""
     numbered = np.empty_like(arrival)
     numbered[np.argsort(arrival)] = np.arange(arrival.size)

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from rase.lab.pictures import Chart, HeatMap, Line, Picture
 
-__all__ = ["drawn"]
+__all__ = ["draw_picture"]
 
 # The palette of Okabe and Ito, which most colour-blind readers can tell apart. What appears in
 # several pictures keeps its colour and marker.
@@ -64,12 +64,12 @@ _SETTINGS: Any = {
 }
 
 
-def drawn(picture: Picture) -> tuple[bytes, bytes]:
+def draw_picture(picture: Picture) -> tuple[bytes, bytes]:
     """Draw a picture; return it as SVG, with text as text, and as PNG.
 
     Example:
         >>> chart = Chart("t", "x", "y", (Line("a", [1, 2], [3, 4]),))
-        >>> drawn(Picture((chart,))) == drawn(Picture((chart,)))
+        >>> draw_picture(Picture((chart,))) == draw_picture(Picture((chart,)))
         True
     """
     svg, png = io.BytesIO(), io.BytesIO()

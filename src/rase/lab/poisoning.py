@@ -19,7 +19,7 @@ from rase.laws.randomizer import RangeRandomizer
 from rase.series.rounds import estimate_round
 from rase.series.tracker import Tracker
 
-__all__ = ["Poisoned", "highest_report", "poisoned"]
+__all__ = ["Poisoned", "highest_report", "poison_rounds"]
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Poisoned:
     bias: float
 
 
-def poisoned(
+def poison_rounds(
     readings: Floats,
     randomizer: RangeRandomizer,
     *,
@@ -86,12 +86,12 @@ def poisoned(
             _estimates(reports, randomizer, name, window=window, seed=seed)
             for reports in (honest, lied)
         )
-        target = _rolled(truth, window) if name == "window" else truth
+        target = _rolling_mean(truth, window) if name == "window" else truth
         width = randomizer.domain.width
         errors = (before - target) / width
         found[name] = Poisoned(
             float((after - before).mean()) / width,
-            _bound(honest, randomizer, name, liars) / width,
+            _shift_bound(honest, randomizer, name, liars) / width,
             math.sqrt(float(np.square(errors).mean())),
             float(errors.mean()),
         )
@@ -101,7 +101,7 @@ def poisoned(
 def highest_report(randomizer: RangeRandomizer) -> float:
     """Return the report that is decoded to the greatest value of all that are not refused."""
     public, top = randomizer.domain, randomizer.decoded_reach[1]
-    if randomizer.clamped() is not randomizer:
+    if randomizer.clamp() is not randomizer:
         # Noise without end is decoded as it is.
         return top
     # Every place that a report can have stands in every row of the table.
@@ -115,7 +115,7 @@ def _estimates(
 ) -> Floats:
     if name == "window":
         alone = _estimates(reports, randomizer, "unbiased_mean", window=window, seed=seed)
-        return _rolled(alone, window)
+        return _rolling_mean(alone, window)
     if name == "median_of_means":
         return np.asarray(np.median(_group_means(randomizer.decode(reports)), axis=1))
     tracker = Tracker(randomizer.domain) if name == TRACKED else None
@@ -131,7 +131,7 @@ def _estimates(
     return np.array(values)
 
 
-def _bound(honest: Floats, randomizer: RangeRandomizer, name: str, liars: int) -> float:
+def _shift_bound(honest: Floats, randomizer: RangeRandomizer, name: str, liars: int) -> float:
     """Return how far an estimator can be moved, in the unit of readings."""
     n: int = honest.shape[1]
     if name == TRACKED:
@@ -145,7 +145,7 @@ def _bound(honest: Floats, randomizer: RangeRandomizer, name: str, liars: int) -
     if name in ("sample_mean", "bootstrap_mean"):
         # Reports count as they stand: from the lowest that was drawn to the highest there is.
         return liars / n * (highest_report(randomizer) - float(honest.min()))
-    reader = randomizer.clamped() if name == "winsorized_mean" else randomizer
+    reader = randomizer.clamp() if name == "winsorized_mean" else randomizer
     width = reader.decoded_reach[1] - reader.decoded_reach[0]
     if name != "median_of_means":
         return liars / n * width
@@ -164,5 +164,5 @@ def _group_means(decoded: Floats) -> Floats:
     return np.stack([decoded[:, group::_GROUPS].mean(axis=1) for group in range(_GROUPS)], axis=1)
 
 
-def _rolled(values: Floats, window: int) -> Floats:
+def _rolling_mean(values: Floats, window: int) -> Floats:
     return np.convolve(values, np.full(window, 1 / window), mode="valid")

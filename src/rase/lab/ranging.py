@@ -56,7 +56,7 @@ class BestRange:
     rmse: float
     inner: tuple[float, float]
 
-    def widened(self, times: float, *, floor: float | None) -> Range:
+    def widen(self, times: float, *, floor: float | None) -> Range:
         """Return a range so many times as wide as the best and the inner readings together.
 
         It begins at a physical floor; without one, what it was widened from stands at three tenths

@@ -195,7 +195,7 @@ def header_of(path: Path) -> tuple[list[str], str | None]:
         with path.open("rb") as raw:
             if raw.read(4) == b"PAR1":
                 return list(pyarrow.parquet.read_schema(path).names), None
-        with _opened(path) as file:
+        with _open_table(path) as file:
             line = file.readline(_BLOCK_BYTES).decode("utf-8-sig").strip("\r\n")
         separator = max(_SEPARATORS, key=line.count)
         names = next(csv.reader([line], delimiter=separator), [])
@@ -212,7 +212,7 @@ def header_of(path: Path) -> tuple[list[str], str | None]:
 
 def _has_decimal_comma(path: Path) -> bool:
     try:
-        with _opened(path) as file:
+        with _open_table(path) as file:
             file.readline(_BLOCK_BYTES)
             return any(
                 _DECIMAL_COMMA.search(file.readline(_BLOCK_BYTES).decode("utf-8", "replace"))
@@ -223,7 +223,7 @@ def _has_decimal_comma(path: Path) -> bool:
         return False
 
 
-def _opened(path: Path) -> BinaryIO | gzip.GzipFile:
+def _open_table(path: Path) -> BinaryIO | gzip.GzipFile:
     if _is_gzip(path):
         return gzip.open(path, "rb")
     return path.open("rb")

@@ -67,11 +67,11 @@ def keep_study(study: Study, folder: Path) -> None:
         ValueError: If the study has no picture.
         OSError: If a file cannot be written.
     """
-    from rase.lab.plots import drawn
+    from rase.lab.plots import draw_picture
 
     if study.picture is None:
         raise ValueError(f"the study {study.name} must have a picture, got none.")
-    vectors, pixels = drawn(study.picture)
+    vectors, pixels = draw_picture(study.picture)
     document = json.dumps({"schema": _SCHEMA, **as_document(study)}, indent=1, ensure_ascii=False)
     # The study itself comes last: whoever finds it finds its pictures too.
     for ending, content in (
@@ -205,7 +205,9 @@ def _table(study: Study) -> str:
     columns = list(study.rows[0]) if study.rows else []
     head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_text(_shown(row[name]))}</td>" for name in columns) + "</tr>"
+        "<tr>"
+        + "".join(f"<td>{_text(_format_value(row[name]))}</td>" for name in columns)
+        + "</tr>"
         for row in study.rows[:_ROWS_SHOWN]
     )
     more = (
@@ -232,7 +234,7 @@ def inline_svg(svg: str, name: str, title: str) -> str:
     return f'{head}{size} role="img" aria-label="{html.escape(title)}">{rest}'
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -109,8 +109,8 @@ class Grid:
                 _roomy(rounds, self._sum.shape[0]),
                 _roomy(devices, self._sum.shape[1]),
             )
-            self._sum = _moved(self._sum, shape, before, self._rounds)
-            self._count = _moved(self._count, shape, before, self._rounds)
+            self._sum = _move_rows(self._sum, shape, before, self._rounds)
+            self._count = _move_rows(self._count, shape, before, self._rounds)
         self._first = min(first, self._first)
         self._rounds, self._devices = rounds, devices
 
@@ -181,7 +181,7 @@ def _roomy(wanted: int, have: int) -> int:
     return have if wanted <= have else wanted + (wanted // 4 if have else 0)
 
 
-def _moved(
+def _move_rows(
     table: NDArray[Number], shape: tuple[int, int], before: int, rounds: int
 ) -> NDArray[Number]:
     larger = np.zeros(shape, dtype=table.dtype)

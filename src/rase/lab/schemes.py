@@ -194,8 +194,8 @@ def scheme_named(
     robust = Robust(alpha=alpha, group_count=group_count)
     printed = _Printed(robust, partition, line9)
     schemes = (
-        Scheme("raw", None, _kept, "sample_mean"),
-        Scheme("br", noise, _kept, "sample_mean"),
+        Scheme("raw", None, _kept_order, "sample_mean"),
+        Scheme("br", noise, _kept_order, "sample_mean"),
         Scheme("laplace-fisher", Laplace(epsilon, value_range), _uniform, "sample_mean"),
         Scheme("br-mallows", noise, _FixedGroups(robust), "sample_mean"),
         Scheme("rase-paper", noise, printed, "sample_mean", is_arrival_bound=True),
@@ -205,7 +205,7 @@ def scheme_named(
     return next(scheme for scheme in schemes if scheme.name == name)
 
 
-def _kept(arrival: Order) -> OrderLaw:
+def _kept_order(arrival: Order) -> OrderLaw:
     return OrderLaw("kept")
 
 
@@ -251,7 +251,7 @@ class _Printed:
         groups = (
             Partition.contiguous(n, 1)
             if self.partition is None
-            else self.partition.restricted(reporting)
+            else self.partition.restrict(reporting)
         )
         manifest = paper_plan(
             np.searchsorted(reporting, arrival),

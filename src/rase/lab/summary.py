@@ -65,7 +65,7 @@ def summary_of(panel: Panel) -> PanelSummary:
     means = np.full(panel.rounds, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
     lag = _rounds_per_day(panel)
-    by_device = [_lagged(column, lag) for column in panel.values.T]
+    by_device = [_lag_correlation(column, lag) for column in panel.values.T]
     known = [one for one in by_device if not np.isnan(one)]
     return PanelSummary(
         low=float(readings.min()),
@@ -77,7 +77,7 @@ def summary_of(panel: Panel) -> PanelSummary:
         zero_share=float(np.mean(readings == 0)),
         low_share=float(np.mean(readings < 1)),
         day_correlation=float(np.mean(known)) if known else float("nan"),
-        fleet_day_correlation=_lagged(means, lag),
+        fleet_day_correlation=_lag_correlation(means, lag),
     )
 
 
@@ -89,7 +89,7 @@ def _rounds_per_day(panel: Panel) -> int:
     return 0 if _DAY_MS % interval_ms else _DAY_MS // interval_ms
 
 
-def _lagged(column: NDArray[np.float64], lag: int) -> float:
+def _lag_correlation(column: NDArray[np.float64], lag: int) -> float:
     if not 0 < lag < len(column):
         return float("nan")
     now, later = column[:-lag], column[lag:]

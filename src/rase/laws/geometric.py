@@ -86,14 +86,14 @@ class BudgetAware(RangeRandomizer):
             return tuple(self._clamps(budget) for budget in self.epsilon)
         return self._clamps(self.epsilon)
 
-    def clamped(self) -> BudgetAware:
+    def clamp(self) -> BudgetAware:
         """Return the same mechanism, clamping at every epsilon."""
         is_clamped = all(self._clamps(budget) for budget in self.budgets)
         return self if is_clamped else replace(self, precision=_NEVER_MET)
 
     def law(self, epsilon: float) -> RangeLaw:
         """Return the clamped law below the precision's bound, the unbounded one from there on."""
-        make = _clamped if self._clamps(epsilon) else _unbounded
+        make = _clamped_law if self._clamps(epsilon) else _unbounded_law
         return make(epsilon, self.domain.steps)
 
     def _clamps(self, epsilon: float) -> bool:
@@ -124,13 +124,13 @@ class Laplace(RangeRandomizer):
     summary: ClassVar[str] = "Laplace noise, never clamped: the paper's baseline"
     has_proven_pair: ClassVar[bool] = True
 
-    def clamped(self) -> BudgetAware:
+    def clamp(self) -> BudgetAware:
         """Return the clamping mechanism of the same scale: BR below every bound."""
         return BudgetAware(self.epsilon, self.domain, _NEVER_MET)
 
     def law(self, epsilon: float) -> RangeLaw:
         """Return the unbounded law."""
-        return _unbounded(epsilon, self.domain.steps)
+        return _unbounded_law(epsilon, self.domain.steps)
 
 
 class _Geometric(RangeLaw):
@@ -178,7 +178,7 @@ class ClampedLaw(_Geometric, BoundedLaw):
         )
 
     @property
-    def drawn(self) -> Drawn:
+    def largest_ratio(self) -> Drawn:
         """The largest ratio of the integer weights."""
         return self._drawn
 
@@ -283,7 +283,7 @@ class UnboundedLaw(_Geometric):
         return -self.reach, self.steps + self.reach
 
     @property
-    def drawn(self) -> Drawn:
+    def largest_ratio(self) -> Drawn:
         """The loss by formula: as many rates as there are steps."""
         loss = Fraction(self.rate) * self.steps
         exponent = loss.numerator, loss.denominator
@@ -337,10 +337,10 @@ class UnboundedLaw(_Geometric):
 
 
 @lru_cache(maxsize=256)
-def _clamped(epsilon: float, steps: int) -> ClampedLaw:
+def _clamped_law(epsilon: float, steps: int) -> ClampedLaw:
     return ClampedLaw(epsilon, steps)
 
 
 @lru_cache(maxsize=256)
-def _unbounded(epsilon: float, steps: int) -> UnboundedLaw:
+def _unbounded_law(epsilon: float, steps: int) -> UnboundedLaw:
     return UnboundedLaw(epsilon, steps)

@@ -43,7 +43,7 @@ class Law(ABC):
 
     @property
     @abstractmethod
-    def drawn(self) -> Drawn:
+    def largest_ratio(self) -> Drawn:
         """The weights that differ most between two readings, for the certificate."""
 
     @abstractmethod

@@ -171,9 +171,9 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         self._outputs = programme.places(steps)
 
     @property
-    def drawn(self) -> Drawn:
+    def largest_ratio(self) -> Drawn:
         """The largest ratio of the integer weights."""
-        return self._programme.drawn(self.steps)
+        return self._programme.drawn_ratio(self.steps)
 
     def weights(self, index: int) -> dict[int, int]:
         """Return the weights of the two inputs beside the index, mixed as they are drawn."""
@@ -307,14 +307,14 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
     def variance(self, index: Indices) -> Floats:
         """Return E[value^2] less the squared index, both about the middle for accuracy."""
         middle = self.steps / 2
-        squares = self._mixed(self.rows @ np.square(self._values - middle), index)
+        squares = self._mix_inputs(self.rows @ np.square(self._values - middle), index)
         return np.asarray(squares - np.square(index - middle))
 
     def moments(self, index: Indices) -> tuple[Floats, Floats]:
         """Return mean and mean square of the codes themselves, both about the middle."""
         codes = self._places - self.steps / 2
         mean, square = self.rows @ codes, self.rows @ np.square(codes)
-        return self._mixed(mean, index), self._mixed(square, index)
+        return self._mix_inputs(mean, index), self._mix_inputs(square, index)
 
     def cumulative(self, index: Indices, place: Floats) -> Floats:
         """Return the mixed distribution functions of the two inputs beside each index."""
@@ -324,7 +324,7 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         below, above, share = self._beside(index)
         return np.asarray((1 - share) * sums[below, at] + share * sums[above, at])
 
-    def _mixed(self, by_input: Floats, index: Indices) -> Floats:
+    def _mix_inputs(self, by_input: Floats, index: Indices) -> Floats:
         below, above, share = self._beside(index)
         return np.asarray((1 - share) * by_input[below] + share * by_input[above])
 

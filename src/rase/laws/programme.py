@@ -104,7 +104,7 @@ class Programme:
     @cached_property
     def values(self) -> tuple[float, ...]:
         """What each output is read as, ascending, in widths of the range from its middle."""
-        return tuple(value for value, _, _ in self._sorted)
+        return tuple(value for value, _, _ in self._sorted_outputs)
 
     @cached_property
     def rows(self) -> tuple[tuple[int, ...], ...]:
@@ -116,7 +116,7 @@ class Programme:
         """
         # The decay is rounded up and the quotient down: b is at most a e^epsilon.
         decay = decay_powers(self.epsilon, 2)[1] + 1
-        low = [max(int(mass * WORD), 1) for _, mass, _ in self._sorted]
+        low = [max(int(mass * WORD), 1) for _, mass, _ in self._sorted_outputs]
         high = [weight * FIXED_ONE // decay for weight in low]
         heaviest = sorted(range(len(high)), key=lambda output: high[output], reverse=True)
         return tuple(self._row(place, low, high, heaviest) for place in range(self.parts + 1))
@@ -170,7 +170,7 @@ class Programme:
     ) -> tuple[int, ...]:
         row = [
             large if favoured >> place & 1 else small
-            for (_, _, favoured), small, large in zip(self._sorted, low, high, strict=True)
+            for (_, _, favoured), small, large in zip(self._sorted_outputs, low, high, strict=True)
         ]
         rest = WORD - sum(row)
         # What rounding left over goes to the outputs that weigh most, within [a, b] of each.
@@ -210,7 +210,7 @@ class Programme:
             upper.append(last)
         return tuple((steps + twice) // 2 for twice in (*(-u for u in upper[::-1]), *upper))
 
-    def drawn(self, steps: int) -> Drawn:
+    def drawn_ratio(self, steps: int) -> Drawn:
         """Return what is drawn with, and the two inputs and the output of the largest ratio."""
         numerator, denominator, worst, pair = 1, 1, 0, (0, 0)
         for output, column in enumerate(zip(*self.rows, strict=True)):
@@ -229,13 +229,13 @@ class Programme:
         )
 
     @cached_property
-    def _sorted(self) -> tuple[tuple[float, float, int], ...]:
+    def _sorted_outputs(self) -> tuple[tuple[float, float, int], ...]:
         """All outputs with their mirror images, by value; ties by mass and pattern."""
         both = [(o.value, o.mass, o.favoured) for o in self.outputs]
-        both += [(-o.value + 0.0, o.mass, self._mirrored(o.favoured)) for o in self.outputs]
+        both += [(-o.value + 0.0, o.mass, self._mirror_pattern(o.favoured)) for o in self.outputs]
         return tuple(sorted(both))
 
-    def _mirrored(self, favoured: int) -> int:
+    def _mirror_pattern(self, favoured: int) -> int:
         return sum(1 << self.parts - j for j in range(self.parts + 1) if favoured >> j & 1)
 
     @cached_property

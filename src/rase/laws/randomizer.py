@@ -82,7 +82,7 @@ class Randomizer(ABC):
     @property
     def effective_epsilon(self) -> float:
         """The largest log-ratio of the laws as they are drawn; never above ``epsilon``."""
-        return max(self.law(budget).drawn.effective_epsilon for budget in self.budgets)
+        return max(self.law(budget).largest_ratio.effective_epsilon for budget in self.budgets)
 
     def certificate(self, *, epsilon: float | None = None) -> Certificate:
         """Return the epsilon of one report as it is drawn, and what it was computed from.
@@ -102,7 +102,7 @@ class Randomizer(ABC):
         budget = self.budgets[-1] if epsilon is None else float(epsilon)
         if budget not in self.budgets:
             raise ValueError(f"epsilon must be one of {self.budgets}, got {epsilon}.")
-        drawn = self.law(budget).drawn
+        drawn = self.law(budget).largest_ratio
         low, step, steps = self.domain.grid
         first, second = (low + step * index for index in drawn.indices)
         return Certificate(
@@ -309,7 +309,7 @@ class RangeRandomizer(Randomizer):
         low, step, _ = self.domain.grid
         return low + step * min(ends), low + step * max(ends)
 
-    def clamped(self) -> RangeRandomizer:
+    def clamp(self) -> RangeRandomizer:
         """Return what reads these reports once they are clamped into the range.
 
         Clamping to public bounds is post-processing. Only mechanisms whose noise has no end change

@@ -173,7 +173,7 @@ class PartsLaw(BoundedLaw):
         self._epsilon, self._parts = epsilon, parts
 
     @property
-    def drawn(self) -> Drawn:
+    def largest_ratio(self) -> Drawn:
         """The larger ratio of the two parts, which both ends of the range have."""
         parts, ratio = self._parts, self._parts.ratio
         place = -parts.half if ratio == (parts.near, parts.far) else -parts.margin

@@ -28,15 +28,15 @@ def client(url: str, **options: Any) -> httpx.Client:
     Raises:
         ConfigurationError: If the proxy of the environment cannot be used.
     """
-    return _made(httpx.Client, url, options)
+    return _make_client(httpx.Client, url, options)
 
 
 def async_client(url: str, **options: Any) -> httpx.AsyncClient:
     """Return a client for asyncio, as `client`."""
-    return _made(httpx.AsyncClient, url, options)
+    return _make_client(httpx.AsyncClient, url, options)
 
 
-def _made(make: Callable[..., _T], url: str, options: dict[str, Any]) -> _T:
+def _make_client(make: Callable[..., _T], url: str, options: dict[str, Any]) -> _T:
     parts = urlsplit(url)
     if is_loopback(parts.hostname):
         options["trust_env"] = False

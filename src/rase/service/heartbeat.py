@@ -85,7 +85,7 @@ class Heartbeat:
         if held != self._held or not self._has_begun:
             self._said = cbor.encode([list(row) for row in sorted(key_rows(held))])
         seen_s = int(self._clock.now_s())
-        with self._database.shared() as transaction:
+        with self._database.share() as transaction:
             if not self._has_begun:
                 transaction.execute("DELETE FROM heartbeat WHERE seen_s < ?", (seen_s - _FORGET_S,))
             transaction.execute(
@@ -99,7 +99,7 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Take the row back: the process ends in good order."""
-        with suppress(StorageError), self._database.shared() as transaction:
+        with suppress(StorageError), self._database.share() as transaction:
             transaction.execute("DELETE FROM heartbeat WHERE process = ?", (self._name,))
 
 

@@ -127,11 +127,11 @@ def create_app(
         telemetry=telemetry,
     )
 
-    async def answered(request: Request, error: Exception) -> Response:
+    async def answer_error(request: Request, error: Exception) -> Response:
         return _answer_to(error, telemetry)
 
     for kind in (RaseError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, answered)
+        app.add_exception_handler(kind, answer_error)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
@@ -336,13 +336,13 @@ class _Front:
             await send(message)
 
         try:
-            await self._app(scope, self._bounded(scope, receive), sending)
+            await self._app(scope, self._limit_body(scope, receive), sending)
         except Exception as error:
             if has_begun:
                 raise
             await _answer_to(error, self._telemetry)(scope, receive, send)
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+    def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
         path = scope["path"]
         limit = next(
             (limit for start, limit in self._limits.items() if path.startswith(start)), self._limit
@@ -352,7 +352,7 @@ class _Front:
             raise BodyTooLarge(f"the body must have at most {limit} bytes.")
         seen = 0
 
-        async def bounded() -> Message:
+        async def receive_limited() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
@@ -360,7 +360,7 @@ class _Front:
                 raise BodyTooLarge(f"the body must have at most {limit} bytes.")
             return message
 
-        return bounded
+        return receive_limited
 
 
 def _answer_to(error: Exception, telemetry: Telemetry) -> Response:

@@ -70,7 +70,7 @@ class AtOnce:
         self._counts: Counter[Hashable] = Counter()
 
     @contextmanager
-    def held(self, sender: Hashable) -> Iterator[None]:
+    def hold(self, sender: Hashable) -> Iterator[None]:
         """Take a place and give it back at the end of the block.
 
         Raises:

@@ -133,7 +133,7 @@ def exposition(telemetry: Telemetry, process: str, gauges: Gauges = tuple) -> st
         if not samples and short != "problems":
             samples[""] = 0
         lines += [f"{name}{label} {count}" for label, count in sorted(samples.items())]
-    lines += _gauge_lines([*_own(telemetry.role, process), *_answered(gauges)])
+    lines += _gauge_lines([*_own(telemetry.role, process), *_read_gauges(gauges)])
     return "\n".join(lines) + "\n"
 
 
@@ -193,7 +193,7 @@ def _label(problem: str) -> str:
     return f'{{problem="{name}"}}'
 
 
-def _answered(gauges: Gauges) -> list[Gauge]:
+def _read_gauges(gauges: Gauges) -> list[Gauge]:
     try:
         return list(gauges())
     except StorageError:

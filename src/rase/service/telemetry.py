@@ -62,7 +62,7 @@ class Span:
     __slots__ = ("fields", "is_forgotten")
 
     def __init__(self, fields: Mapping[str, str | float]) -> None:
-        self.fields = _checked(fields)
+        self.fields = _check_fields(fields)
         self.is_forgotten = False
 
     def tell(self, **fields: str | float) -> None:
@@ -71,7 +71,7 @@ class Span:
         Raises:
             ValueError: If a field is not one of `FIELDS`.
         """
-        self.fields |= _checked(fields)
+        self.fields |= _check_fields(fields)
 
     def forget(self) -> None:
         """Leave this one out: there was nothing to do."""
@@ -107,8 +107,8 @@ class Telemetry:
         Raises:
             ValueError: If a field is not one of `FIELDS`.
         """
-        told = _checked(fields)
-        words = [self.role, name, *(f"{key}={_shown(value)}" for key, value in told.items())]
+        told = _check_fields(fields)
+        words = [self.role, name, *(f"{key}={_format_value(value)}" for key, value in told.items())]
         # The log may be on the disk that is full; no server fails for want of a line.
         with suppress(OSError):
             print(*words, file=self._stream or sys.stderr, flush=True)
@@ -147,14 +147,14 @@ class Telemetry:
             return dict(sorted(self._counts.items()))
 
 
-def _checked(fields: Mapping[str, str | float]) -> dict[str, str | float]:
+def _check_fields(fields: Mapping[str, str | float]) -> dict[str, str | float]:
     unknown = sorted(set(fields) - FIELDS)
     if unknown:
         raise ValueError(f"fields must be among those that tell nothing, got {unknown}.")
     return dict(fields)
 
 
-def _shown(value: str | float) -> str:
+def _format_value(value: str | float) -> str:
     text = str(value)
     # A text with a blank or line break in it must not look like another field or line.
     return text if text.isprintable() and " " not in text and text else json.dumps(text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-__all__ = ["OtlpTracer", "TraceSettings", "traced"]
+__all__ = ["OtlpTracer", "TraceSettings", "send_spans"]
 
 _TIMEOUT_S: Final = 5.0
 
@@ -39,7 +39,9 @@ class TraceSettings(Settings):
 
 
 @contextmanager
-def traced(telemetry: Telemetry, settings: TraceSettings | None, *, process: str) -> Iterator[None]:
+def send_spans(
+    telemetry: Telemetry, settings: TraceSettings | None, *, process: str
+) -> Iterator[None]:
     """Send the spans of a server while the block lasts.
 
     Args:
@@ -95,7 +97,7 @@ class OtlpTracer:
             }
         )
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(_counted(exporter, telemetry)))
+        self._provider.add_span_processor(BatchSpanProcessor(_count_failures(exporter, telemetry)))
         self._tracer = self._provider.get_tracer("rase", __version__)
 
     def begin(self, name: str) -> Ending:
@@ -119,7 +121,7 @@ class OtlpTracer:
         self._provider.shutdown()
 
 
-def _counted(exporter: "SpanExporter", telemetry: Telemetry) -> "SpanExporter":
+def _count_failures(exporter: "SpanExporter", telemetry: Telemetry) -> "SpanExporter":
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     class Counted(SpanExporter):

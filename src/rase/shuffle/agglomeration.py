@@ -65,7 +65,7 @@ def agglomerate(n: int, edges: Edges, group_count: int, *, cost: MergeCost) -> l
         if versions[a] != version_a or versions[b] != version_b:
             continue
         owner[b] = a
-        clusters[a] = _joined(clusters[a], clusters[b])
+        clusters[a] = _join_clusters(clusters[a], clusters[b])
         versions[a] += 1
         versions[b] = -1
         _move_links(links, kept=a, gone=b)
@@ -103,7 +103,7 @@ def as_edges(n: int, edges: Iterable[tuple[int, int]] | Edges) -> Edges:
     return np.unique(np.sort(pairs.astype(np.int64), axis=1), axis=0)
 
 
-def _joined(first: Cluster, second: Cluster) -> Cluster:
+def _join_clusters(first: Cluster, second: Cluster) -> Cluster:
     return Cluster(
         first.size + second.size, min(first.low, second.low), max(first.high, second.high)
     )

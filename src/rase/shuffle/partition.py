@@ -39,7 +39,7 @@ class Partition:
 
     def __init__(self, labels: Iterable[Hashable] | NDArray[Any]) -> None:
         """Number the groups by their first member."""
-        numbered = _numbered(labels)
+        numbered = _number_labels(labels)
         numbered.flags.writeable = False
         object.__setattr__(self, "labels", numbered)
 
@@ -102,13 +102,13 @@ class Partition:
             members[label].append(contributor)
         return tuple(tuple(group) for group in members)
 
-    def restricted(self, contributors: ArrayLike) -> "Partition":
+    def restrict(self, contributors: ArrayLike) -> "Partition":
         """Return the partition of those contributors alone, in the order given.
 
         For a round in which not everybody reports.
 
         Example:
-            >>> Partition(["a", "b", "a", "b"]).restricted([1, 3, 2]).groups
+            >>> Partition(["a", "b", "a", "b"]).restrict([1, 3, 2]).groups
             ((0, 1), (2,))
         """
         return Partition(self.labels[np.asarray(contributors, dtype=np.int64)])
@@ -140,7 +140,7 @@ def group_width(partition: Partition, rank: ArrayLike | None = None) -> int:
         >>> group_width(Partition([0, 1, 0, 1, 1]))
         3
     """
-    return int(_spreads(_grouped(partition, rank)).max(initial=0))
+    return int(_spreads(_group_places(partition, rank)).max(initial=0))
 
 
 def sensitivity(
@@ -176,7 +176,7 @@ def sensitivity(
         raise ValueError(f'method must be "exact" or "bound", got {method!r}.')
     if changing not in ("one", "all"):
         raise ValueError(f'changing must be "one" or "all", got {changing!r}.')
-    grouped = _grouped(partition, rank)
+    grouped = _group_places(partition, rank)
     if method == "exact" and changing == "all":
         return inversion_count(_all_reversed(grouped))
     if method == "exact":
@@ -195,7 +195,7 @@ class _Grouped:
     sizes: Order
 
 
-def _grouped(partition: Partition, rank: ArrayLike | None) -> _Grouped:
+def _group_places(partition: Partition, rank: ArrayLike | None) -> _Grouped:
     place_of = identity(partition.n) if rank is None else as_permutation(rank, name="rank")
     if place_of.size != partition.n:
         raise ValueError(
@@ -249,7 +249,7 @@ def _counts(n: int, group_count: int) -> tuple[int, int]:
     return n, group_count
 
 
-def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> NDArray[np.int64]:
+def _number_labels(labels: Iterable[Hashable] | NDArray[Any]) -> NDArray[np.int64]:
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind == "i":
         low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
         if high - low < 2 * labels.size:

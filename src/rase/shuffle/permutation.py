@@ -54,7 +54,7 @@ def kendall_tau(a: ArrayLike, b: ArrayLike) -> int:
     if total is not None:
         return total
     first, second = _same_length(a, b)
-    return inversion_count(_inverted(second)[first])
+    return inversion_count(_invert(second)[first])
 
 
 def data_rank(
@@ -105,7 +105,7 @@ def inverse(permutation: ArrayLike, *, name: str = "permutation") -> Order:
         TypeError: If the entries are not whole numbers.
         ValueError: If it is not a permutation.
     """
-    return _inverted(as_permutation(permutation, name=name))
+    return _invert(as_permutation(permutation, name=name))
 
 
 def compose(outer: ArrayLike, inner: ArrayLike) -> Order:
@@ -159,7 +159,7 @@ def _same_length(a: ArrayLike, b: ArrayLike) -> tuple[Order, Order]:
     return first, second
 
 
-def _inverted(permutation: Order) -> Order:
+def _invert(permutation: Order) -> Order:
     inverted = np.empty_like(permutation)
     inverted[permutation] = np.arange(permutation.size)
     return inverted

@@ -98,7 +98,7 @@ def refine(
         is_optimal = group_count in (1, n)
     elif edges is not None:
         links = np.sort(place_of[as_edges(n, edges)], axis=1)
-        labels, is_optimal = _connected(n, links, group_count)
+        labels, is_optimal = _connect_groups(n, links, group_count)
     else:
         raise ValueError(
             f'method must be "contiguous", "agglomerative" or "connected", got {method!r}.'
@@ -113,7 +113,7 @@ def _merged_width(first: Cluster, second: Cluster, edge_count: int) -> float:
     return max(first.high, second.high) - min(first.low, second.low)
 
 
-def _connected(n: int, links: Edges, group_count: int) -> tuple[Order, bool]:
+def _connect_groups(n: int, links: Edges, group_count: int) -> tuple[Order, bool]:
     parents, visits = _spanning_forest(n, links)
     root_count = int((parents < 0).sum())
     if root_count > group_count:

@@ -152,7 +152,7 @@ class Robust:
             printed = self._paper_plan(n, arrival)
             return printed.manifest, printed.draw(rng=rng)
         manifest = self.manifest_for(n, arrival=arrival)
-        return manifest, _drawn(manifest, source_of(rng))
+        return manifest, _draw_order(manifest, source_of(rng))
 
     def shuffle_rounds(self, values: ArrayLike, *, rng: Random | None = None) -> Release:
         """Shuffle many rounds, one a row, each on its own; the manifest is that of every one.
@@ -238,7 +238,7 @@ class Robust:
             count = min(self.group_count, n)
             return _Sensitivities(_reversals(-(-n // max(count, 1))), _reversals(n), count)
         rank = rank_of(_arrival(n, arrival))
-        groups, real = self._refined(n, rank), self._real_groups(n)
+        groups, real = self._refine(n, rank), self._real_groups(n)
         alphas = None
         if self.refinement == "connected" and not _is_inside(real, groups):
             # No arrival gives the largest group less sensitivity than standing side by side. Of
@@ -250,7 +250,7 @@ class Robust:
             sensitivity(groups, rank), sensitivity(real, rank), groups.group_count, alphas
         )
 
-    def _refined(self, n: int, rank: Order) -> Partition:
+    def _refine(self, n: int, rank: Order) -> Partition:
         if self.refinement == "none":
             return self._real_groups(n)
         group_count = min(self.group_count, n)
@@ -318,7 +318,7 @@ def _arrival(n: int, arrival: ArrayLike | None) -> Order:
     return checked
 
 
-def _drawn(manifest: Manifest, source: Random) -> Order:
+def _draw_order(manifest: Manifest, source: Random) -> Order:
     if manifest.theta is None:
         return uniform_order(manifest.n, source)
     return Mallows(manifest.n, manifest.theta).sample(rng=source)

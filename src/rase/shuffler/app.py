@@ -160,7 +160,7 @@ def _add_documents(app: FastAPI, desk: IntakeDesk, *, clock: Clock) -> None:
 
     @app.get("/v1/campaigns/{campaign_id}/versions")
     async def get_versions(campaign_id: str, request: Request) -> Response:
-        versions = desk.documents.published(campaign_id, now_s=clock.now_s())
+        versions = desk.documents.published_bytes(campaign_id, now_s=clock.now_s())
         if versions is None:
             raise WrongCampaign("no such campaign is known here.")
         return _document(versions, request, desk)
@@ -177,13 +177,13 @@ def _add_proposals(app: FastAPI, desk: IntakeDesk, signing: SigningDesk) -> None
     async def put_campaign(campaign_id: str, version: int, request: Request) -> Response:
         proposal = await request.body()
         signature = await signing.campaign(proposal, expected=(campaign_id, version))
-        return await _countersigned(signature)
+        return await _countersign_response(signature)
 
     @app.put("/v1/keyset", status_code=201)
     async def put_keyset(request: Request) -> Response:
-        return await _countersigned(await signing.keyset(await request.body()))
+        return await _countersign_response(await signing.keyset(await request.body()))
 
-    async def _countersigned(signature: Signature) -> Response:
+    async def _countersign_response(signature: Signature) -> Response:
         await asyncio.to_thread(desk.refresh)
         return Response(
             signature.value,

@@ -197,7 +197,7 @@ class Documents:
         versions = self._by_id.get(campaign_id)
         return versions[-1] if versions else None
 
-    def published(self, campaign_id: str, *, now_s: float) -> bytes | None:
+    def published_bytes(self, campaign_id: str, *, now_s: float) -> bytes | None:
         """Return what devices fetch: each version that holds in a round not closed, or later.
 
         A device that slept through a version so still learns by which one an open round goes. The
@@ -238,7 +238,7 @@ def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
     with database.snapshot() as transaction:
         campaigns = transaction.execute("SELECT signed FROM campaign")
         keysets = transaction.execute("SELECT signed FROM keyset ORDER BY version DESC LIMIT 1")
-    agreed = [_agreed(bytes(signed), pinned) for (signed,) in campaigns]
+    agreed = [_verify_agreed(bytes(signed), pinned) for (signed,) in campaigns]
     if not keysets:
         return Documents(agreed)
     signed_keyset = bytes(keysets[0][0])
@@ -248,7 +248,7 @@ def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
 # The closer asks every few seconds, and documents hardly ever change: the same bytes under the same
 # keys are read once.
 @lru_cache(maxsize=256)
-def _agreed(signed: bytes, pinned: PinnedKeys) -> Agreed:
+def _verify_agreed(signed: bytes, pinned: PinnedKeys) -> Agreed:
     found = SignedCampaign.from_bytes(signed, pinned)
     return Agreed(found.hash, found.campaign, signed)
 

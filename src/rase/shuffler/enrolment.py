@@ -154,7 +154,7 @@ def enrol(
     key = _key_of(device_key)
     name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
     credential = secrets.token_urlsafe(_SECRET_BYTES)
-    with database.shared() as transaction:
+    with database.share() as transaction:
         found = _token(transaction, name, secret=secret, now_s=now_s)
         if found.device is None:
             _check_owner(transaction, found.owner, most=most)
@@ -301,7 +301,7 @@ class Authenticator:
         for (device,) in rows:
             self._digests.pop(device, None)
 
-    def known(self, credential: str) -> int | None:
+    def known_device(self, credential: str) -> int | None:
         """Return the device if its hash is in memory; None if the database must be asked.
 
         Raises:

@@ -91,7 +91,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
         What became of it, or None if none was due.
     """
     now = int(now_s)
-    with database.shared() as transaction:
+    with database.share() as transaction:
         rows = transaction.execute(
             "SELECT batch, round, body, manifest, attempts, refusals FROM outbox "
             "WHERE state = 'waiting' AND (attempts = 0 OR next_s <= ? OR next_s > ?) "
@@ -108,7 +108,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             (now + retry_s, attempts + 1, batch),
         )
     answer = sender.send(bytes(batch), bytes(body), bytes(manifest))
-    with database.shared() as transaction:
+    with database.share() as transaction:
         if answer in (Answer.ACCEPTED, Answer.FINAL):
             transaction.execute("DELETE FROM outbox WHERE batch = ?", (batch,))
         else:
@@ -131,7 +131,7 @@ def _hurry(database: Database, *, by_s: int) -> None:
         # Seldom is there one, and looking is cheaper than a commit.
         if not transaction.execute(f"{late} LIMIT 1", (by_s,)):
             return
-    with database.shared() as transaction:
+    with database.share() as transaction:
         # A transaction of its own, past what others hold, so that no two wait for each other.
         rows = transaction.execute(f"{late} FOR UPDATE SKIP LOCKED", (by_s,))
         transaction.execute_many(

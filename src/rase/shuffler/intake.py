@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from rase.errors import WireError, WrongCampaign, WrongSize
 from rase.shuffler.documents import Agreed, Documents, OpenRound
 from rase.storage.interface import Database, Transaction
-from rase.storage.retry import retried
+from rase.storage.retry import retry
 from rase.wire.keys import Role
 from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header
 from rase.wire.suites import KEM_NUMBERS
@@ -71,7 +71,7 @@ def store_reports(database: Database, reports: Sequence[Pending]) -> list[Outcom
     Raises:
         StorageError: If nothing was stored, or it is not known whether: sending again tells.
     """
-    return retried(lambda: _store(database, reports))
+    return retry(lambda: _store(database, reports))
 
 
 def _open_round(wire: bytes, documents: Documents, now_s: float) -> OpenRound:
@@ -90,7 +90,7 @@ def _open_round(wire: bytes, documents: Documents, now_s: float) -> OpenRound:
             problem="outdated-config",
         )
     keyset = documents.keyset
-    key = keyset.accepted(Role.SHUFFLER, header.key_id, now_s=now_s)
+    key = keyset.accepted_key(Role.SHUFFLER, header.key_id, now_s=now_s)
     begin_s, end_s = campaign.round_end_s(header.round), campaign.closes_s(header.round)
     if now_s < begin_s:
         raise WireError(f"round {header.round} has not ended yet.", problem="round-not-open")
@@ -136,7 +136,7 @@ _STATE: Final = "SELECT state FROM round WHERE campaign = ? AND round = ? FOR SH
 def _store(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
     agreed = {(report.agreed.hash, report.round): report.agreed for report in reports}
     tags = {place: tag_number(place[0]) for place in agreed}
-    with database.shared() as transaction:
+    with database.share() as transaction:
         is_open = {
             place: round_is_open(transaction, agreed[place], place[1]) for place in sorted(agreed)
         }
@@ -147,7 +147,7 @@ def _store(database: Database, reports: Sequence[Pending]) -> list[Outcome]:
         is_new = transaction.insert_new("report", ("round", "tag", "device", "wire"), rows, key=3)
         if len(taken) == len(reports) and all(is_new):
             return [Outcome.STORED] * len(reports)
-        stored = _stored(
+        stored = _find_stored(
             transaction, [report for report, new in zip(taken, is_new, strict=True) if not new]
         )
     fates = iter(is_new)
@@ -167,7 +167,7 @@ def _outcome(
     return Outcome.REPEATED if stored.get(_key(report)) == report.wire else Outcome.IGNORED
 
 
-def _stored(
+def _find_stored(
     transaction: Transaction, reports: Sequence[Pending]
 ) -> dict[tuple[int, int, int], bytes]:
     """Return what is stored in the place of reports that are not new."""

@@ -94,7 +94,7 @@ class MqttIntake:
             client_id,
             subscriptions=[_SHARED],
             on_message=self._hand_over,
-            on_change=self._changed,
+            on_change=self._on_change,
         )
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class MqttIntake:
         if documents.keyset is None:
             return
         for campaign in {agreed.campaign.id for agreed in documents}:
-            versions = documents.published(campaign, now_s=now_s)
+            versions = documents.published_bytes(campaign, now_s=now_s)
             if versions is None:  # pragma: no cover - it was in the documents
                 continue
             policy = Policy(versions, documents.signed_keyset).to_bytes()
@@ -149,7 +149,7 @@ class MqttIntake:
             expires_s=_STATUS_LIFE_S,
         )
 
-    def _changed(self, reason: str | None) -> None:
+    def _on_change(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
             # A broker that lost its memory is told everything once more, by the loop's own thread.

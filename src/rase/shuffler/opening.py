@@ -31,14 +31,15 @@ class Peeler(OpenerPool):
         """
         work = partial(_peel_packed, campaign_hash=campaign_hash, kem=kem)
         pieces = [
-            _packed(wires[place : place + _CHUNK], kem) for place in range(0, len(wires), _CHUNK)
+            _pack_wires(wires[place : place + _CHUNK], kem)
+            for place in range(0, len(wires), _CHUNK)
         ]
         opened = self.open_all(work, pieces, count=len(wires))
         rows = chain.from_iterable(map(_row(kem).iter_unpack, opened))
         return [OpenedOuter(*found) if is_open else None for is_open, *found in rows]
 
 
-def _packed(wires: Sequence[bytes], kem: int) -> bytes:
+def _pack_wires(wires: Sequence[bytes], kem: int) -> bytes:
     # One long byte string goes to another process much faster than a thousand short ones.
     size = REPORT_SIZES[kem]
     # Zeros do not open, as no report of another size does.
@@ -49,7 +50,7 @@ def _peel_packed(keys: Keys, packed: bytes, *, campaign_hash: bytes, kem: int) -
     opener = OuterOpener(campaign_hash, keys, inner_kem=kem)
     wires = Struct(f"{REPORT_SIZES[kem]}s").iter_unpack(packed)
     row = _row(kem)
-    found = (_opened(opener, wire) for (wire,) in wires)
+    found = (_open_one(opener, wire) for (wire,) in wires)
     return b"".join(bytes(row.size) if one is None else row.pack(True, *one) for one in found)
 
 
@@ -58,7 +59,7 @@ def _row(kem: int) -> Struct:
     return Struct(f">?IB{INNER_SIZES[kem]}s")
 
 
-def _opened(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:
+def _open_one(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:
     try:
         return opener.open(wire)
     except WireError:

@@ -90,7 +90,7 @@ def retry_batches(database: Database, batches: Sequence[str] = ()) -> list[str]:
         LookupError: If there is no such batch, or more than one; then nothing is changed.
     """
     with database.transaction() as transaction:
-        chosen = _chosen(transaction, batches)
+        chosen = _choose_batches(transaction, batches)
         transaction.execute_many(
             "UPDATE outbox SET state = 'waiting', next_s = 0, attempts = 0, refusals = 0 "
             "WHERE batch = ?",
@@ -106,14 +106,14 @@ def discard_batches(database: Database, batches: Sequence[str]) -> list[str]:
         LookupError: If there is no such batch, or more than one; then nothing is changed.
     """
     with database.transaction() as transaction:
-        chosen = _chosen(transaction, batches) if batches else []
+        chosen = _choose_batches(transaction, batches) if batches else []
         transaction.execute_many(
             "DELETE FROM outbox WHERE batch = ?", [(bytes.fromhex(batch),) for batch in chosen]
         )
     return chosen
 
 
-def _chosen(transaction: Transaction, batches: Sequence[str]) -> list[str]:
+def _choose_batches(transaction: Transaction, batches: Sequence[str]) -> list[str]:
     known = sorted(
         bytes(batch).hex() for (batch,) in transaction.execute("SELECT batch FROM outbox")
     )

@@ -21,7 +21,7 @@ from rase.service.key_settings import read_opening_keys
 from rase.service.live_keys import LiveKeys
 from rase.service.metrics import exposition, served_metrics
 from rase.service.telemetry import Telemetry
-from rase.service.tracing import traced
+from rase.service.tracing import send_spans
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
@@ -78,7 +78,7 @@ def run_intake(
         settings.mqtt.secrets()
     with (
         closing(open_database(settings.database, migrations="shuffler")) as database,
-        traced(telemetry, settings.traces, process="shuffler intake"),
+        send_spans(telemetry, settings.traces, process="shuffler intake"),
     ):
         app = create_shuffler_app(
             database,
@@ -160,7 +160,7 @@ def run_closer(
         closing(open_database(settings.database, migrations="shuffler")) as database,
         peeler,
         closing(sender),
-        traced(telemetry, settings.traces, process="shuffler closer"),
+        send_spans(telemetry, settings.traces, process="shuffler closer"),
     ):
         closer = Closer(
             database,

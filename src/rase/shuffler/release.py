@@ -138,8 +138,8 @@ class Releaser:
         """
         tag = tag_number(agreed.hash)
         block = agreed.campaign.block_start(lease.round), lease.round
-        sent = self._sent(agreed, block)
-        by_key, unopened = self._opened(sent, agreed)
+        sent = self._read_sent(agreed, block)
+        by_key, unopened = self._open_reports(sent, agreed)
         members = self._members()
         parcels, carried = [], []
         is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
@@ -151,8 +151,8 @@ class Releaser:
         state = "released" if parcels else "carried" if carried else "below_k"
         # The largest first: it decides the estimate if the fusion centre takes only one.
         parcels.sort(key=lambda parcel: -parcel.n)
-        parcels = parcels or [self._withheld(agreed, lease.round)]
-        with self._database.shared() as transaction:
+        parcels = parcels or [self._withheld_parcel(agreed, lease.round)]
+        with self._database.share() as transaction:
             check_lease(transaction, lease)
             transaction.execute_many(
                 "INSERT INTO outbox (batch, campaign, round, body, manifest, state, next_s, "
@@ -186,7 +186,7 @@ class Releaser:
         dropped = len(sent) - unopened - released - len(carried)
         return Closed(state, len(parcels), released, unopened, len(carried), dropped)
 
-    def _sent(self, agreed: Agreed, block: tuple[int, int]) -> list[_Sent]:
+    def _read_sent(self, agreed: Agreed, block: tuple[int, int]) -> list[_Sent]:
         """Return what waits of the rounds of a block up to the one that closes, oldest first."""
         # Reading the groups of a large fleet takes long, and a plan without any needs none.
         group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
@@ -200,7 +200,9 @@ class Releaser:
             )
         return [_Sent(round, device, bytes(wire), group) for round, device, wire, group in rows]
 
-    def _opened(self, sent: list[_Sent], agreed: Agreed) -> tuple[dict[int, list[_Member]], int]:
+    def _open_reports(
+        self, sent: list[_Sent], agreed: Agreed
+    ) -> tuple[dict[int, list[_Member]], int]:
         """Return the newest report of each device by its fusion key, and how many did not open."""
         kem = KEM_NUMBERS[agreed.campaign.kem]
         wires = [one.wire for one in sent]
@@ -232,12 +234,14 @@ class Releaser:
         )
         batch = Batch(agreed.hash, round, key_id, tuple(some[place].inner for place in order))
         # A device that was revoked while its report was opened is no longer counted.
-        return self._signed(batch, agreed.campaign, manifest, members=max(members, len(some)))
+        return self._sign_parcel(batch, agreed.campaign, manifest, members=max(members, len(some)))
 
-    def _withheld(self, agreed: Agreed, round: int) -> _Parcel:
-        return self._signed(Batch(agreed.hash, round, 0, ()), agreed.campaign, None, members=None)
+    def _withheld_parcel(self, agreed: Agreed, round: int) -> _Parcel:
+        return self._sign_parcel(
+            Batch(agreed.hash, round, 0, ()), agreed.campaign, None, members=None
+        )
 
-    def _signed(
+    def _sign_parcel(
         self, batch: Batch, campaign: Campaign, manifest: Manifest | None, *, members: int | None
     ) -> _Parcel:
         body = batch.to_bytes()

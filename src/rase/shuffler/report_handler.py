@@ -254,14 +254,14 @@ class IntakeDesk:
             StorageError: If it could not be stored.
         """
         try:
-            pending = self._checked(wire, device)
+            pending = self._check_report(wire, device)
         except WireError as error:
             if error.problem not in _NEWS:
                 raise
             # Another process may have countersigned what the device knows and we do not; a device
             # that is told "unknown-campaign" gives its report up.
             await self._look_again()
-            pending = self._checked(wire, device)
+            pending = self._check_report(wire, device)
         try:
             outcome = await self._commits.submit(pending)
         except Overloaded:
@@ -295,7 +295,7 @@ class IntakeDesk:
             self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
             return reply, key
 
-    def _checked(self, wire: bytes, device: int) -> Pending:
+    def _check_report(self, wire: bytes, device: int) -> Pending:
         return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
 
     async def _look_again(self) -> None:
@@ -334,7 +334,7 @@ class IntakeDesk:
             return reply
 
     async def _device(self, credential: str) -> int:
-        device = self._authenticator.known(credential)
+        device = self._authenticator.known_device(credential)
         if device is None:
             device = await asyncio.to_thread(self._authenticator.look_up, credential)
         return device
@@ -429,7 +429,7 @@ class GroupCommit(Generic[_In, _Out]):
             if not group:
                 break
             try:
-                outcomes = await self._written([one.item for one in group])
+                outcomes = await self._write_group([one.item for one in group])
             except Exception as error:  # noqa: BLE001 - told to everybody who waits for it
                 for one in group:
                     if not one.future.done():
@@ -441,7 +441,7 @@ class GroupCommit(Generic[_In, _Out]):
                     one.future.set_result(outcome)
         self._writer = None
 
-    async def _written(self, items: list[_In]) -> Sequence[_Out]:
+    async def _write_group(self, items: list[_In]) -> Sequence[_Out]:
         """Write a group; while the disk takes its time, refuse those behind who waited too long."""
         loop = asyncio.get_running_loop()
         writing = loop.run_in_executor(self._thread, self._write, items)

@@ -47,7 +47,7 @@ def begin_rounds(database: Database, documents: Documents, *, now_s: float) -> b
         Whether some are left for the next call, as after a long outage.
     """
     is_more = False
-    with database.shared() as transaction:
+    with database.share() as transaction:
         rows = transaction.execute("SELECT hash, next_round FROM campaign ORDER BY hash FOR UPDATE")
         next_rounds = {bytes(hash_): next_round for hash_, next_round in rows}
         for agreed in documents:
@@ -84,7 +84,7 @@ def claim_round(database: Database, *, now_s: float, lease_s: int) -> Lease | No
         The lease, or None if no round is due.
     """
     now = int(now_s)
-    with database.shared() as transaction:
+    with database.share() as transaction:
         rows = transaction.execute(
             "SELECT campaign, round, attempts FROM round WHERE state IN ('open', 'closing') "
             "AND closes_s <= ? AND (lease_until_s <= ? OR lease_until_s > ?) "

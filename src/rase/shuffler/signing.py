@@ -97,7 +97,7 @@ class SigningDesk:
     async def _countersign(self, kind: str, proposal: bytes) -> Signature:
         name = sha256(f"{kind}\0".encode() + proposal).digest()
         until_s = asyncio.get_running_loop().time() + _PATIENCE_S
-        with self._places.held("everybody"):
+        with self._places.hold("everybody"):
             await asyncio.to_thread(self._ask, name, kind, proposal)
             while True:
                 if self._signer is not None:

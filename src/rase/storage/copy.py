@@ -85,8 +85,8 @@ def _copy_tables(
     reading: Transaction, writing: Transaction, tables: Iterable[str]
 ) -> list[CopiedTable]:
     content = {table: _rows(reading, table) for table in tables}
-    sent = [_described(table, rows) for table, rows in content.items()]
-    there = [_described(table, _rows(writing, table)) for table in content]
+    sent = [_describe_table(table, rows) for table, rows in content.items()]
+    there = [_describe_table(table, _rows(writing, table)) for table in content]
     if any(table.rows for table in there):
         if there == sent:
             return sent
@@ -98,7 +98,7 @@ def _copy_tables(
         if rows:
             marks = ", ".join("?" * len(rows[0]))
             writing.execute_many(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - names of ours
-    if [_described(table, _rows(writing, table)) for table in content] != sent:
+    if [_describe_table(table, _rows(writing, table)) for table in content] != sent:
         raise StorageError("what arrived is not what was sent; nothing was kept.")
     return sent
 
@@ -107,7 +107,7 @@ def _rows(transaction: Transaction, table: str) -> list[Row]:
     return transaction.execute(f"SELECT * FROM {table}")  # noqa: S608 - a name of ours
 
 
-def _described(table: str, rows: list[Row]) -> CopiedTable:
+def _describe_table(table: str, rows: list[Row]) -> CopiedTable:
     # A sum of hashes: engines give rows in different orders.
     total = sum(int.from_bytes(sha256(repr(tuple(row)).encode()).digest(), "big") for row in rows)
     return CopiedTable(table, len(rows), f"{total % _MODULUS:064x}")

@@ -66,11 +66,11 @@ class Database(Protocol):
         """Write alone: commit to the disk at the end of the block, roll back if it raises.
 
         Only one writer is inside at a time, in all processes: no thought is needed of others. What
-        happens often has `shared`.
+        happens often has `share`.
         """
         ...
 
-    def shared(self) -> AbstractContextManager[Transaction]:
+    def share(self) -> AbstractContextManager[Transaction]:
         """Write beside others who share; otherwise as `transaction`.
 
         What is read to decide what is written must be read with ``FOR SHARE`` or ``FOR UPDATE``,

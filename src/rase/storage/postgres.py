@@ -32,7 +32,7 @@ from rase.storage.dialect import to_postgres
 from rase.storage.interface import Parameters, Row
 from rase.storage.migrate import migrate
 
-__all__ = ["LEAST_VERSION", "PostgresDatabase", "named", "not_opened", "open_postgres"]
+__all__ = ["LEAST_VERSION", "PostgresDatabase", "not_opened", "open_postgres", "translate_error"]
 
 LEAST_VERSION: Final = 14
 _BUSY_S: Final = 10.0
@@ -103,7 +103,7 @@ class PostgresDatabase:
             yield transaction
 
     @contextmanager
-    def shared(self) -> Iterator["_PostgresTransaction"]:
+    def share(self) -> Iterator["_PostgresTransaction"]:
         """Write beside others."""
         with self._block(self._beside) as transaction:
             yield transaction
@@ -138,7 +138,7 @@ class PostgresDatabase:
             StorageUnreachable: If the server does not answer.
         """
         try:
-            self._idle.append(self._connected())
+            self._idle.append(self._connect())
         except psycopg.OperationalError as error:
             raise not_opened(error, self._address) from None
         version = self._idle[-1].info.server_version
@@ -194,17 +194,17 @@ class PostgresDatabase:
         if not self._free.acquire(timeout=_BUSY_S):
             raise StorageBusy(f"all connections to {self._address} are in use.")
         try:
-            connection = self._begun(begin)
+            connection = self._begin(begin)
             try:
                 yield connection
             finally:
                 self._give_back(connection)
         except psycopg.Error as error:
-            raise named(error, self._address) from error
+            raise translate_error(error, self._address) from error
         finally:
             self._free.release()
 
-    def _begun(self, begin: str) -> psycopg.Connection[Row]:
+    def _begin(self, begin: str) -> psycopg.Connection[Row]:
         """Return a connection on which the first words were said.
 
         A server that was restarted leaves dead connections behind; nothing was done on them yet, so
@@ -214,7 +214,7 @@ class PostgresDatabase:
             try:
                 connection, is_new = self._idle.pop(), False
             except IndexError:
-                connection, is_new = self._connected(), True
+                connection, is_new = self._connect(), True
             try:
                 connection.execute(begin.encode())
             except psycopg.OperationalError:
@@ -231,7 +231,7 @@ class PostgresDatabase:
         else:
             connection.close()
 
-    def _connected(self) -> psycopg.Connection[Row]:
+    def _connect(self) -> psycopg.Connection[Row]:
         options = {**_OPTIONS, "search_path": self._schema}
         connection: psycopg.Connection[Row] = psycopg.connect(
             self._address.url,
@@ -331,7 +331,7 @@ def not_opened(error: psycopg.Error, address: PostgresAddress) -> StorageError:
     return _unreachable(address)
 
 
-def named(error: psycopg.Error, address: PostgresAddress) -> StorageError:
+def translate_error(error: psycopg.Error, address: PostgresAddress) -> StorageError:
     """Return an error of a statement or connection as one of ours."""
     code = error.sqlstate or ""
     found: StorageError

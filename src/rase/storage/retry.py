@@ -9,13 +9,13 @@ from typing import Final, TypeVar
 
 from rase.errors import StorageContended
 
-__all__ = ["retried"]
+__all__ = ["retry"]
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
 
 
-def retried(work: Callable[[], _T]) -> _T:
+def retry(work: Callable[[], _T]) -> _T:
     """Return what work returns, after trying again if its transaction lost against another.
 
     Args:

@@ -87,7 +87,7 @@ class SqliteDatabase:
             yield transaction
 
     # SQLite has one writer at a time, whatever is asked for.
-    shared = transaction
+    share = transaction
 
     @contextmanager
     def snapshot(self) -> Iterator["_SqliteTransaction"]:
@@ -162,16 +162,16 @@ class SqliteDatabase:
             try:
                 connection = idle.pop()
             except IndexError:
-                connection = self._connected(may_write=may_write)
+                connection = self._connect(may_write=may_write)
             try:
                 yield connection
             finally:
                 # Closing ends a transaction that could not even be rolled back.
                 connection.close() if connection.in_transaction else idle.append(connection)
         except sqlite3.Error as error:
-            raise self._named(error) from error
+            raise self._translate_error(error) from error
 
-    def _connected(self, *, may_write: bool) -> sqlite3.Connection:
+    def _connect(self, *, may_write: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
         )
@@ -187,7 +187,7 @@ class SqliteDatabase:
             raise
         return connection
 
-    def _named(self, error: sqlite3.Error) -> StorageError:
+    def _translate_error(self, error: sqlite3.Error) -> StorageError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _DAMAGED:
             return StorageUnusable(f"the database {self._path} is damaged. {_WAY_OUT}")
@@ -238,7 +238,7 @@ class _SqliteTransaction:
                 list(chain.from_iterable(rows)),
             )
         except sqlite3.IntegrityError as error:
-            if str(error) != _taken(table, columns[:key]):
+            if str(error) != _conflict_message(table, columns[:key]):
                 raise
         else:
             return [True] * len(rows)
@@ -250,6 +250,6 @@ class _SqliteTransaction:
         return self._connection.executemany(sql, rows).rowcount
 
 
-def _taken(table: str, columns: Sequence[str]) -> str:
+def _conflict_message(table: str, columns: Sequence[str]) -> str:
     """Return what SQLite says where a row of a key is there already."""
     return f"UNIQUE constraint failed: {', '.join(f'{table}.{name}' for name in columns)}"

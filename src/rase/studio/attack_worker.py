@@ -31,15 +31,17 @@ def main(folder: Path) -> int:
     try:
         _attack(folder, job)
     except MemoryError:
-        return _failed("The data needs too much memory. Take fewer devices or longer rounds.")
+        return _report_failure(
+            "The data needs too much memory. Take fewer devices or longer rounds."
+        )
     except ModuleNotFoundError as error:
-        return _failed(f'Attacks need {error.name}: pip install "rase-iot[lab]".')
+        return _report_failure(f'Attacks need {error.name}: pip install "rase-iot[lab]".')
     except (ValueError, _data_error()) as error:
         # People know their file by their name for it, and our folders are nobody's business.
         text = str(error).replace(str(folder / str(job["file"])), job["label"])
         # The page has no options of a command line.
         text = text.replace(str(folder), "the folder").partition(" A table of time, device")[0]
-        return _failed(text[:1].upper() + text[1:])
+        return _report_failure(text[:1].upper() + text[1:])
     return 0
 
 
@@ -81,7 +83,7 @@ def _data_error() -> type[Exception]:
     return RaseError
 
 
-def _failed(sentence: str) -> int:
+def _report_failure(sentence: str) -> int:
     _tell({"error": sentence})
     return 1
 

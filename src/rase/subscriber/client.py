@@ -154,7 +154,7 @@ class Subscriber:
                         if mean is not None:
                             yield mean
             except (httpx.HTTPError, NotNow) as error:
-                following.failed(error)
+                following.count_failure(error)
             self._pause(following.pause_s)
 
     def _get(self, path: str, query: dict[str, str]) -> bytes:
@@ -268,7 +268,7 @@ class AsyncSubscriber:
                         if mean is not None:
                             yield mean
             except (httpx.HTTPError, NotNow) as error:
-                following.failed(error)
+                following.count_failure(error)
             await self._pause(following.pause_s)
 
     async def _get(self, path: str, query: dict[str, str]) -> bytes:

@@ -87,7 +87,7 @@ class Following:
         is_number = asked.isdecimal() and len(asked) < 10
         return NotNow(refusal, retry_s=min(float(asked), _LONGEST_PAUSE_S) if is_number else 0.0)
 
-    def failed(self, error: httpx.HTTPError | NotNow) -> None:
+    def count_failure(self, error: httpx.HTTPError | NotNow) -> None:
         """Count a connection in vain.
 
         Raises:

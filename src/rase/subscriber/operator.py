@@ -48,7 +48,7 @@ class AsyncOperator(AsyncSubscriber):
     async def campaigns(self) -> list[dict[str, Any]]:
         """Return the newest version of every campaign, with what its parameters mean in words."""
         found = await self._document("GET", "/v1/campaigns")
-        return _listed(found, "campaigns")
+        return _read_list(found, "campaigns")
 
     async def trace(
         self,
@@ -97,7 +97,7 @@ class AsyncOperator(AsyncSubscriber):
     async def effect(self, campaign: str, **asked: float) -> dict[str, Any]:
         """Return the expected error now and with other ``beta``, ``rho`` for ``n`` reports."""
         query = {name: repr(value) for name, value in asked.items()}
-        return await self._document("GET", f"/v1/campaigns/{_quoted(campaign)}/effect", query)
+        return await self._document("GET", f"/v1/campaigns/{_quote(campaign)}/effect", query)
 
     async def range_advice(self, campaign: str) -> dict[str, Any]:
         """Return the range that probing rounds recommend, and what it and the present lead to."""
@@ -106,13 +106,13 @@ class AsyncOperator(AsyncSubscriber):
     async def publish(self, campaign: str, **changes: Any) -> dict[str, Any]:
         """Publish a new version; ``not_before`` is its first round."""
         return await self._document(
-            "POST", f"/v1/campaigns/{_quoted(campaign)}/versions", body=changes
+            "POST", f"/v1/campaigns/{_quote(campaign)}/versions", body=changes
         )
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Return who may ask, and who no longer may."""
         found = await self._document("GET", "/v1/subscribers")
-        return _listed(found, "subscribers")
+        return _read_list(found, "subscribers")
 
     async def add_subscriber(
         self, name: str, *, scopes: list[str], valid_s: int | None = None
@@ -124,7 +124,7 @@ class AsyncOperator(AsyncSubscriber):
 
     async def revoke_subscriber(self, name: str) -> None:
         """Take a token back."""
-        await self._send("DELETE", f"/v1/subscribers/{_quoted(name)}")
+        await self._send("DELETE", f"/v1/subscribers/{_quote(name)}")
 
     async def access_log(
         self, *, subscriber: str | None = None, limit: int = 100
@@ -179,12 +179,12 @@ class AsyncOperator(AsyncSubscriber):
         return answer
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Return a name as one part of an address, whatever is in it."""
     return quote(name, safe="")
 
 
-def _listed(document: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
+def _read_list(document: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
     found = document.get(member)
     if not isinstance(found, list):
         raise FusionUnreachable("the fusion centre answers with something else than asked for.")

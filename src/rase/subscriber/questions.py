@@ -55,14 +55,14 @@ def span(
         "method": method,
         "w": None if w is None else str(w),
         "strict": "true" if strict else None,
-        "at": _written(at),
-        "from": _written(start),
-        "to": _written(end),
+        "at": _format_moment(at),
+        "from": _format_moment(start),
+        "to": _format_moment(end),
     }
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _written(moment: Moment | None) -> str | None:
+def _format_moment(moment: Moment | None) -> str | None:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("a time must have a zone, such as datetime.now(UTC).")

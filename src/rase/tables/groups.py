@@ -91,7 +91,7 @@ class GraphGroups:
         # Most rounds hold the same devices as the one before.
         last, key = self._last, reporting.tobytes()
         if last is None or last[0] != key:
-            partition = self._partition.restricted(np.searchsorted(self._devices, reporting))
+            partition = self._partition.restrict(np.searchsorted(self._devices, reporting))
             shuffler = Robust(self._alpha, min(self._group_count, partition.n), partition=partition)
             self._last = last = key, shuffler
         return last[1]

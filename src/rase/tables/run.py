@@ -207,7 +207,7 @@ class LocalRun(TableRun):
     def _estimate(self) -> list[RoundResult]:
         # Which groups a round has follows from all that report: nothing is final before the end.
         work = None if self._plan.graph is not None else self._work
-        self._key = RunKey.drawn(self._rng)
+        self._key = RunKey.draw_key(self._rng)
         total: PartResult | None = None
         with nullcontext() if work is None else ReleaseLog(work, self._fingerprint()) as log:
             if log is not None and log.parts:
@@ -329,7 +329,7 @@ class LocalRun(TableRun):
 
     def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
         """Hold the readings of the table: choices follow from released rounds, one by one."""
-        self._key = RunKey.drawn(self._rng)
+        self._key = RunKey.draw_key(self._rng)
         parts = []
         for chunk in self._source.chunks():
             parts.append(chunk.keyed(self._key, self._plan))

@@ -164,7 +164,7 @@ class SparkRun(TableRun):
         steps = Steps(
             Want.RESULTS,
             plan=self._plan,
-            key=RunKey.drawn(self._rng),
+            key=RunKey.draw_key(self._rng),
             device_bits=self._device_bits,
         )
         self._on_progress("sent to Spark", 0.0)
@@ -183,7 +183,7 @@ class SparkRun(TableRun):
 
     def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
         """Run stage by stage: each is a job over the parts that hold its rounds."""
-        key = RunKey.drawn(self._rng)
+        key = RunKey.draw_key(self._rng)
         with self._cluster.opened() as session, in_words(self._cluster.master):
             first = _ran(
                 session, self._source, self._parts, Steps(Want.ROUNDS, plan=self._plan, key=key)

@@ -13,7 +13,7 @@ __all__ = [
     "duration",
     "each",
     "erring",
-    "held",
+    "keep_percent_signs",
     "moment",
     "near",
     "number",
@@ -183,11 +183,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def held(text: str) -> str:
+def keep_percent_signs(text: str) -> str:
     """Return a text whose per cent signs stay with their numbers at the end of a line.
 
     Example:
-        >>> held("at most 73.2 % sure").encode("ascii", "xmlcharrefreplace")
+        >>> keep_percent_signs("at most 73.2 % sure").encode("ascii", "xmlcharrefreplace")
         b'at most 73.2&#160;% sure'
     """
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
@@ -218,5 +218,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "each": each,
     "size": size,
     "sentence": sentence,
-    "held": held,
+    "keep_percent_signs": keep_percent_signs,
 }

@@ -143,14 +143,14 @@ class FaultyTransport:
             self._delayed.append(message)
             raise Unreachable("the message is late.")
         if fault == "tamper":
-            message = replace(message, body=self._changed(message.body))
+            message = replace(message, body=self._corrupt(message.body))
         if fault == "duplicate":
             self._handler(message)
         answer = self._handler(message)
         if fault == "lose-answer":
             raise Unreachable("the answer was lost.")
         if fault == "tamper-answer":
-            answer = replace(answer, body=self._changed(answer.body))
+            answer = replace(answer, body=self._corrupt(answer.body))
         return answer
 
     def _drawn_fault(self) -> Fault | None:
@@ -162,7 +162,7 @@ class FaultyTransport:
             left -= chance
         return None
 
-    def _changed(self, data: bytes) -> bytes:
+    def _corrupt(self, data: bytes) -> bytes:
         if not data:
             return b"\x00"
         place = integer_below(len(data), self._entropy)

@@ -94,7 +94,7 @@ class MqttTransport:
             if read is not None and read[0] == expected:
                 found.append(read[1])
 
-        with self._subscribed(self._topics.answer(self._handle), take) as (client, turn):
+        with self._subscription(self._topics.answer(self._handle), take) as (client, turn):
             client.publish(
                 self._topics.report(self._handle),
                 report_frame(body, self._handle, self._key),
@@ -114,7 +114,7 @@ class MqttTransport:
 
     def _policy(self) -> Policy:
         found = list[bytes]()
-        with self._subscribed(self._topics.policy, found.append) as (_, turn):
+        with self._subscription(self._topics.policy, found.append) as (_, turn):
             turn(lambda: bool(found), "no campaign is published")
         try:
             return Policy.from_bytes(found[0])
@@ -122,31 +122,31 @@ class MqttTransport:
             raise Unreachable(f"{self._broker.host} holds no policy of this protocol.") from None
 
     @contextmanager
-    def _subscribed(
+    def _subscription(
         self, topic: str, take: Callable[[bytes], None]
     ) -> "Iterator[tuple[Client, Callable[[Callable[[], bool], str], None]]]":
         """Connect and subscribe; yield the client and what turns its wheel until something is."""
         client = self._broker.client(secrets.token_hex(8))
         refused, granted = list[str](), list[int]()
 
-        def connected(client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+        def on_connect(client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
             if code.is_failure:
                 refused.append(f"the broker refuses: {code}")
             else:
                 client.subscribe(topic, qos=1)
 
-        def subscribed(client: "Client", _: Any, mid: int, codes: Any, properties: Any) -> None:
+        def on_subscribe(client: "Client", _: Any, mid: int, codes: Any, properties: Any) -> None:
             if codes[0].is_failure:
                 refused.append("the broker refuses the subscription")
             else:
                 granted.append(mid)
 
-        def arrived(client: "Client", _: Any, message: "MQTTMessage") -> None:
+        def on_message(client: "Client", _: Any, message: "MQTTMessage") -> None:
             take(bytes(message.payload))
 
-        client.on_connect = connected
-        client.on_subscribe = subscribed
-        client.on_message = arrived
+        client.on_connect = on_connect
+        client.on_subscribe = on_subscribe
+        client.on_message = on_message
 
         def turn(is_done: Callable[[], bool], why: str) -> None:
             end_s = self._clock.monotonic_s() + self._broker.timeout_s

@@ -102,7 +102,7 @@ class BrokerProbe:
             raise Unreachable(f"{self._broker.url} does not say whether {topic} may be written.")
         return not self._written[sent.mid].is_failure
 
-    def retained(self, topic: str) -> Mapping[str, bytes]:
+    def read_retained(self, topic: str) -> Mapping[str, bytes]:
         """Return what is kept under a topic, as far as this user may read it.
 
         Raises:

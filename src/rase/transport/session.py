@@ -72,10 +72,10 @@ class BrokerSession:
         self._connection = 0
         self._is_up = threading.Event()
         self._client = broker.client(client_id, is_lasting=True)
-        self._client.on_connect = self._connected
-        self._client.on_disconnect = self._disconnected
-        self._client.on_subscribe = self._subscribed
-        self._client.on_message = self._arrived
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_arrival
         self._client.reconnect_delay_set(1, 30)
         if will is not None:
             self._client.will_set(*will, qos=1, retain=True)
@@ -154,7 +154,7 @@ class BrokerSession:
         self._client.on_connect = self._client.on_disconnect = None
         self._client.on_subscribe = self._client.on_message = None
 
-    def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+    def _on_connect(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
         if code.is_failure:
             self._on_change(str(code))
             return
@@ -168,13 +168,13 @@ class BrokerSession:
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
         client.subscribe([(topic, options) for topic in self._subscriptions])
 
-    def _disconnected(
+    def _on_disconnect(
         self, client: "Client", _: Any, flags: Any, code: Any, properties: Any
     ) -> None:
         self._is_up.clear()
         self._on_change(str(code))
 
-    def _subscribed(
+    def _on_subscribe(
         self, client: "Client", _: Any, number: int, codes: Any, properties: Any
     ) -> None:
         self._now_up()
@@ -186,7 +186,7 @@ class BrokerSession:
         self._is_up.set()
         self._on_change(None)
 
-    def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
+    def _on_arrival(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
         self._on_message(
             Arrived(message.topic, bytes(message.payload), message.mid, self._connection)
         )

@@ -158,7 +158,7 @@ class Keyset:
             raise UnknownKey(f"the {role} has no active key of that suite; fetch the keyset again.")
         return max(found, key=lambda config: (config.not_before_s, -config.id))
 
-    def accepted(self, role: Role, key_id: int, *, now_s: float) -> KeyConfig:
+    def accepted_key(self, role: Role, key_id: int, *, now_s: float) -> KeyConfig:
         """Return the key of a number, if reports sealed with it are accepted now.
 
         Expired keys are accepted for twice the cache time: a device may have fetched the keyset

@@ -44,12 +44,12 @@ def seal_report(
         raise ValueError(f"campaign_hash must have 32 bytes, got {len(campaign_hash)}.")
     told = content.round if round is None else round
     header = Header(shuffler.id, campaign_hash[:8], told).to_bytes()
-    inner = _sealed(fusion, inner_info(campaign_hash, content.round), content.to_bytes())
-    outer = _sealed(shuffler, outer_info(campaign_hash, header), bytes((fusion.id,)) + inner)
+    inner = _seal_part(fusion, inner_info(campaign_hash, content.round), content.to_bytes())
+    outer = _seal_part(shuffler, outer_info(campaign_hash, header), bytes((fusion.id,)) + inner)
     return header + outer
 
 
-def _sealed(config: KeyConfig, info: bytes, plaintext: bytes) -> bytes:
+def _seal_part(config: KeyConfig, info: bytes, plaintext: bytes) -> bytes:
     try:
         hpke = suite(config.kem, config.aead)
     except ImportError:

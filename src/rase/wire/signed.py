@@ -94,7 +94,7 @@ class SignedCampaign:
 
     def to_bytes(self) -> bytes:
         """Return what the servers publish."""
-        return _packed(
+        return _pack(
             _CAMPAIGN,
             campaign_bytes(self.campaign),
             (self.fusion_signature, self.shuffler_signature),
@@ -108,7 +108,7 @@ class SignedCampaign:
             BadSignature: If one of them did not.
             WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
         """
-        body, (fusion, shuffler) = _unpacked(_CAMPAIGN, data, 2)
+        body, (fusion, shuffler) = _unpack(_CAMPAIGN, data, 2)
         _check(_CAMPAIGN, body, Role.FUSION, fusion, pinned)
         _check(_CAMPAIGN, body, Role.SHUFFLER, shuffler, pinned)
         return cls(campaign_from_bytes(body), fusion, shuffler)
@@ -131,7 +131,7 @@ class SignedKeyset:
     def to_bytes(self) -> bytes:
         """Return what the servers publish."""
         signatures = (self.fusion_signature, self.shuffler_signature)
-        return _packed(_KEYSET, self.keyset.to_bytes(), signatures)
+        return _pack(_KEYSET, self.keyset.to_bytes(), signatures)
 
     @classmethod
     def from_bytes(cls, data: bytes, pinned: PinnedKeys) -> "SignedKeyset":
@@ -141,7 +141,7 @@ class SignedKeyset:
             BadSignature: If one of them did not.
             WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
         """
-        body, (fusion, shuffler) = _unpacked(_KEYSET, data, 2)
+        body, (fusion, shuffler) = _unpack(_KEYSET, data, 2)
         _check(_KEYSET, body, Role.FUSION, fusion, pinned)
         _check(_KEYSET, body, Role.SHUFFLER, shuffler, pinned)
         return cls(Keyset.from_bytes(body), fusion, shuffler)
@@ -161,7 +161,7 @@ class SignedManifest:
 
     def to_bytes(self) -> bytes:
         """Return what travels beside the batch."""
-        return _packed(_MANIFEST, self.manifest.to_bytes(), (self.signature,))
+        return _pack(_MANIFEST, self.manifest.to_bytes(), (self.signature,))
 
     @classmethod
     def from_bytes(cls, data: bytes, pinned: PinnedKeys) -> "SignedManifest":
@@ -172,7 +172,7 @@ class SignedManifest:
             WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
         """
         try:
-            body, (signature,) = _unpacked(_MANIFEST, data, 1)
+            body, (signature,) = _unpack(_MANIFEST, data, 1)
             _check(_MANIFEST, body, Role.SHUFFLER, signature, pinned)
         except WireError as error:
             error.problem = "bad-batch"
@@ -287,11 +287,11 @@ def signing_input(kind: str, role: Role, body: bytes) -> bytes:
     return f"rase/1 {kind} by {role}\0".encode() + body
 
 
-def _packed(kind: str, body: bytes, signatures: tuple[bytes, ...]) -> bytes:
+def _pack(kind: str, body: bytes, signatures: tuple[bytes, ...]) -> bytes:
     return cbor.encode([f"rase/1 {kind}", body, *signatures])
 
 
-def _unpacked(kind: str, data: bytes, count: int) -> tuple[bytes, list[bytes]]:
+def _unpack(kind: str, data: bytes, count: int) -> tuple[bytes, list[bytes]]:
     parts: Any = cbor.decode(data, max_size=MAX_CAMPAIGN_BYTES + 1024)
     expected = [str, bytes] + [bytes] * count
     if not isinstance(parts, list) or [type(part) for part in parts] != expected:

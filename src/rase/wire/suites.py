@@ -122,7 +122,7 @@ def private_key(kem: int, seed: bytes) -> "Private":
         return X25519PrivateKey.from_private_bytes(seed)
     from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 
-    expanded = _expanded(seed)
+    expanded = _expand_seed(seed)
     mlkem = _mlkem(expanded)
     return MLKEM768X25519PrivateKey(mlkem, X25519PrivateKey.from_private_bytes(expanded[64:]))
 
@@ -137,12 +137,12 @@ def public_bytes(kem: int, seed: bytes) -> bytes:
 
     if kem == X25519:
         return X25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    expanded = _expanded(seed)
+    expanded = _expand_seed(seed)
     classic = X25519PrivateKey.from_private_bytes(expanded[64:]).public_key()
     return _mlkem(expanded).public_key().public_bytes_raw() + classic.public_bytes_raw()
 
 
-def _expanded(seed: bytes) -> bytes:
+def _expand_seed(seed: bytes) -> bytes:
     # draft-connolly-cfrg-xwing-kem, section 5.2: 64 bytes for ML-KEM, 32 for X25519.
     return shake_256(seed).digest(96)
 

@@ -93,7 +93,7 @@ def test_a_report_that_gives_away_too_much_by_itself_is_never_made(ledger: Ledge
     for claims in ((), claims_of(0.36)):
         with pytest.raises(BudgetSpent, match=r"one report towards the fusion .* not refresh"):
             spend(ledger, "power", 0, epsilon=1.0, claims=claims)
-    assert spend(ledger, "power", 0, epsilon=0.2).stored.epsilon == 0.2
+    assert spend(ledger, "power", 0, epsilon=0.2).stored_report.epsilon == 0.2
 
 
 def test_a_span_that_is_smaller_than_a_report_never_refreshes(tmp_path: Path) -> None:

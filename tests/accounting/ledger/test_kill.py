@@ -223,7 +223,7 @@ def report(ledger: Ledger, round: int) -> tuple[str | None, bool]:
         )
     except BudgetSpent:
         return None, False
-    return spending.stored.envelope.hex(), spending.found is None
+    return spending.stored_report.envelope.hex(), spending.found is None
 
 
 def kill_at_each_step(path: Path) -> dict[str, int]:
@@ -269,7 +269,7 @@ def check_grave(grave: Path) -> bool:
         assert set(before) in ({0}, {0, 1})
         assert ledger.status(0).total_spent == len(before) * NANO / 10**9
         again = spend(ledger, "power", 1, epsilon=EPSILON, draw=b"drawn again", claims=CLAIMS)
-        assert again.stored.envelope == before.get(1, b"drawn again")
+        assert again.stored_report.envelope == before.get(1, b"drawn again")
         assert ledger.status(0).reports == 2
     shutil.rmtree(grave)
     return 1 in before

@@ -44,7 +44,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 def report(ledger: Ledger, round: int, *, epsilon: float, campaign: str = "power") -> bytes:
     """Spend on a report that says its round."""
     name = f"report of {campaign} in {round}".encode()
-    return spend(ledger, campaign, round, epsilon=epsilon, draw=name).stored.envelope
+    return spend(ledger, campaign, round, epsilon=epsilon, draw=name).stored_report.envelope
 
 
 def test_importing_the_ledger_loads_no_numpy() -> None:
@@ -57,15 +57,15 @@ def test_importing_the_ledger_loads_no_numpy() -> None:
 def test_a_round_is_paid_and_drawn_once(ledger: Ledger) -> None:
     """A second request for a round returns the stored bytes, whatever it asks for."""
     first = spend(ledger, "power", 7, epsilon=0.6, seal=lambda report: b"sealed " + report)
-    assert (first.stored.report, first.stored.envelope) == (b"noisy", b"sealed noisy")
+    assert (first.stored_report.report, first.stored_report.envelope) == (b"noisy", b"sealed noisy")
     assert first.found is None
 
     def forbidden() -> bytes:
         raise AssertionError("noise must not be drawn twice")
 
     again = spend(ledger, "power", 7, epsilon=0.9, draw=forbidden)
-    assert again.found == again.stored == first.stored
-    assert again.stored.epsilon == 0.6
+    assert again.found == again.stored_report == first.stored_report
+    assert again.stored_report.epsilon == 0.6
     assert ledger.status(7 * 3600).total_spent == 0.6
 
 
@@ -187,7 +187,7 @@ def test_a_report_that_cannot_be_made_costs_nothing(ledger: Ledger, stage: str) 
     assert ledger.remaining("power", 7) == 1.0
     assert ledger.unsent() == []
     made = spend(ledger, "power", 7, epsilon=1, draw=b"fresh")
-    assert made.stored.report == b"fresh"
+    assert made.stored_report.report == b"fresh"
 
 
 def test_a_refused_report_is_never_drawn(ledger: Ledger) -> None:
@@ -251,7 +251,7 @@ def test_resealing_keeps_the_report(ledger: Ledger) -> None:
 
 def test_stored_reports_show_no_value(ledger: Ledger) -> None:
     """Neither report nor envelope enters a repr."""
-    made = spend(ledger, "power", 7, epsilon=1, seal=lambda _: b"sealed").stored
+    made = spend(ledger, "power", 7, epsilon=1, seal=lambda _: b"sealed").stored_report
     assert "noisy" not in repr(made)
     assert "sealed" not in repr(made)
 
@@ -324,8 +324,8 @@ def test_a_report_is_kept_once(ledger: Ledger) -> None:
         ledger.report("power", 7, epsilon=0.1) as again,
     ):
         again.keep(b"second", envelope=b"second")
-    assert ledger.stored_report("power", 7) == made.stored
-    assert made.stored.report == b"first"
+    assert ledger.stored_report("power", 7) == made.stored_report
+    assert made.stored_report.report == b"first"
 
 
 def test_nothing_can_be_sent_before_it_is_stored(ledger: Ledger) -> None:
@@ -333,12 +333,12 @@ def test_nothing_can_be_sent_before_it_is_stored(ledger: Ledger) -> None:
     with ledger.report("power", 7, epsilon=0.1) as spending:
         spending.keep(b"noisy", envelope=b"sealed")
         with pytest.raises(RuntimeError, match="must be stored before it is sent"):
-            _ = spending.stored
-    assert spending.stored.envelope == b"sealed"
+            _ = spending.stored_report
+    assert spending.stored_report.envelope == b"sealed"
     with ledger.report("power", 8, epsilon=0.1) as empty:
         pass
     with pytest.raises(RuntimeError, match="must be stored before it is sent"):
-        _ = empty.stored
+        _ = empty.stored_report
     assert [entry.round for entry in ledger.history()] == [7]
 
 

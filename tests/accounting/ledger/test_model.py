@@ -217,7 +217,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert not is_open
         else:
             assert is_open
-            stored = spending.stored
+            stored = spending.stored_report
             if known is None:
                 assert self.model.allows(asked, self.limits[name])
                 assert spending.found is None
@@ -277,7 +277,7 @@ class LedgerMachine(RuleBasedStateMachine):
             # Nothing before COMMIT counts, and nothing was sent: this future never happened.
             self.path = grave / self.path.name
         elif accepted is not None and accepted.found is None:
-            self.remember(asked, accepted.stored)
+            self.remember(asked, accepted.stored_report)
         self.reopen()
 
     @rule()
@@ -386,9 +386,9 @@ class LedgerMachine(RuleBasedStateMachine):
         except PrivacyRefused:
             assert paid.start_s < self.model.closed_s
         else:
-            assert spending.found == spending.stored
-            assert spending.stored.report == paid.report
-            assert spending.stored.epsilon == paid.charged / 10**9
+            assert spending.found == spending.stored_report
+            assert spending.stored_report.report == paid.report
+            assert spending.stored_report.epsilon == paid.charged / 10**9
 
     def check_refresh(self, asked: Paid, refusal: BudgetSpent) -> None:
         """The round a refusal names is the first later one that the model allows."""

@@ -106,7 +106,7 @@ def test_errors_of_rotating_devices_are_those_of_a_simulation(estimator: str) ->
     found = estimates(estimator, drawn, readings, turns=turns, rounds=rounds)
     assert found.std() == pytest.approx(planned.noise, rel=0.1)
     assert found.mean() - 0.5 == pytest.approx(planned.bias, abs=0.35 * planned.noise)
-    unsampled = ErrorModel(drawn).expected(estimator, devices // turns, readings=fleet)
+    unsampled = ErrorModel(drawn).expected_error(estimator, devices // turns, readings=fleet)
     assert found.std() > 1.1 * unsampled.noise
     fewer = turn_error(
         ErrorModel(drawn), estimator, int(devices / 1.69), turns=turns, readings=fleet
@@ -147,7 +147,9 @@ def test_all_devices_in_one_round_are_no_sample() -> None:
     fleet = FleetReadings.of([1.0, 2.0, 15.0], PUBLIC)
     for estimator in PREDICTED:
         plain = turn_error(model, estimator, 100, turns=1, readings=fleet)
-        assert plain.noise == pytest.approx(model.expected(estimator, 100, readings=fleet).noise)
+        assert plain.noise == pytest.approx(
+            model.expected_error(estimator, 100, readings=fleet).noise
+        )
 
 
 def test_who_rotates_hides_among_fewer() -> None:
@@ -157,7 +159,7 @@ def test_who_rotates_hides_among_fewer() -> None:
     """
     epsilon, devices, delta = 0.5, 24_000, 1e-6
     rotate = budget("rotate", window_budget=epsilon)
-    found = rotate.hidden(
+    found = rotate.central_guarantee(
         lambda n, share: amplify(epsilon, n, delta=share),
         epsilon,
         devices=devices,
@@ -172,7 +174,7 @@ def test_who_rotates_hides_among_fewer() -> None:
     assert found.delta == delta
     assert found.lower_bound == lower_bound(epsilon, devices, rounds=1, delta=delta)
     assert found.lower_bound < found.epsilon > amplify(epsilon, 1000, delta=delta).epsilon
-    alone = rotate.hidden(
+    alone = rotate.central_guarantee(
         lambda n, share: amplify(epsilon, n, delta=share),
         epsilon,
         devices=30,
@@ -182,7 +184,7 @@ def test_who_rotates_hides_among_fewer() -> None:
     assert not alone.is_amplified
     assert (alone.epsilon, alone.theorem, alone.n) == (1.5, LOCAL_THEOREM, 1)
     everyone = report_schedule("every", 24, epsilon=epsilon, window_budget=None)
-    assert everyone.hidden(
+    assert everyone.central_guarantee(
         lambda n, share: amplify(epsilon, n, delta=share),
         epsilon,
         devices=1000,

@@ -52,12 +52,12 @@ def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
     device.mirror.note("budget-spent", round=first + 2, refresh_round=None)
     device.mirror.note("budget-spent", round=first + 7, refresh_round=None)
     device.mirror.note("sealed", round=first + 7)
-    device.mirror.ended(first + 3, None, is_shared=True)
+    device.mirror.note_round_end(first + 3, None, is_shared=True)
     device.mirror.note("sealed", round=first + 3)
-    device.mirror.ended(first + 4, 5.0, is_shared=True)
+    device.mirror.note_round_end(first + 4, 5.0, is_shared=True)
     device.mirror.note("sealed", round=first + 4)
-    device.mirror.ended(first + 5, 5.0, is_shared=True)
-    device.mirror.reported(first + 6, 9.0, epsilon=1.0, envelope=b"x")
+    device.mirror.note_round_end(first + 5, 5.0, is_shared=True)
+    device.mirror.note_report(first + 6, 9.0, epsilon=1.0, envelope=b"x")
     device.mirror.note("dropped", round=first + 6, problem="too-late")
     text = device.get().text
     for words in (
@@ -88,9 +88,12 @@ def test_terms_beyond_the_owners_limit_are_told(quick_folder: Path) -> None:
     """No report can be made, and the page says why instead of odds."""
     with owned(quick_folder / "device") as device:
         device.run(0.2)
-        signed = device.page.owner.terms.held[0][0]
+        signed = device.page.owner.terms.accepted_terms[0][0]
         costly = replace(signed, campaign=replace(signed.campaign, epsilon=(2.0,)))
-        device.page.owner.terms.held = ((costly,), device.page.owner.terms.held[1])
+        device.page.owner.terms.accepted_terms = (
+            (costly,),
+            device.page.owner.terms.accepted_terms[1],
+        )
         assert "above your limit for a report" in device.get().text
         assert "no terms or keys yet" in device.get("payload").text
 
@@ -105,7 +108,7 @@ def test_there_is_no_example_without_terms_or_keys(device: Owned) -> None:
     assert example_payload(terms, round, mean=5.0, now_s=now_s, entropy=entropy) is not None
     past = HOURS.not_after + 1
     assert example_payload(terms, past, mean=5.0, now_s=now_s, entropy=entropy) is None
-    terms.held = (terms.held[0], None)
+    terms.accepted_terms = (terms.accepted_terms[0], None)
     assert example_payload(terms, round, mean=5.0, now_s=now_s, entropy=entropy) is None
 
 

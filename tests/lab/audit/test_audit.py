@@ -11,7 +11,7 @@ from rase.kernels.permute import inversion_count
 from rase.kernels.words import Random
 from rase.lab.audit.catalogue import BUDGETS, subjects, subjects_named
 from rase.lab.audit.orders import fixed_point_law, inversion_law
-from rase.lab.audit.subject import Cells, LawSubject, Subject, audited
+from rase.lab.audit.subject import Cells, LawSubject, Subject, audit_claims
 from rase.laws.registry import MECHANISMS
 from rase.shuffle.mallows import Mallows
 
@@ -45,7 +45,7 @@ def test_claims_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     seed_the_system(monkeypatch, 2026)
     chosen = [subject for subject in subjects() if subject.name != "a report sent twice"]
-    findings = audited(chosen, samples=10_000, rng=SeededRandom(2026))
+    findings = audit_claims(chosen, samples=10_000, rng=SeededRandom(2026))
     assert [one.name for one in findings if not one.holds] == []
     # The audit is not blind: the reports' claims are nearly exhausted.
     for one in findings:
@@ -64,7 +64,7 @@ def test_laws_hold_to_a_percent_of_theta_and_a_round_in_a_thousand(
     also that of the system; they would be below 1e-6.
     """
     seed_the_system(monkeypatch, 2026)
-    findings = audited(subjects_named(["law"]), samples=1_500_000, rng=SeededRandom(2026))
+    findings = audit_claims(subjects_named(["law"]), samples=1_500_000, rng=SeededRandom(2026))
     assert [one.name for one in findings if not one.holds] == []
     assert all(one.samples >= 6_000 for one in findings)
 
@@ -104,7 +104,7 @@ def test_claims_hold_at_ten_million_samples() -> None:
 
     False alarms: below 1e-13 for the whole audit.
     """
-    findings = audited(subjects(), samples=10_000_000, confidence=1 - 1e-13)
+    findings = audit_claims(subjects(), samples=10_000_000, confidence=1 - 1e-13)
     assert [one.name for one in findings if not one.holds] == []
     for one in findings:
         if one.kind == "report":
@@ -113,14 +113,16 @@ def test_claims_hold_at_ten_million_samples() -> None:
 
 def test_seeded_audits_repeat_and_subjects_do_not_disturb_each_other() -> None:
     """The same seed gives the same bound, whatever else is audited beside it."""
-    alone = audited([coin(0.6)], samples=5000, rng=SeededRandom(1), confidence=0.999)
-    beside = audited([coin(0.5), coin(0.6)], samples=5000, rng=SeededRandom(1), confidence=0.998)
+    alone = audit_claims([coin(0.6)], samples=5000, rng=SeededRandom(1), confidence=0.999)
+    beside = audit_claims(
+        [coin(0.5), coin(0.6)], samples=5000, rng=SeededRandom(1), confidence=0.998
+    )
     assert alone[0].lower_bound == pytest.approx(beside[1].lower_bound)
 
 
 def test_a_finding_says_whether_the_claim_stands() -> None:
     """A coin within its claim holds, one beyond it does not."""
-    findings = audited([coin(0.52), coin(0.9)], samples=20_000, rng=SeededRandom(1))
+    findings = audit_claims([coin(0.52), coin(0.9)], samples=20_000, rng=SeededRandom(1))
     assert [one.holds for one in findings] == [True, False]
     assert findings[1].as_row()["holds"] is False
     assert findings[1].lower_bound <= np.log(0.5 / 0.1)
@@ -129,7 +131,7 @@ def test_a_finding_says_whether_the_claim_stands() -> None:
 def test_progress_is_told_up_to_the_end() -> None:
     """Shares grow from subject to subject and end at one."""
     told: list[float] = []
-    audited([coin(0.5), coin(0.6)], samples=1000, tell=lambda _, share: told.append(share))
+    audit_claims([coin(0.5), coin(0.6)], samples=1000, tell=lambda _, share: told.append(share))
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1.0)
 
@@ -146,7 +148,7 @@ def test_senseless_audits_are_refused(changes: dict[str, object], message: str) 
     """Too few samples, no doubt at all, or nothing to audit."""
     arguments = {"subjects": [coin(0.5)], "samples": 1000, **changes}
     with pytest.raises(ValueError, match=message):
-        audited(**arguments)  # type: ignore[arg-type]
+        audit_claims(**arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

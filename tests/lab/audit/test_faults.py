@@ -27,7 +27,7 @@ from rase.lab.audit.reports import (
     report_subject,
     retry_subject,
 )
-from rase.lab.audit.subject import CONFIDENCE, Finding, LawSubject, Subject, audited
+from rase.lab.audit.subject import CONFIDENCE, Finding, LawSubject, Subject, audit_claims
 from rase.laws.registry import randomizer_named
 from rase.shuffle.mallows import Mallows
 from rase.shuffle.release import Manifest, Release
@@ -48,7 +48,7 @@ def found(
 ) -> Finding:
     """Audit one subject, from a fixed seed unless a source is given."""
     source = SeededRandom(2026) if rng is None else rng
-    return audited([subject], samples=samples, rng=source, confidence=confidence)[0]
+    return audit_claims([subject], samples=samples, rng=source, confidence=confidence)[0]
 
 
 class ReusedKeystream(SecureRandom):

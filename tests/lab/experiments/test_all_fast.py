@@ -16,7 +16,7 @@ from tests.lab.seeded_system import seed_the_system
 from rase.cli import main
 from rase.lab.cache import CellCache
 from rase.lab.datasets import open_panel
-from rase.lab.experiments.conduct import conducted
+from rase.lab.experiments.conduct import run_experiments
 from rase.lab.experiments.registry import EXPERIMENTS, experiments_named
 from rase.lab.experiments.study import Setup, Study, checksum_of, study_part
 from rase.lab.report import as_document, keep_study, kept_studies, report_html
@@ -146,7 +146,7 @@ def test_the_command_gives_the_same(setup: Setup, cells: CellCache, tmp_path: Pa
 
 def study_of(name: str, setup: Setup, cells: CellCache) -> Study:
     """Conduct one experiment, measuring only what is not kept."""
-    [study] = conducted(
+    [study] = run_experiments(
         experiments_named([name]), setup, cache=cells, checksum=checksum_of(setup.panel),
         data="fleet",
     )  # fmt: skip

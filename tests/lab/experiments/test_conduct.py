@@ -11,7 +11,7 @@ from rase.errors import DataError
 from rase.lab.cache import CellCache
 from rase.lab.datasets import open_panel
 from rase.lab.experiments import conduct
-from rase.lab.experiments.conduct import conducted, outcomes_of
+from rase.lab.experiments.conduct import outcomes_of, run_experiments
 from rase.lab.experiments.measure import measured
 from rase.lab.experiments.registry import EXPERIMENTS, experiments_named
 from rase.lab.experiments.study import Cell, Setup, Steps
@@ -112,7 +112,7 @@ def test_a_refusal_in_a_process_arrives(cache: CellCache) -> None:
 def test_studies_say_how_to_get_them_again(cache: CellCache) -> None:
     """A study carries command, seed, data and checksum."""
     setup = Setup(PANEL, trials=2, seed=7, is_fast=True)
-    (study,) = conducted(
+    (study,) = run_experiments(
         experiments_named(["switch-off"]), setup, cache=cache, checksum="ab", data="my file.csv"
     )
     assert study.command == (
@@ -126,7 +126,7 @@ def test_scaled_ranges_are_told(cache: CellCache) -> None:
     """Where ranges are not those named, the study says so."""
     big = Panel(PANEL.times_ms, PANEL.devices, 1000 * PANEL.values, "W")
     for panel, is_scaled in ((PANEL, False), (big, True)):
-        (study,) = conducted(
+        (study,) = run_experiments(
             [EXPERIMENTS["table1"]], Setup(panel), cache=cache, checksum="ab", data="x"
         )
         assert ("scale" in study.choices) == is_scaled
@@ -153,7 +153,7 @@ def test_experiments_ask_once(cache: CellCache) -> None:
 
     wrong = replace(EXPERIMENTS["table1"], steps=asks_twice)
     with pytest.raises(RuntimeError, match="once"):
-        conducted([wrong], Setup(PANEL), cache=cache, checksum="", data="")
+        run_experiments([wrong], Setup(PANEL), cache=cache, checksum="", data="")
 
 
 def test_cells_may_be_measured_elsewhere(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_killed_executor_changes_nothing(
     production the key is fresh for every run; here it is given, to have the same run twice.
     """
     if mode == "production":
-        monkeypatch.setattr(RunKey, "drawn", lambda _rng: RunKey(KEY))
+        monkeypatch.setattr(RunKey, "draw_key", lambda _rng: RunKey(KEY))
     rng = (lambda: SeededRandom(5)) if mode == "seeded" else (lambda: None)
     undisturbed = _digest(run(table, PLAN, rng=rng()))
     # Where the machine is busy, a stage may be over before its progress is seen: then once more.

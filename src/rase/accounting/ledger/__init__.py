@@ -187,7 +187,7 @@ class StoredReport:
 class Spending:
     """One report while it is made, inside the transaction that pays for it.
 
-    Draw and seal only if `found` is None, and hand both to `keep`. Send only `stored`, which
+    Draw and seal only if `found` is None, and hand both to `keep`. Send only `stored_report`, which
     there is once the transaction has ended.
 
     Args:
@@ -228,7 +228,7 @@ class Spending:
         )
 
     @property
-    def stored(self) -> StoredReport:
+    def stored_report(self) -> StoredReport:
         """The report as it is on the disk.
 
         Raises:
@@ -271,8 +271,8 @@ class Ledger:
         ...     with ledger.report("power", 7, epsilon=0.6) as spending:
         ...         spending.keep(b"noisy", envelope=b"sealed")
         ...     with ledger.report("power", 7, epsilon=0.6) as again:
-        ...         assert again.found == spending.stored
-        ...     (again.stored.envelope, ledger.remaining("power", 8))
+        ...         assert again.found == spending.stored_report
+        ...     (again.stored_report.envelope, ledger.remaining("power", 8))
         (b'sealed', 0.4)
     """
 
@@ -364,9 +364,9 @@ class Ledger:
         """
         charged = nano_from_spending("epsilon", epsilon)
         with self._file.writing():
-            limits = self._joined(campaign)
+            limits = self._joined_limits(campaign)
             start_s = limits.start_s(checked_round(round, limits))
-            found = self._stored(campaign, round)
+            found = self._stored_report(campaign, round)
             if found is None:
                 self._book.check(limits, Cost(round, charged, claims))
             spending = Spending(campaign, round, nano_to_epsilon(charged), found=found)
@@ -395,7 +395,7 @@ class Ledger:
             PrivacyRefused: If the round has no report that may still be sent.
         """
         with self._file.reading():
-            return self._found(campaign, round)
+            return self._find_report(campaign, round)
 
     def reseal(self, campaign: str, round: int, *, envelope: bytes) -> StoredReport:
         """Put the same report into a new envelope, for keys that changed; spends nothing.
@@ -404,7 +404,7 @@ class Ledger:
             PrivacyRefused: If the round has no report that may still be sent.
         """
         with self._file.writing():
-            stored = self._found(campaign, round)
+            stored = self._find_report(campaign, round)
             self._file.rows(
                 "UPDATE entry SET envelope = ?, is_sent = 0 WHERE campaign = ? AND round = ?",
                 envelope,
@@ -436,13 +436,13 @@ class Ledger:
             PrivacyRefused: If the campaign was not joined.
         """
         with self._file.reading():
-            limits = self._joined(campaign)
+            limits = self._joined_limits(campaign)
             checked_round(round, limits)
             if self._file.rows(
                 "SELECT 1 FROM entry WHERE campaign = ? AND round = ?", campaign, round
             ):
                 return 0.0
-            return nano_to_epsilon(self._book.left(limits, round))
+            return nano_to_epsilon(self._book.remaining_nano(limits, round))
 
     def status(self, time_s: int) -> LedgerStatus:
         """Return what is spent, what is left and when it refreshes, for the owner.
@@ -525,19 +525,19 @@ class Ledger:
             )
         return int(count)
 
-    def _joined(self, campaign: str) -> CampaignLimits:
+    def _joined_limits(self, campaign: str) -> CampaignLimits:
         limits = self._book.campaign(campaign)
         if limits is None:
             raise PrivacyRefused(f"campaign {campaign!r} must be joined before it is paid for.")
         return limits
 
-    def _found(self, campaign: str, round: int) -> StoredReport:
-        stored = self._stored(campaign, round)
+    def _find_report(self, campaign: str, round: int) -> StoredReport:
+        stored = self._stored_report(campaign, round)
         if stored is None:
             raise PrivacyRefused(f"round {round} of campaign {campaign!r} has no report.")
         return stored
 
-    def _stored(self, campaign: str, round: int) -> StoredReport | None:
+    def _stored_report(self, campaign: str, round: int) -> StoredReport | None:
         """Return the report of a round if it may still be sent."""
         rows = self._file.rows(
             "SELECT campaign, round, charged, report, envelope FROM entry "

@@ -211,7 +211,7 @@ class LedgerFile:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LedgerUnusable(self._explain(error)) from error
 
-    def damaged(self, detail: str) -> LedgerUnusable:
+    def damage_error(self, detail: str) -> LedgerUnusable:
         """Return the refusal for content that cannot be what was written."""
         return LedgerUnusable(f"the ledger {self.path} is damaged ({detail}). {_LOST}.")
 
@@ -282,7 +282,7 @@ class LedgerFile:
         strays = self.rows("PRAGMA foreign_key_check")
         books = self.rows(_BOOKS)
         if not is_whole or strays or len(books) != 1 or books[0][:3] != books[0][3:]:
-            raise self.damaged("its books do not agree")
+            raise self.damage_error("its books do not agree")
 
     def _explain(self, error: Exception) -> str:
         # SQLite's message about a damaged name may itself be no text.
@@ -294,7 +294,7 @@ class LedgerFile:
                 f"{self.busy_s:g} s; nothing was spent. Try again."
             )
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            return str(self.damaged(str(error) if is_text else "its text is unreadable"))
+            return str(self.damage_error(str(error) if is_text else "its text is unreadable"))
         return (
             f"the ledger {self.path} cannot be read or written ({error}); nothing is reported. "
             f"See that the disk has space and that file and folder can be written."

@@ -258,7 +258,7 @@ class Book:
                     refresh_s=None if refresh is None else limits.start_s(refresh),
                 )
 
-    def left(self, limits: CampaignLimits, round: int) -> int:
+    def remaining_nano(self, limits: CampaignLimits, round: int) -> int:
         """Return the most that a new report of a round could spend, in billionths.
 
         Limits on what it gives away to the fusion centre are looked at when it is paid for.
@@ -280,7 +280,7 @@ class Book:
         )
         for digest, *values in rows:
             if digest != digest_of(*values):
-                raise self.file.damaged("the limits of a campaign changed")
+                raise self.file.damage_error("the limits of a campaign changed")
         return [CampaignLimits(*values) for _, *values in rows]
 
     def first_open_round(self, limits: CampaignLimits) -> int:
@@ -330,7 +330,7 @@ class Book:
         found = {}
         for number, digest, numbers in self.file.rows("SELECT * FROM claim_table"):
             if digest != digest_of(numbers):
-                raise self.file.damaged("a table of claims changed")
+                raise self.file.damage_error("a table of claims changed")
             found[number] = tuple(Claim.from_numbers(row) for row in json.loads(numbers))
         return ClaimTables(found, most_delta=self.owner.most_delta)
 

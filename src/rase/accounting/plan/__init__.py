@@ -149,10 +149,10 @@ def plan(
     )
     if detail not in ("full", "quick", "live"):
         raise ValueError(f"detail must be full, quick or live, got {detail!r}.")
-    return _planned(request, readings, curve, detail=detail)
+    return _make_plan(request, readings, curve, detail=detail)
 
 
-def _planned(
+def _make_plan(
     request: Request, readings: ArrayLike | None, curve: Sequence[float], *, detail: Detail
 ) -> Plan:
     public, n = request.value_range, _in_a_round(request)
@@ -167,7 +167,7 @@ def _planned(
         limits = attacker_limits(
             n, request.attacker_cap, alpha=request.alpha, group_count=request.group_count
         )
-    manifest = _shuffled(request)
+    manifest = _plan_shuffle(request)
     periods, refusal = periods_of(request, drawn, manifest, detail=detail)
     rows = list(_error_rows(request, ErrorModel(drawn), uniform=uniform, sample=sample))
     standard_errors = _standard_errors(request)
@@ -238,7 +238,7 @@ def _error_rows(
         for spread in (uniform, sample):
             if spread is not None:
                 one = turn_error(model, estimator, n, turns=turns, readings=spread)
-                yield ErrorRow(estimator, _named(spread), one, one.over(averaged))
+                yield ErrorRow(estimator, _name_readings(spread), one, one.over(averaged))
 
 
 def _standard_errors(request: Request) -> dict[str, float]:
@@ -319,7 +319,7 @@ def _precision(request: Request, drawn: RangeRandomizer, readings: FleetReadings
         asked.epsilon_bound_everywhere(public),
         is_clamping,
         share_met=min(1.0, float(weights @ met)),
-        readings=_named(readings),
+        readings=_name_readings(readings),
     )
 
 
@@ -344,7 +344,7 @@ def _robust(n: int, alpha: float, group_count: int, attacker_cap: float) -> Mani
     return Robust(alpha, group_count, attacker_cap=attacker_cap).manifest_for(n)
 
 
-def _shuffled(request: Request) -> Manifest:
+def _plan_shuffle(request: Request) -> Manifest:
     if request.alpha is None or request.group_count is None:
         return uniform_manifest(_in_a_round(request), "No alpha was asked for.")
     cap = 2.0 if request.attacker_cap is None else request.attacker_cap
@@ -361,7 +361,7 @@ def _uniform(value_range: Range) -> FleetReadings:
     return FleetReadings.uniform(value_range)
 
 
-def _named(readings: FleetReadings) -> str:
+def _name_readings(readings: FleetReadings) -> str:
     return "yours" if readings.count else "uniform"
 
 
@@ -418,7 +418,7 @@ def periods_of(
         central = None
         if refusal is None and not (detail == "quick" and reports > 1):
             source = request.epsilon if detail == "quick" else _on_unit_range(drawn)
-            central = request.schedule.hidden(
+            central = request.schedule.central_guarantee(
                 _central_of(source, reports, is_live=detail == "live"),
                 source,
                 devices=request.devices,

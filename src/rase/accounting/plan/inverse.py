@@ -165,7 +165,7 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
             return Answer(None, _never(f"No epsilon up to {MAX_EPSILON:g}", setting, error))
         if is_met(MIN_EPSILON):
             return Answer(MIN_EPSILON, _epsilon_words(MIN_EPSILON, error))
-        found = _bisected(is_met, MIN_EPSILON, MAX_EPSILON, close=_CLOSE)
+        found = _bisect(is_met, MIN_EPSILON, MAX_EPSILON, close=_CLOSE)
         return Answer(found, _epsilon_words(found, error))
     # Where a mechanism changes its law the error may jump up, so each piece is searched alone.
     bounds = [MIN_EPSILON, HYBRID_FROM, setting.precision.epsilon_bound(setting.value_range)]
@@ -176,7 +176,7 @@ def epsilon_needed(setting: Setting, error: float) -> Answer:
         if is_met(low):
             return Answer(low, _epsilon_words(low, error))
         if is_met(last):
-            found = _bisected(is_met, low, last, close=_CLOSE)
+            found = _bisect(is_met, low, last, close=_CLOSE)
             return Answer(found, _epsilon_words(found, error))
     return Answer(None, _never(f"No epsilon up to {MAX_EPSILON:g}", setting, error))
 
@@ -304,9 +304,7 @@ def _smallest(is_met: Callable[[int], bool], *, least: int, most: int) -> int | 
     return meets
 
 
-def _bisected(
-    is_met: Callable[[float], bool], fails: float, meets: float, *, close: float
-) -> float:
+def _bisect(is_met: Callable[[float], bool], fails: float, meets: float, *, close: float) -> float:
     """Return a number that meets a wish, within a share ``close`` of one that does not."""
     while abs(meets - fails) > close * meets:
         middle = math.sqrt(fails * meets)
@@ -324,7 +322,7 @@ def _largest_theta(n: int, attacker_cap: float) -> float:
     # n/[n] is at least n (1 - q), and at most 1 / (1 - theta (n - 1) / 2).
     fails = -math.log1p(-attacker_cap / n)
     meets = 2 * (1 - 1 / attacker_cap) / (n - 1) * (1 - _CLOSE)
-    return _bisected(is_kept, fails, meets, close=_CLOSE)
+    return _bisect(is_kept, fails, meets, close=_CLOSE)
 
 
 def _alpha_limit(n: int, theta: float, group_count: int) -> Answer:

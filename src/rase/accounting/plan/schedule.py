@@ -76,7 +76,7 @@ class ReportSchedule:
             return (1 - 1 / self.window) ** devices
         return 1 - self.reports_per_window / self.window
 
-    def hidden(
+    def central_guarantee(
         self,
         bound: Callable[[int, float], Amplification],
         mechanism: Covered | float,
@@ -216,7 +216,7 @@ def turn_error(
     if readings is None:
         error = model.worst(estimator, reports, sampling=sampling)
     else:
-        error = model.expected(estimator, reports, readings=readings, sampling=sampling)
+        error = model.expected_error(estimator, reports, readings=readings, sampling=sampling)
     # The noise of means falls with the root of the number of reports, which is no whole number.
     return Error(error.bias, error.noise * math.sqrt(reports * inverse))
 

@@ -85,14 +85,14 @@ class Setting:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
 
     @property
-    def expected(self) -> float:
+    def expected_reports(self) -> float:
         """How many homes report in an hour, on average."""
         return self.homes / _WINDOW
 
     @property
     def k_min(self) -> int:
         """The fewest reports that are released, for which the promise is computed."""
-        return max(2, math.floor(self.expected - _SPARE * math.sqrt(self.expected)))
+        return max(2, math.floor(self.expected_reports - _SPARE * math.sqrt(self.expected_reports)))
 
     @cached_property
     def _law(self) -> RangeRandomizer:
@@ -301,8 +301,8 @@ class LiveDemo:
             rmse=math.sqrt(_mean([(_value(one) - one.truth) ** 2 for one in shown])),
             correlations=tuple(_correlation(day) for day in self._days()),
             report_bytes=max((sent.report_bytes for sent in self._sent), default=0),
-            envelopes_left=self._left(Role.SHUFFLER, "report"),
-            values_left=self._left(Role.FUSION, "opened"),
+            envelopes_left=self._count_left(Role.SHUFFLER, "report"),
+            values_left=self._count_left(Role.FUSION, "opened"),
             days=tuple(self._ask_for_days()),
         )
 
@@ -330,7 +330,7 @@ class LiveDemo:
             raise FusionUnreachable(f"round {round} did not become final within {_PATIENCE_S} s.")
         return self._servers.subscriber.average(at=1000 * round_start_s(round, _ROUND_S))
 
-    def _left(self, role: Role, table: str) -> int:
+    def _count_left(self, role: Role, table: str) -> int:
         with self._servers.databases[role].snapshot() as transaction:
             ((count,),) = transaction.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
         return int(count)

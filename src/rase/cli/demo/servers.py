@@ -101,14 +101,14 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
         campaign: What is published, countersigned by the shuffler.
     """
     with ExitStack() as stack:
-        made = _made(folder, stack)
-        shuffler_url = stack.enter_context(_served(_shuffler_app(made, clock, campaign)))
+        made = _make_parts(folder, stack)
+        shuffler_url = stack.enter_context(_serve_app(_shuffler_app(made, clock, campaign)))
         has_final = threading.Event()
         centre = _centre(made, clock, stack, on_final=has_final.set)
         state = made.databases[Role.FUSION]
         operator = add_subscriber(state, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN))
         app, offer = _with_pages(fusion_app(centre), clock, operator)
-        fusion_url = stack.enter_context(_served(app))
+        fusion_url = stack.enter_context(_serve_app(app))
         _publish(made, campaign, clock, shuffler_url=shuffler_url)
         # A transport of its own: a proxy in the environment must not be asked for 127.0.0.1.
         subscriber = stack.enter_context(
@@ -145,7 +145,7 @@ class _Made:
     pinned: PinnedKeys
 
 
-def _made(folder: Path, stack: ExitStack) -> _Made:
+def _make_parts(folder: Path, stack: ExitStack) -> _Made:
     databases: dict[Role, Database] = {}
     telemetry: dict[Role, Telemetry] = {}
     for role in Role:
@@ -251,7 +251,7 @@ def _publish(made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url:
 
 
 @contextmanager
-def _served(app: ASGIApp) -> Iterator[str]:
+def _serve_app(app: ASGIApp) -> Iterator[str]:
     """Serve an app in a thread, at any free port; yield its address."""
     with socket.create_server((_HOST, 0), backlog=128) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -19,7 +19,8 @@ def opening_words(demo: "LiveDemo") -> Iterator[str]:
     """Yield what there is to know before the first hour."""
     setting, campaign, servers = demo.setting, demo.campaign, demo.servers
     yield (
-        f"{setting.homes:,} made-up homes report their power for {_counted(setting.days, 'day')}: "
+        f"{setting.homes:,} made-up homes report their power for "
+        f"{_count_in_words(setting.days, 'day')}: "
         "one report a home a day, made noisy and sealed at home, shuffled, then averaged."
     )
     yield (
@@ -54,7 +55,7 @@ def summary_words(demo: "LiveDemo", summary: "LiveSummary") -> Iterator[str]:
             f" Correlation with the truth, day by day: {correlations}." if correlations else ""
         )
         yield (
-            f"Result    Estimates of {_counted(summary.released, 'hour')}, off by "
+            f"Result    Estimates of {_count_in_words(summary.released, 'hour')}, off by "
             f"{summary.rmse:.1f} W (root mean square).{followed}"
         )
         yield (
@@ -106,7 +107,7 @@ def _report_words(summary: "LiveSummary") -> str:
     return (
         f"{summary.sent:,} sent, {summary.report_bytes} bytes each; {summary.repeated} repeated "
         f"ones ignored, {summary.unopened} did not open, {summary.withheld_reports:,} withheld in "
-        f"{_counted(summary.withheld, 'hour')}."
+        f"{_count_in_words(summary.withheld, 'hour')}."
     )
 
 
@@ -127,7 +128,7 @@ def _who_saw_what(summary: "LiveSummary") -> Iterator[tuple[str, str, str, str]]
     yield "subscriber", "nobody", "none: estimates alone", "-"
 
 
-def _counted(number: int, word: str) -> str:
+def _count_in_words(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

@@ -157,7 +157,7 @@ def _examine_server(
         findings.append(doctor.check_database(where, settings.database, role=role))
     else:
         findings.append(doctor.check_server_database(where, settings.database, role=role))
-    pinned = _pinned(getattr(settings, f"{peer}_key"), peer, signing)
+    pinned = _read_pinned(getattr(settings, f"{peer}_key"), peer, signing)
     if signing is not None and pinned is None:
         mistake = f"{peer}_key is this server's own key; run rase keys adopt with the other's."
         findings += doctor.findings_of(where, "pinned key", [mistake], "")
@@ -209,7 +209,7 @@ def _server_settings(place: Path, role: "Role") -> Any:
     return load_settings(FusionSettings, role, path=place / _SERVER_FILE)
 
 
-def _pinned(text: str, peer: "Role", signing: Any) -> "PinnedKeys | None":
+def _read_pinned(text: str, peer: "Role", signing: Any) -> "PinnedKeys | None":
     from rase.service.key_settings import public_key_bytes
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys

@@ -40,9 +40,9 @@ def examine_server_broker(
         broker = Broker.of(settings.mqtt)
         with probing(broker) as probe:
             # First: mosquitto may end a connection on which it denied something.
-            kept = probe.retained("rase/+/policy")
+            kept = probe.read_retained("rase/+/policy")
             return [
-                _reached(where, broker),
+                _check_login(where, broker),
                 *_rights(where, role, settings.mqtt, probe),
                 _campaigns(where, kept, pinned),
             ]
@@ -100,7 +100,7 @@ def examine_home_broker(where: str, place: Path, settings: Any) -> "list[Finding
         if broker is None:
             return []
         with probing(broker):
-            return [_reached(where, broker, check="home broker")]
+            return [_check_login(where, broker, check="home broker")]
     except ConfigurationError as error:
         return _problems(where, *error.mistakes, check="home broker")
     except ModuleNotFoundError:
@@ -168,7 +168,7 @@ def _pattern(topic: str) -> str:
     return "/".join([root, "+", *("+" if part == "doctor" else part for part in rest)])
 
 
-def _reached(where: str, broker: "Broker", *, check: str = "broker") -> "Finding":
+def _check_login(where: str, broker: "Broker", *, check: str = "broker") -> "Finding":
     how = " over TLS" if broker.url.startswith("mqtts:") else ", without TLS"
     user = "" if broker.user is None else f" as {broker.user}"
     return _finding(where, f"{broker.url} lets us in{user}{how}.", check=check)

@@ -96,7 +96,7 @@ def audit_command(
         if out is not None:
             check_out(out)
     measurement = Measurement(_ROOMS)
-    findings = _audited(subjects, count, seed)
+    findings = _run_audit(subjects, count, seed)
     broken = [one for one in findings if not one.holds]
     head = {
         "schema": "rase.lab.audit/1",
@@ -119,15 +119,15 @@ def audit_command(
         raise ClaimBroken(f"{len(broken)} of {len(findings)} claims are broken: {names}.")
 
 
-def _audited(
+def _run_audit(
     subjects: "Sequence[Subject | LawSubject]", samples: int, seed: int | None
 ) -> "list[Finding]":
     from rase.kernels.words import SeededRandom
-    from rase.lab.audit.subject import audited
+    from rase.lab.audit.subject import audit_claims
 
     rng = None if seed is None else SeededRandom(seed)
     with show_progress() as show:
-        return audited(
+        return audit_claims(
             subjects,
             samples=samples,
             rng=rng,
@@ -274,7 +274,7 @@ def run_experiments(
         _check_folder(out)
         setup = _setup(data, every, trials=trials, seed=seed, is_fast=fast)
     out.mkdir(exist_ok=True)
-    studies = _conducted(chosen, setup, data=data, out=out, jobs=jobs, engine=cell_engine)
+    studies = _run_studies(chosen, setup, data=data, out=out, jobs=jobs, engine=cell_engine)
     for study in studies:
         keep_study(study, out)
     report = write_report(out)
@@ -316,7 +316,7 @@ def _setup(data: str, every: str, *, trials: int | None, seed: int, is_fast: boo
     return Setup(panel, trials=usual if trials is None else trials, seed=seed, is_fast=is_fast)
 
 
-def _conducted(
+def _run_studies(
     chosen: list[Any],
     setup: "Setup",
     *,
@@ -326,7 +326,7 @@ def _conducted(
     engine: "CellEngine | None",
 ) -> "list[Study]":
     from rase.lab.cache import CellCache
-    from rase.lab.experiments.conduct import conducted
+    from rase.lab.experiments.conduct import run_experiments
     from rase.lab.experiments.study import checksum_of
 
     checksum = checksum_of(setup.panel)
@@ -338,7 +338,7 @@ def _conducted(
                 left = "" if left_s is None else f", {_duration(left_s)} left"
                 show(f"measuring {done} of {total}{left}", done / total if total else 1.0)
 
-            return conducted(
+            return run_experiments(
                 chosen,
                 setup,
                 cache=cache,

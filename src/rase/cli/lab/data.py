@@ -98,7 +98,7 @@ def data_command(
         )
     with show_progress() as show:
         loaded = load(source, wanted, on_progress=lambda share: show("reading", share))
-    found = _checked(source, loaded)
+    found = _check_document(source, loaded)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
@@ -208,7 +208,7 @@ def _words(folder: Path | None, states: dict[str, str]) -> list[str]:
     return lines
 
 
-def _checked(source: str, loaded: "Loaded") -> dict[str, Any]:
+def _check_document(source: str, loaded: "Loaded") -> dict[str, Any]:
     from rase.lab.resample import gaps_of
     from rase.lab.summary import summary_of
     from rase.lab.table_one import table_one

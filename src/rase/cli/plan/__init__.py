@@ -301,7 +301,7 @@ def command(
     outlook = None if sample is None else outlook_of(made, sample.table)
     if motion is not None and interval_s is not None:
         outlook = outlook_of_motion(made, motion, every_s=interval_s)
-    drawn = None if plot is None else _drawn(made, plot)
+    drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
         document = made.to_dict()
         document["forecast"] = None if outlook is None else outlook.to_dict()
@@ -435,7 +435,7 @@ def _candidates(public: Range, asked: dict[str, Any], rounds: int) -> list[float
     return sorted(one for one in spread if low <= one <= high)
 
 
-def _drawn(made: Plan, plot: Path) -> bool:
+def _draw_plot(made: Plan, plot: Path) -> bool:
     try:
         from rase.lab.plan_figure import draw_plan
     except ModuleNotFoundError:

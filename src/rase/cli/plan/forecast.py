@@ -132,12 +132,12 @@ def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | 
 def _maker(plan: Plan) -> Mechanisms:
     request = plan.request
 
-    def made(epsilon: float, value_range: Range) -> RangeRandomizer:
+    def make_randomizer(epsilon: float, value_range: Range) -> RangeRandomizer:
         return randomizer_named(
             request.mechanism, epsilon, domain=value_range, precision=request.precision
         )
 
-    return made
+    return make_randomizer
 
 
 def forecast_lines(outlook: Outlook) -> Iterator[str]:

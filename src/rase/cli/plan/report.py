@@ -32,7 +32,7 @@ def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
     """
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
-    yield from _block("certified", [str(plan.certificate), *_rung(plan)])
+    yield from _block("certified", [str(plan.certificate), *_rung_lines(plan)])
     yield from _block("schedule", _schedule(plan))
     yield ""
     yield from _error_table(plan, outlook)
@@ -75,7 +75,7 @@ def _mechanism(plan: Plan) -> str:
     return f"{plan.mechanism}{chosen}"
 
 
-def _rung(plan: Plan) -> Iterator[str]:
+def _rung_lines(plan: Plan) -> Iterator[str]:
     drawn = plan.certificate.drawn_epsilon
     if plan.mechanism == "optimal" and drawn < plan.certificate.epsilon:
         yield (

@@ -8,14 +8,14 @@ from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
 from rase.device.terms import REASONS
-from rase.theme.formatting import duration, each, held, moment, near, number
+from rase.theme.formatting import duration, each, keep_percent_signs, moment, near, number
 from rase.theme.promises import promises
 
 __all__ = [
     "PLACE",
     "budget",
     "card",
-    "compared",
+    "comparison_table",
     "figures",
     "ledger",
     "notice",
@@ -67,7 +67,7 @@ def notice(kind: str, text: str) -> Markup:
 def notices(now: Moment) -> Markup | None:
     """Return what does not work or was refused, with the reason and when it ends."""
     found = [_trouble(one) for one in now.troubles]
-    spent = _spent(now)
+    spent = _spent_note(now)
     if spent:
         found.append(notice("warn", spent))
     if now.campaign is not None and now.epsilon is None:
@@ -115,7 +115,7 @@ def figures(now: Moment) -> Markup:
     )
 
 
-def compared(now: Moment) -> Markup:
+def comparison_table(now: Moment) -> Markup:
     """Return the last rounds as a table, or why there is none."""
     if not now.rounds or now.campaign is None:
         return tag(
@@ -140,7 +140,7 @@ def compared(now: Moment) -> Markup:
                 (moment(one.round * round_s, form), "time"),
                 (_reading(one.measured, now.campaign), "number"),
                 (_reading(one.sent, now.campaign), "number"),
-                (_happened(one, round_s), "words"),
+                (_describe_outcome(one, round_s), "words"),
             )
             for one in now.rounds[:_MOST_ROWS]
         ],
@@ -232,7 +232,11 @@ def terms(now: Moment) -> Markup:
     return card(
         "terms",
         "What you agreed to",
-        tag("div", tag("ul", [tag("li", held(text)) for text in sentences]), class_="prose"),
+        tag(
+            "div",
+            tag("ul", [tag("li", keep_percent_signs(text)) for text in sentences]),
+            class_="prose",
+        ),
     )
 
 
@@ -293,7 +297,7 @@ def _trouble(one: Trouble) -> Markup:
     return notice("warn", f"{_TROUBLES[one.event]}{named} {when}.")
 
 
-def _spent(now: Moment) -> str | None:
+def _spent_note(now: Moment) -> str | None:
     """Return that the budget of the present round is spent, and when there is more."""
     if now.epsilon is None or now.campaign is None:
         return None
@@ -334,7 +338,7 @@ def _reading(value: float | None, campaign: Campaign) -> str:
     return near(value, campaign.low, campaign.low + (campaign.high - campaign.low) / 10)
 
 
-def _happened(one: RoundSeen, round_s: int) -> str:
+def _describe_outcome(one: RoundSeen, round_s: int) -> str:
     if one.sent is not None:
         fate = {"sent": "sent", "waiting": "waits to be sent", "dropped": "came too late"}
         return f"{fate.get(one.fate, 'drawn')}, epsilon {one.epsilon:g}"

@@ -41,7 +41,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
         if value is None or value is False:
             continue
         word = key.rstrip("_").replace("_", "-")
-        words.append(word if value is True else f'{word}="{_escaped(value)}"')
+        words.append(word if value is True else f'{word}="{_escape(value)}"')
     opening = f"<{' '.join(words)}>"
     if name in _VOID:
         return Markup(opening)
@@ -60,10 +60,10 @@ def _parts(children: Iterable[Child]) -> Iterable[str]:
         if isinstance(child, Markup):
             yield str(child)
         elif isinstance(child, str | int | float):
-            yield _escaped(child)
+            yield _escape(child)
         else:
             yield from _parts(child)
 
 
-def _escaped(value: object) -> str:
+def _escape(value: object) -> str:
     return str(value).translate(_ESCAPES)

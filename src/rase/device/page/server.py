@@ -158,7 +158,7 @@ class _Handler(StreamRequestHandler):
             return
         name = self._name()
         if name is not None:
-            self._guarded(work, name)
+            self._run_guarded(work, name)
 
     def finish(self) -> None:
         """Hear the sender out for a moment: closing on unread bytes takes the answer back."""
@@ -184,7 +184,7 @@ class _Handler(StreamRequestHandler):
             return None
         return name
 
-    def _guarded(self, work: Any, name: str) -> None:
+    def _run_guarded(self, work: Any, name: str) -> None:
         try:
             work(name)
         except (RaseError, OSError) as error:
@@ -248,7 +248,7 @@ class _Handler(StreamRequestHandler):
         page = self.server.page
         page.is_to_forget.set()
         if page.is_forgotten.wait(_PATIENCE_S):
-            self._answer(200, views.forgotten(theme=self._theme))
+            self._answer(200, views.forgotten_page(theme=self._theme))
             return
         text = "The agent is busy; it stops and forgets as soon as it can."
         self._answer(202, views.problem("Not yet", text, form=self._form, theme=self._theme))

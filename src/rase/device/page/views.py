@@ -15,7 +15,7 @@ from rase.device.page.payload import Payload, parts_of
 from rase.theme.formatting import moment, number, sentence
 from rase.version import __version__
 
-__all__ = ["THEMES", "Form", "chart", "forgotten", "home", "payload", "problem"]
+__all__ = ["THEMES", "Form", "chart", "forgotten_page", "home", "payload", "problem"]
 
 THEMES = ("auto", "light", "dark")
 _MARKS = {"auto": "◐ Auto", "light": "○ Light", "dark": "● Dark"}
@@ -45,7 +45,7 @@ def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
             cards.notices(now),
             cards.figures(now),
             _sharing(now, form),
-            _compared(now),
+            _comparison_card(now),
             cards.budget(now),
             cards.terms(now),
             cards.ledger(now),
@@ -77,7 +77,7 @@ def payload(found: Payload | None, now: Moment, form: Form, *, theme: str) -> by
     )
 
 
-def forgotten(*, theme: str) -> bytes:
+def forgotten_page(*, theme: str) -> bytes:
     """Return the last page of a device."""
     return _page(
         "Forgotten",
@@ -187,7 +187,7 @@ def _sharing(now: Moment, form: Form) -> Markup:
     return cards.card("sharing", "Sharing", tag("p", words), tag("div", buttons, class_="buttons"))
 
 
-def _compared(now: Moment) -> Markup:
+def _comparison_card(now: Moment) -> Markup:
     drawn = None if now.campaign is None else chart(now.rounds, now.campaign)
     legend = tag(
         "ul",
@@ -201,7 +201,7 @@ def _compared(now: Moment) -> Markup:
         "compared",
         "Measured against sent",
         [drawn, legend] if drawn else None,
-        cards.compared(now),
+        cards.comparison_table(now),
         tag(
             "p",
             "Measured values are in the agent's memory only: they are gone when it stops.",
@@ -347,10 +347,10 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> list[Markup] | None:
     shown = [one for one in reversed(rounds) if one.measured is not None or one.sent is not None]
     if len(shown) < 2:
         return None
-    return [_drawn(shown, campaign, shape) for shape in _SHAPES]
+    return [_draw_chart(shown, campaign, shape) for shape in _SHAPES]
 
 
-def _drawn(shown: list[RoundSeen], campaign: Campaign, shape: str) -> Markup:
+def _draw_chart(shown: list[RoundSeen], campaign: Campaign, shape: str) -> Markup:
     width, height = _SHAPES[shape]
     first, last = shown[0].round, shown[-1].round
     values = [value for one in shown for value in (one.measured, one.sent) if value is not None]

@@ -46,10 +46,10 @@ class MqttSource:
         self._waiting: list[bytes] = []
         self._trouble: str | None = None
         self._client = broker.client(secrets.token_hex(8))
-        self._client.on_connect = self._connected
+        self._client.on_connect = self._on_connect
         self._client.on_connect_fail = self._not_reached
-        self._client.on_disconnect = self._lost
-        self._client.on_message = self._arrived
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_message = self._on_message
         self._client.reconnect_delay_set(1, 60)
         self._client.connect_async(broker.host, broker.port, broker.keepalive_s)
         self._client.loop_start()
@@ -94,7 +94,7 @@ class MqttSource:
         except (ValueError, RecursionError):
             raise SourceFailed(self.KIND, "must publish JSON; it does not.") from None
 
-    def _connected(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+    def _on_connect(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
         with self._lock:
             self._trouble = f"refuses: {code}" if code.is_failure else None
         if not code.is_failure:
@@ -104,12 +104,14 @@ class MqttSource:
         with self._lock:
             self._trouble = "does not answer"
 
-    def _lost(self, client: "Client", _: Any, flags: Any, code: Any, properties: Any) -> None:
+    def _on_disconnect(
+        self, client: "Client", _: Any, flags: Any, code: Any, properties: Any
+    ) -> None:
         with self._lock:
             # A broker that refuses ends the connection, too, and has said why.
             self._trouble = self._trouble or "is gone"
 
-    def _arrived(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
+    def _on_message(self, client: "Client", _: Any, message: "MQTTMessage") -> None:
         if message.retain:
             return
         with self._lock:

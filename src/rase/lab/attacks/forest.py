@@ -84,11 +84,11 @@ def forest_guesses(
         n_estimators=trees, max_leaf_nodes=leaves, n_jobs=jobs, random_state=seed
     )
     forest.fit(features, labels)
-    parts = list(_predicted(forest, asked, min(RANKED, classes)))
+    parts = list(_predict_blocks(forest, asked, min(RANKED, classes)))
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _predicted(forest: Any, asked: Floats, keep: int) -> Iterator[tuple[Codes, Floats]]:
+def _predict_blocks(forest: Any, asked: Floats, keep: int) -> Iterator[tuple[Codes, Floats]]:
     """Yield a block of rows at a time, since rows x classes may be too many numbers."""
     for first in range(0, len(asked), _ROWS_AT_ONCE):
         shares = forest.predict_proba(asked[first : first + _ROWS_AT_ONCE])

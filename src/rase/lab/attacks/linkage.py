@@ -59,7 +59,7 @@ class LinkageAttack:
         near = nearest_in_rank(
             model.weights @ points, sums / np.maximum(reported, 1), self.candidates
         )
-        ranked, confidence = _compared(
+        ranked, confidence = _rank_candidates(
             _counts(likelihood, slots, reports, slot_count), np.log(likelihood.table), near
         )
         return Guesses(rounds, slots, ranked[slots], confidence[slots], clusters=slots)
@@ -71,7 +71,7 @@ def _counts(likelihood: Likelihood, slots: Codes, reports: Floats, slot_count: i
     return flat.reshape(slot_count, bins).astype(np.float64)
 
 
-def _compared(counts: Floats, log_table: Floats, near: Codes) -> tuple[Codes, Floats]:
+def _rank_candidates(counts: Floats, log_table: Floats, near: Codes) -> tuple[Codes, Floats]:
     """Rank the candidates of each slot, a block of slots at a time."""
     ranked, confidence = [], []
     block = max(_CELLS_AT_ONCE // (near.shape[1] * counts.shape[1]), 1)

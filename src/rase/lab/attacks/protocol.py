@@ -68,19 +68,19 @@ class Case:
 
     def known_labels(self) -> Codes:
         """Return the labels of an attack that declared them."""
-        return _declared(self.labels, Knowledge.LABELS)
+        return _check_declared(self.labels, Knowledge.LABELS)
 
     def known_history(self) -> Floats:
         """Return the raw readings of an attack that declared them."""
-        return _declared(self.history, Knowledge.HISTORY)
+        return _check_declared(self.history, Knowledge.HISTORY)
 
     def known_arrival(self) -> Codes:
         """Return the arrivals of an attack that declared to know the centre."""
-        return _declared(self.arrival, Knowledge.CENTRE)
+        return _check_declared(self.arrival, Knowledge.CENTRE)
 
     def known_laws(self) -> tuple[OrderLaw, ...]:
         """Return the laws of the order of an attack that declared them."""
-        return _declared(self.laws, Knowledge.ORDER_LAW)
+        return _check_declared(self.laws, Knowledge.ORDER_LAW)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -140,7 +140,7 @@ class Attack(Protocol):
         ...
 
 
-def _declared(value: T | None, knowledge: Knowledge) -> T:
+def _check_declared(value: T | None, knowledge: Knowledge) -> T:
     if value is None:
         raise ValueError(f"knows must declare {knowledge.name}: {knowledge.value}.")
     return value

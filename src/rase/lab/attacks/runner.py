@@ -8,7 +8,7 @@ import numpy as np
 from rase.errors import DataError
 from rase.kernels.words import SeededRandom
 from rase.lab.attacks.protocol import Attack, Case, Codes, Flags, Guesses, Knowledge, Unit
-from rase.lab.metrics import AttackResult, scored
+from rase.lab.metrics import AttackResult, score_guesses
 from rase.lab.panel import Panel
 from rase.lab.schemes import Arrival, Release, Scheme, Secret
 
@@ -93,7 +93,7 @@ def attack_release(
     panel.check_attackable()
     case = case_for(attack, release, secret=secret, panel=panel, split=split, seed=seed)
     guesses = attack.guess(case)
-    return scored(
+    return score_guesses(
         _truth(attack, guesses, secret),
         guesses.ranked,
         confidence=guesses.confidence,

@@ -170,11 +170,13 @@ def _laws() -> Iterator[LawSubject]:
     shuffler = MallowsShuffle(alpha=_THETA * sensitivity(one_group), partition=one_group)
     arrival = np.arange(_WIDE)
 
-    def released(count: int, rng: Random) -> Cells:
+    def release_rows(count: int, rng: Random) -> Cells:
         rows = [shuffler.shuffle(arrival, rng=rng).values for _ in range(count)]
         return np.array(rows, dtype=np.int64)
 
-    yield mallows_law_subject("mallows law, released", released, _WIDE, theta=_THETA, single=True)
+    yield mallows_law_subject(
+        "mallows law, released", release_rows, _WIDE, theta=_THETA, single=True
+    )
 
 
 def _channels() -> Iterator[Subject]:

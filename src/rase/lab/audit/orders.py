@@ -60,10 +60,10 @@ def order_subject(
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         rows = np.tile(arrivals[is_second], (count, 1))
-        return _word_cells(_released(shuffler, rows, rng, single=single).astype(np.int64), n)
+        return _word_cells(_release_rows(shuffler, rows, rng, single=single).astype(np.int64), n)
 
     share = 1.0 if _is_quick(shuffler, single=single) else _SINGLE_SHARE
-    inputs = f"arrival {_listed(range(n))} or {_listed(changed)}"
+    inputs = f"arrival {_list_items(range(n))} or {_list_items(changed)}"
     return Subject(name, "order", inputs, claim, n**n, draw, share=share)
 
 
@@ -82,7 +82,7 @@ def position_subject(name: str, shuffler: Shuffler, n: int, *, claim: float) -> 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         rows = np.zeros((count, n))
         rows[:, int(is_second)] = 1.0
-        slots: Cells = np.argmax(_released(shuffler, rows, rng, single=False), axis=1)
+        slots: Cells = np.argmax(_release_rows(shuffler, rows, rng, single=False), axis=1)
         return slots
 
     share = _WIDE_SHARE if _is_quick(shuffler, single=False) else _SINGLE_SHARE
@@ -108,7 +108,7 @@ def live_order_subject(
         rows = [draw_order(groups[is_second], plan, rng=source)[0] for _ in range(count)]
         return _word_cells(np.array(rows, dtype=np.int64), n)
 
-    inputs = f"groups {_listed(groups[0])} or {_listed(groups[1])} by arrival"
+    inputs = f"groups {_list_items(groups[0])} or {_list_items(groups[1])} by arrival"
     return Subject(name, "order", inputs, claim, n**n, draw, share=_SINGLE_SHARE)
 
 
@@ -142,7 +142,7 @@ def channel_subject(
 
     def draw(is_second: bool, count: int, rng: Random) -> Cells:
         reports = noise.randomize(np.tile(fleets[is_second], (count, 1)), rng=rng)
-        released = _released(shuffler, reports, rng, single=False)
+        released = _release_rows(shuffler, reports, rng, single=False)
         lows, highs = released <= public.low, released >= public.high
         if is_ordered:
             return _word_cells(np.where(lows, 0, np.where(highs, 2, 1)), _LETTERS)
@@ -151,11 +151,11 @@ def channel_subject(
 
     cells = _LETTERS**n if is_ordered else (n + 1) ** 2
     usual = min(1.0, 4 / n) if _is_quick(shuffler, single=False) else _SINGLE_SHARE
-    inputs = f"readings {_listed(readings[0])} or {_listed(readings[1])}"
+    inputs = f"readings {_list_items(readings[0])} or {_list_items(readings[1])}"
     return Subject(name, "channel", inputs, claim, cells, draw, delta=delta, share=share or usual)
 
 
-def _released(shuffler: Shuffler, rows: Floats, rng: Random, *, single: bool) -> Floats:
+def _release_rows(shuffler: Shuffler, rows: Floats, rng: Random, *, single: bool) -> Floats:
     """Shuffle each row on its own."""
     if isinstance(shuffler, RoundShuffler) and not single:
         return np.asarray(shuffler.shuffle_rounds(rows, rng=rng).values)
@@ -174,7 +174,7 @@ def _word_cells(rows: Cells, letters: int) -> Cells:
     return cells
 
 
-def _listed(items: Sequence[object]) -> str:
+def _list_items(items: Sequence[object]) -> str:
     """Return few items in words; of many the first, and how many there are."""
     shown = " ".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items[:8])
     return shown if len(items) <= 8 else f"{shown} … ({len(items)})"
@@ -228,7 +228,7 @@ def kept_subject(name: str, shuffler: Shuffler, n: int, *, single: bool = False)
         name,
         f"{n} reports, how many stay in their place",
         fixed_point_law(n),
-        lambda count, rng: _fixed(_orders(shuffler, n, count, rng, is_quick=is_quick)),
+        lambda count, rng: _count_fixed(_orders(shuffler, n, count, rng, is_quick=is_quick)),
         share=_WIDE_LAW_SHARE if is_quick else _SINGLE_SHARE,
     )
 
@@ -245,7 +245,7 @@ def live_kept_subject(name: str, plan: ShufflePlan, n: int) -> LawSubject:
     def draw(count: int, rng: Random) -> Cells:
         source = rng if isinstance(rng, SecureRandom) else SecureRandom()
         orders = [draw_order(["a"] * n, plan, rng=source)[0] for _ in range(count)]
-        return _fixed(np.array(orders, dtype=np.int64))
+        return _count_fixed(np.array(orders, dtype=np.int64))
 
     inputs = f"{n} reports, how many stay in their place"
     return LawSubject(name, inputs, fixed_point_law(n), draw, share=_SINGLE_SHARE)
@@ -286,7 +286,7 @@ def _orders(shuffler: Shuffler, n: int, count: int, rng: Random, *, is_quick: bo
     return np.asarray(released).astype(np.int64)
 
 
-def _fixed(orders: Cells) -> Cells:
+def _count_fixed(orders: Cells) -> Cells:
     found: Cells = (orders == np.arange(orders.shape[1])).sum(axis=1)
     return found
 

@@ -253,7 +253,7 @@ def ledger_retry(device: RangeRandomizer) -> Retry:
             if spending.found is None:
                 drawn = str(device.draw_one(reading, entropy)).encode()
                 spending.keep(drawn, envelope=drawn)
-        return int(spending.stored.envelope)
+        return int(spending.stored_report.envelope)
 
     def retry(reading: float, count: int, entropy: Entropy) -> Iterator[tuple[int, int]]:
         with _ledger(epsilon) as ledger:

@@ -25,7 +25,7 @@ __all__ = [
     "LawSubject",
     "Subject",
     "Tell",
-    "audited",
+    "audit_claims",
     "chosen_event",
     "clopper_pearson",
     "departure_bound",
@@ -332,7 +332,7 @@ class Finding:
         return {**asdict(self), "holds": self.holds}
 
 
-def audited(
+def audit_claims(
     subjects: Sequence[Subject | LawSubject],
     *,
     samples: int,
@@ -400,7 +400,7 @@ def _loss(subject: Subject, samples: int, error: float, rng: Random, work: "_Wor
     """Return how far two inputs can be told apart at least."""
     trials = subject.samples_of(samples)
 
-    def counted(count: int) -> tuple[Counts, Counts]:
+    def count_events(count: int) -> tuple[Counts, Counts]:
         def of(is_second: bool) -> Counts:
             return _counts(
                 lambda size: subject.draw(is_second, size, rng),
@@ -412,13 +412,13 @@ def _loss(subject: Subject, samples: int, error: float, rng: Random, work: "_Wor
 
         return of(is_second=False), of(is_second=True)
 
-    pilot = counted(subject.pilot_of(samples))
+    pilot = count_events(subject.pilot_of(samples))
     events = [
         chosen_event(one, other, trials=trials, delta=subject.delta, error=error)
         for one, other in (pilot, pilot[::-1])
     ]
     # Fresh samples: what chose the event must not judge it.
-    fresh = counted(trials)
+    fresh = count_events(trials)
     bounds = [
         loss_bound(
             int(one[event].sum()), int(other[event].sum()), trials, delta=subject.delta, error=error
@@ -440,7 +440,7 @@ def _counts(
     for start in range(0, count, _AT_ONCE):
         size = min(_AT_ONCE, count - start)
         total += np.bincount(draw(size), minlength=cells)
-        work.done(subject, size)
+        work.add_work(subject, size)
     return total
 
 
@@ -461,7 +461,7 @@ class _Work:
         self._done = 0.0
         self._tell = tell
 
-    def done(self, subject: Subject | LawSubject, size: int) -> None:
+    def add_work(self, subject: Subject | LawSubject, size: int) -> None:
         # A slow sample counts as so many quick ones.
         self._done += size / subject.share
         if self._tell is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rase.lab.experiments.attempts import Score, attempts, chance_level, scores
-from rase.lab.experiments.error_figures import error_cells, shown
+from rase.lab.experiments.error_figures import display_name, error_cells
 from rase.lab.experiments.study import (
     Check,
     Experiment,
@@ -167,7 +167,7 @@ def equal_epsilon(setup: Setup) -> Steps:
         f"root mean square error of a round's mean ({unit})",
         tuple(
             Line(
-                f"{mechanism}, {shown(estimator)}",
+                f"{mechanism}, {display_name(estimator)}",
                 budgets,
                 [error[mechanism, estimator, epsilon] for epsilon in budgets],
                 style="solid" if estimator == "unbiased_mean" else "dashed",
@@ -216,14 +216,14 @@ def _error_words(error: _Errors, budgets: list[float], unit: str) -> str:
     return (
         "At epsilon 4: "
         + ", ".join(
-            f"{mechanism} with {shown(name)} {value:.0f} {unit}"
+            f"{mechanism} with {display_name(name)} {value:.0f} {unit}"
             for (mechanism, name), value in at_four.items()
         )
         + f". Hybrid's error is {gain:.1f} times smaller than Laplace's. "
         + "".join(
-            f"In a single round the {shown(name)} of BR has the smallest error of all at epsilon "
-            f"{', '.join(f'{epsilon:g}' for epsilon in won)}: its bias is smaller there than the "
-            "noise of unbiased means, but no window and no larger fleet mends it. "
+            f"In a single round the {display_name(name)} of BR has the smallest error of all at "
+            f"epsilon {', '.join(f'{epsilon:g}' for epsilon in won)}: its bias is smaller there "
+            "than the noise of unbiased means, but no window and no larger fleet removes it. "
             for name, won in wins.items()
             if won
         )

@@ -15,7 +15,7 @@ from rase.lab.experiments.measure import measured
 from rase.lab.experiments.study import Cell, Experiment, Findings, Outcome, Setup, Steps, Study
 from rase.lab.panel import Panel
 
-__all__ = ["CellEngine", "Tell", "conducted", "outcomes_of", "weight"]
+__all__ = ["CellEngine", "Tell", "outcomes_of", "run_experiments", "weight"]
 
 Tell = Callable[[int, int, float | None], None]
 """Told: how many cells are done, of how many, and the seconds that are probably left."""
@@ -33,7 +33,7 @@ class CellEngine(Protocol):
         """Yield each cell with its outcome, as they are done."""
 
 
-def conducted(
+def run_experiments(
     experiments: Sequence[Experiment],
     setup: Setup,
     *,
@@ -71,7 +71,7 @@ def conducted(
     return [
         _study(
             experiment,
-            _concluded(steps, [found[cell.key] for cell in cells]),
+            _conclude(steps, [found[cell.key] for cell in cells]),
             setup=setup,
             checksum=checksum,
             data=data,
@@ -178,7 +178,7 @@ def weight(cell: Cell) -> float:
     return float(10 * is_forest + cell.settings.get("n", 0) / 1000)
 
 
-def _concluded(steps: Steps, outcomes: Sequence[Outcome]) -> Findings:
+def _conclude(steps: Steps, outcomes: Sequence[Outcome]) -> Findings:
     try:
         steps.send(outcomes)
     except StopIteration as end:
@@ -204,7 +204,7 @@ def _study(
         paper_says=experiment.paper_says,
         measured=findings.measured,
         why=experiment.why,
-        choices={**experiment.choices, **_scaled(setup)},
+        choices={**experiment.choices, **_scale_note(setup)},
         checks=findings.checks,
         chance=findings.chance,
         command=_command(experiment.name, data, setup),
@@ -217,7 +217,7 @@ def _study(
     )
 
 
-def _scaled(setup: Setup) -> dict[str, str]:
+def _scale_note(setup: Setup) -> dict[str, str]:
     """Say that ranges are not those named, where the readings are not of appliances."""
     if setup.range_scale == 1:
         return {}

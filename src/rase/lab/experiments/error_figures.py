@@ -18,7 +18,7 @@ from rase.lab.experiments.study import (
 )
 from rase.lab.pictures import Chart, Level, Line, Picture
 
-__all__ = ["ESTIMATORS", "FIG7", "FIG8", "FIG9", "error_cells", "shown"]
+__all__ = ["ESTIMATORS", "FIG7", "FIG8", "FIG9", "display_name", "error_cells"]
 
 ESTIMATORS = ("sample_mean", "median", "bootstrap_mean", "unbiased_mean")
 _PAPERS = ESTIMATORS[:3]
@@ -54,7 +54,7 @@ def average_error(setup: Setup) -> Steps:
             f"|estimate − truth| ({unit})",
             tuple(
                 Line(
-                    shown(name),
+                    display_name(name),
                     budgets,
                     [row[what] for row in rows if row["estimator"] == name],
                     look=name,
@@ -81,8 +81,8 @@ def average_error(setup: Setup) -> Steps:
         (
             *(
                 Check(
-                    f"The average error of the {shown(name)} falls with epsilon, to less than a "
-                    "fifth.",
+                    f"The average error of the {display_name(name)} falls with epsilon, to less "
+                    "than a fifth.",
                     average[last, name] < average[first, name] / 5,
                 )
                 for name in ("sample_mean", "bootstrap_mean", "unbiased_mean")
@@ -90,7 +90,9 @@ def average_error(setup: Setup) -> Steps:
             Check(
                 "The average error of the unbiased mean falls with every epsilon half as large "
                 "again.",
-                _is_falling([average[epsilon, "unbiased_mean"] for epsilon in _thinned(budgets)]),
+                _is_falling(
+                    [average[epsilon, "unbiased_mean"] for epsilon in _thin_budgets(budgets)]
+                ),
             ),
             Check(
                 f"At epsilon {first:g} more than 90 % of the sample mean's error is bias.",
@@ -142,7 +144,7 @@ def largest_square_error(setup: Setup) -> Steps:
         f"largest square error ({unit}²)",
         tuple(
             Line(
-                shown(name),
+                display_name(name),
                 budgets,
                 [row[f"{name}_largest"] for row in rows],
                 look=name,
@@ -208,10 +210,10 @@ def trace_figure(setup: Setup) -> Steps:
         tuple(rows),
         _trace_picture(days, error, unit),
         f"At epsilon {_TRACE_EPSILON:g} the truth is {np.nanmean(truth):.1f} {unit} on average; "
-        + ", ".join(f"{shown(name)} {np.nanmean(days[name]):.1f}" for name in ESTIMATORS)
-        + f" {unit}. Of the paper's three the {shown(best)} is nearest, {gaps[best]:.1f} {unit} "
-        f"off on a mean day; the unbiased mean is {gaps['unbiased_mean']:.1f} {unit} off, and its "
-        f"95 % interval covers the truth on {100 * covered:.0f} % of the days.",
+        + ", ".join(f"{display_name(name)} {np.nanmean(days[name]):.1f}" for name in ESTIMATORS)
+        + f" {unit}. Of the paper's three the {display_name(best)} is nearest, {gaps[best]:.1f} "
+        f"{unit} off on a mean day; the unbiased mean is {gaps['unbiased_mean']:.1f} {unit} off, "
+        f"and its 95 % interval covers the truth on {100 * covered:.0f} % of the days.",
         (
             Check(
                 "Sample and bootstrap mean are greater than the truth on every day.",
@@ -256,11 +258,11 @@ def error_cells(
     ]
 
 
-def shown(estimator: str) -> str:
+def display_name(estimator: str) -> str:
     """Return an estimator's name as people read it.
 
     Example:
-        >>> shown("sample_mean")
+        >>> display_name("sample_mean")
         'sample mean'
     """
     return estimator.replace("_", " ")
@@ -279,13 +281,13 @@ def _trace_picture(
         band = name == "unbiased_mean"
         charts.append(
             Chart(
-                f"{shown(name)}{', 95 % interval' if band else ''}",
+                f"{display_name(name)}{', 95 % interval' if band else ''}",
                 "day",
                 f"mean of the day ({unit})",
                 (
                     truth,
                     Line(
-                        shown(name),
+                        display_name(name),
                         numbers,
                         values.tolist(),
                         low=(values - error).tolist() if band else None,
@@ -325,7 +327,7 @@ def _bound_level() -> Level:
     return Level(_PRECISION_BOUND, "ε*", is_upright=True)
 
 
-def _thinned(budgets: Sequence[float]) -> list[float]:
+def _thin_budgets(budgets: Sequence[float]) -> list[float]:
     """Keep budgets so far apart that one trial tells their errors apart."""
     kept = list(budgets[:1])
     for budget in budgets:

@@ -23,14 +23,14 @@ from rase.lab.attacks.forest import ForestAttack, ProfileAttack
 from rase.lab.attacks.protocol import Attack
 from rase.lab.attacks.runner import attack_scheme
 from rase.lab.audit.catalogue import subjects_named
-from rase.lab.audit.subject import audited
+from rase.lab.audit.subject import audit_claims
 from rase.lab.low_bits import (
     excluded_by_low_bits,
     excluded_by_table,
     insecure_float_laplace,
 )
 from rase.lab.panel import Panel
-from rase.lab.poisoning import poisoned
+from rase.lab.poisoning import poison_rounds
 from rase.lab.ranging import best_range, follow_feedback
 from rase.lab.schemes import scheme_named
 from rase.laws.geometric import BudgetAware
@@ -199,7 +199,7 @@ def ranged(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> M
     """Begin with a range ten times too wide, and let feedback find a better one."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
     best = best_range(some, epsilon=epsilon, rounds=rounds)
-    start = best.widened(10, floor=0.0)
+    start = best.widen(10, floor=0.0)
     found = follow_feedback(some, start, epsilon=epsilon, rounds=rounds, seed=seed)
     widths = [one / start.width for one in found.widths]
     return {"ratio": found.rmse / best.rmse, "widths": widths}
@@ -312,7 +312,7 @@ def poisoning(
     rows = [row[~np.isnan(row)] for row in known]
     readings = np.array([draw.choice(np.clip(row, 0, high), n) for row in rows if row.size])
     randomizer = randomizer_named(mechanism, epsilon, domain=Range(0, high))
-    found = poisoned(
+    found = poison_rounds(
         readings, randomizer, liars=liars, estimators=estimators, window=window, seed=seed
     )
     return {name: asdict(one) for name, one in found.items()}
@@ -322,7 +322,7 @@ def audit(panel: Panel, *, subject: str, samples: int, confidence: float, seed: 
     """Audit one claim."""
     del panel  # claims hold for all readings
     chosen = [one for one in subjects_named([subject]) if one.name == subject]
-    (found,) = audited(chosen, samples=samples, rng=SeededRandom(seed), confidence=confidence)
+    (found,) = audit_claims(chosen, samples=samples, rng=SeededRandom(seed), confidence=confidence)
     return {**found.as_row(), "seconds": None}
 
 

@@ -78,12 +78,12 @@ def poisoning(setup: Setup) -> Steps:
     return Findings(
         tuple(rows),
         Picture(tuple(_poisoning_chart(found, name) for name in MECHANISMS), columns=2),
-        _measured(found),
+        _measured_shift(found),
         _checks(rows, found),
     )
 
 
-def _measured(found: dict[tuple[str, str, str], Row]) -> str:
+def _measured_shift(found: dict[tuple[str, str, str], Row]) -> str:
     def shift(mechanism: str, estimator: str, liars: str = "10 %") -> float:
         return float(found[mechanism, estimator, liars]["shift_percent"])
 
@@ -196,7 +196,7 @@ _SHOWN = ("tracked", "unbiased_mean", *PAPERS, "history", "last")
 _TWICE = (0.5, 1.0, 2.0)
 
 
-def followed(setup: Setup) -> Steps:
+def plan_accuracy(setup: Setup) -> Steps:
     """Follow the fleet's mean at several budgets."""
     budgets = (1.0, 4.0) if setup.is_fast else (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
     seeds = setup.seeds()
@@ -297,7 +297,7 @@ ACCURACY = Experiment(
         "history": "the mean of the unbiased means of all earlier rounds",
         "bootstrap_mean": "left out: the sample mean with a little more noise",
     },
-    steps=followed,
+    steps=plan_accuracy,
 )
 
 
@@ -394,7 +394,7 @@ AUDIT = Experiment(
 _EVERY = 8
 
 
-def ranged(setup: Setup) -> Steps:
+def plan_ranges(setup: Setup) -> Steps:
     """Begin with a range ten times as wide as the best, at several budgets."""
     budgets = (2.0,) if setup.is_fast else (0.5, 1.0, 2.0, 4.0)
     seeds = setup.seeds()
@@ -462,5 +462,5 @@ RANGES = Experiment(
         "best": "the fixed range with the least error from round 48 on, knowing all readings",
         "error": "root mean square of the unbiased means from round 48 on, probing rounds included",
     },
-    steps=ranged,
+    steps=plan_ranges,
 )

@@ -154,10 +154,20 @@ def wanted_of(
     for one in NUMBERS:
         _take(mistakes, values, one.name, partial(one.read, texts[one.name]))
     for name, known in _CHOICES.items():
-        _take(mistakes, values, name, partial(_chosen, name, texts[name], known))
+        _take(mistakes, values, name, partial(_read_choice, name, texts[name], known))
     _take(mistakes, values, "every", lambda: _every(texts["every"]))
-    _take(mistakes, values, "attacks", lambda: _ticked("attacks", attacks, ATTACKS, len(ATTACKS)))
-    _take(mistakes, values, "schemes", lambda: _ticked("schemes", schemes, SCHEMES, _MOST_SCHEMES))
+    _take(
+        mistakes,
+        values,
+        "attacks",
+        lambda: _read_choices("attacks", attacks, ATTACKS, len(ATTACKS)),
+    )
+    _take(
+        mistakes,
+        values,
+        "schemes",
+        lambda: _read_choices("schemes", schemes, SCHEMES, _MOST_SCHEMES),
+    )
     if {"low", "high"} <= set(values) and values["low"] >= values["high"]:
         mistakes["high"] = f"high must be above low, {values['low']:g}, got {values['high']:g}."
     if values.get("data") == "file":
@@ -206,7 +216,7 @@ def _take(
         mistakes[name] = str(error)
 
 
-def _chosen(name: str, text: str, known: Sequence[str]) -> str:
+def _read_choice(name: str, text: str, known: Sequence[str]) -> str:
     if text not in known:
         raise ValueError(f"{name} must be {' or '.join(known)}, got {_echo(text)}.")
     return text
@@ -227,7 +237,9 @@ def _every(text: str) -> str | None:
     return text
 
 
-def _ticked(name: str, chosen: Sequence[str], known: Mapping[str, str], most: int) -> list[str]:
+def _read_choices(
+    name: str, chosen: Sequence[str], known: Mapping[str, str], most: int
+) -> list[str]:
     if not chosen:
         raise ValueError(f"{name} must be chosen: tick at least one.")
     if len(chosen) > most or set(chosen) - set(known):

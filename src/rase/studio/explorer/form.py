@@ -86,7 +86,9 @@ class Asked:
         shown = {name: shown_number(getattr(self, name)) for name in USUAL}
         if not self.is_robust:
             shown = {name: text for name, text in shown.items() if name not in ("alpha", "groups")}
-        changed = {name: text for name, text in shown.items() if text != _told(name, USUAL[name])}
+        changed = {
+            name: text for name, text in shown.items() if text != _format_field(name, USUAL[name])
+        }
         return urlencode(changed)
 
     def for_plan(self) -> dict[str, Any]:
@@ -146,7 +148,7 @@ def shown_number(value: object) -> str:
     return str(value)
 
 
-def _told(name: str, text: str) -> str:
+def _format_field(name: str, text: str) -> str:
     return shown_number(_READ[name](name, text)) if text else ""
 
 

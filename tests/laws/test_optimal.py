@@ -457,6 +457,18 @@ def test_every_word_falls_where_bisection_puts_it(epsilon: float, steps: int) ->
         assert [law.draw(index, share, One(word)) for word in words] == expected
 
 
+@each_case("steps", [7, 4096])
+def test_only_outputs_are_places(steps: int) -> None:
+    """All else is refused: between two outputs, beyond the ends, and as far as numbers go."""
+    law = ProgrammeLaw(programme_at(1.0), steps)
+    outputs = set(law._outputs)
+    beyond = range(min(outputs) - 2, max(outputs) + 3)
+    places = np.array([*beyond, -(2**63), 2**63 - 1])
+    assert law.is_place(places).tolist() == [place in outputs for place in places.tolist()]
+    decoded = law.decode(np.array(law._outputs))
+    assert decoded.tolist() == law._values.tolist()
+
+
 class One:
     """Give one crafted word."""
 

@@ -302,7 +302,16 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         return np.asarray(shifted)
 
     def _output(self, place: Places) -> Places:
-        return np.minimum(np.searchsorted(self._places, place), self._places.size - 1)
+        """Return the output at each place; where there is none, the next."""
+        low, table = self._output_table
+        return np.asarray(table[np.clip(place, low, low + table.size - 1) - low])
+
+    @cached_property
+    def _output_table(self) -> tuple[int, NDArray[np.int16]]:
+        """The lowest place, and the output at it and each of those behind: no need to search."""
+        low, high = self._outputs[0], self._outputs[-1]
+        found = np.searchsorted(self._places, np.arange(low, high + 1))
+        return low, found.astype(np.int16)
 
     def variance(self, index: Indices) -> Floats:
         """Return E[value^2] less the squared index, both about the middle for accuracy."""

@@ -131,8 +131,8 @@ MATHEMATICS: Final = (
         name="report-one-step-off",
         wrong="Every report of the library lies one grid step too high.",
         file=_RANDOMIZER,
-        old="        return self.values_of(self.draw_many(readings, rng=rng))",
-        new="        return self.values_of(self.draw_many(readings, rng=rng) + 1)",
+        old="        places = self.draw_many(readings, rng=rng)\n",
+        new="        places = self.draw_many(readings, rng=rng) + 1\n",
         tests=_TWINS,
     ),
     Fault(

@@ -22,13 +22,15 @@ if __name__ == "__main__":
 from scripts.house.additions import AGGREGATE, LAW
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import concepts_of, problems
+from scripts.house.language import find_banned, participles, pending_problems, words_of
 from scripts.house.way import way_of_round, way_of_run
 
-__all__ = ["main", "measures", "over"]
+__all__ = ["language", "main", "measures", "over"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src/rase"
 LIMITS = ROOT / "scripts/house.toml"
+WORDS = ROOT / "scripts/words.toml"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print all as JSON")
     options = parser.parse_args(arguments)
     asked = tomllib.loads(LIMITS.read_text(encoding="utf-8"))
-    found = measures(SOURCE, asked["concepts"])
+    found = measures(SOURCE, asked["concepts"]) | language(
+        ROOT, tomllib.loads(WORDS.read_text(encoding="utf-8"))
+    )
     wrong = over(found, asked["limits"])
     if options.json:
         print(json.dumps({**found, "over": wrong}, indent=1))
@@ -74,9 +78,20 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
     }
 
 
+def language(root: Path, listed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the measures of the language: banned words, and names that are bare participles."""
+    modules = modules_of(root / "src/rase")
+    banned = list(find_banned(root, words_of(listed["words"])))
+    return {
+        "banned_words": len(banned),
+        "participle_share": len(participles(modules)) / max(shape_of(modules).functions, 1),
+        "language_problems": list(pending_problems(banned, listed.get("pending", {}))),
+    }
+
+
 def over(found: Mapping[str, Any], limits: Mapping[str, float]) -> list[str]:
     """Return a sentence for each measure that is over its limit."""
-    wrong = list(found["concept_problems"])
+    wrong = [*found["concept_problems"], *found.get("language_problems", ())]
     for name, limit in limits.items():
         value = found[name]
         number = len(value) if isinstance(value, list | tuple) else value
@@ -100,7 +115,7 @@ def _page(found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
         lines.append(f"{name:22} {number:10.4g}   limit {limit:g}{goal}")
     lines += ["", "Implementations of an idea (the goal is one):"]
     lines += [f"{count:4}  {name}" for name, count in found["concepts"].items()]
-    return [*lines, *found["concept_problems"]]
+    return [*lines, *found["concept_problems"], *found["language_problems"]]
 
 
 if __name__ == "__main__":

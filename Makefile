@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant packaging device wheels floors release spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant packaging device wheels floors release lint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -62,6 +62,11 @@ release:  ## everything of a release, of the last commit, built twice and compar
 floors:  ## the core's tests against the oldest versions that pyproject.toml allows
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/floors.py --workers=2 $(ARGS)
+images:  ## build the images with docker or buildah, and look into each; pushes nothing
+	@$(PYTHON) scripts/images.py $(ARGS)
+lint:  ## lint workflows, images, manifests and forms
+	@$(PYTHON) scripts/bootstrap.py release
+	.venv-release/bin/python scripts/lint.py
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
 	$(BIN)/pytest tests/tables/spark $(ARGS)

@@ -4,11 +4,13 @@ Made of requirements/*.txt alone, with the standard library alone: nothing is in
 for, and the same locked files give the same bytes, so there is no time in it.
 """
 
+import argparse
 import json
 import re
 import sys
 import tomllib
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +25,30 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def main() -> int:
-    """Write the bill to the file that is named, or show it."""
-    text = json.dumps(bill(), indent=1, ensure_ascii=False) + "\n"
-    if not sys.argv[1:]:
+    """Write the bill to the file that is named, or show it; of some profiles where they are."""
+    parser = argparse.ArgumentParser(description="Write the bill of materials.")
+    parser.add_argument("--profile", action="append", help="of this locked file; may be repeated")
+    parser.add_argument("file", nargs="?", type=Path)
+    options = parser.parse_args()
+    text = json.dumps(bill(options.profile or PROFILES), indent=1, ensure_ascii=False) + "\n"
+    if options.file is None:
         print(text, end="")
         return 0
-    target = Path(sys.argv[1])
+    target: Path = options.file
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
     return 0
 
 
-def bill() -> dict[str, Any]:
-    """Return the whole document."""
+def bill(profiles: Sequence[str] = PROFILES) -> dict[str, Any]:
+    """Return the whole document.
+
+    Args:
+        profiles: The locked files whose packages it lists.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for profile in PROFILES:
+    for profile in profiles:
         for name, version, hashes in locked(profile):
             one = found.setdefault((name, version), {"profiles": [], "hashes": set()})
             one["profiles"].append(profile)
@@ -84,7 +94,7 @@ def _component(name: str, version: str, *, profiles: list[str], hashes: set[str]
         "bom-ref": purl,
         "name": name,
         "version": version,
-        "scope": "required" if "demo" in profiles else "excluded",
+        "scope": "required" if {"demo", "server"} & set(profiles) else "excluded",
         "purl": purl,
         "hashes": [{"alg": "SHA-256", "content": one} for one in sorted(hashes)],
         "properties": [{"name": "rase:profile", "value": profile} for profile in profiles],

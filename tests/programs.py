@@ -44,6 +44,7 @@ def _debian(package: str, *places: str) -> Program:
 
 PROGRAMS: Mapping[str, Program] = MappingProxyType(
     {
+        "buildah": _debian("buildah"),
         "caddy": _debian("caddy"),
         "cc": _debian("gcc libc6-dev"),
         "chromium-headless-shell": _debian("chromium-headless-shell"),

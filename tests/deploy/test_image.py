@@ -23,7 +23,9 @@ BUILT_FROM = {
     "MANIFEST.in",
     "README.md",
     "pyproject.toml",
+    "requirements/demo.txt",
     "requirements/server.txt",
+    "scripts/sbom.py",
     "setup.py",
 }
 
@@ -32,7 +34,7 @@ BUILT_FROM = {
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the files of this clone that could matter, without its environments."""
     folder = tmp_path_factory.mktemp("clone")
-    for name in ("src", "deploy", "requirements"):
+    for name in ("src", "deploy", "requirements", "scripts"):
         shutil.copytree(ROOT / name, folder / name)
     for name in ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py", "Makefile"):
         shutil.copy(ROOT / name, folder / name)
@@ -68,7 +70,7 @@ def test_no_key_is_among_the_files_of_the_image(
 
 
 def test_only_what_the_package_is_built_from_is_sent() -> None:
-    """Of this very clone, with all that lies in it, some files of the package and six others."""
+    """Of this very clone, with all that lies in it, some files of the package and eight others."""
     sent = context(ROOT)
     assert {path for path in sent if not path.startswith("src/rase/")} == BUILT_FROM
     assert not [path for path in sent if path.endswith((".key", ".db", ".so", ".pyc", ".token"))]
@@ -99,12 +101,30 @@ def test_the_package_builds_from_what_is_sent(clone: Path, tmp_path: Path) -> No
 def test_the_image_fails_without_compiled_kernels() -> None:
     """It is built with a compiler, proves that the kernels are there, and leaves the compiler."""
     text = (ROOT / "deploy/compose/Dockerfile").read_text("utf-8")
-    _, builder, final = re.split(r"^FROM ", text, flags=re.MULTILINE)
+    _, builder, *others = re.split(r"^FROM ", text, flags=re.MULTILINE)
     assert " gcc " in builder
     assert "from rase.kernels import _native" in builder
-    assert "gcc" not in final
-    assert "COPY . " not in final
-    assert "COPY --from=builder /opt/rase /opt/rase" in final
+    for stage in others:
+        assert "gcc" not in stage
+        assert "COPY . " not in stage
+    assert "COPY --from=builder /opt/rase /opt/rase" in text
+
+
+def test_images_are_pinned_not_root_and_say_how_they_are() -> None:
+    """The base has a digest; every image has a numeric user, and each server a health check."""
+    text = (ROOT / "deploy/compose/Dockerfile").read_text("utf-8")
+    assert re.search(r"^ARG PYTHON_IMAGE=\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    stages = dict(re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE))
+    assert set(stages) == {"${PYTHON_IMAGE}", "builder", "server"}
+    server = text.split(" AS server\n")[1].split("\nFROM ")[0]
+    assert re.search(r"^USER [1-9]\d*$", server, re.MULTILINE)
+    for name in ("shuffler", "fusion"):
+        stage = text.split(f"FROM server AS {name}\n")[1].split("\nFROM ")[0]
+        assert "HEALTHCHECK" in stage
+        port = {"shuffler": 8701, "fusion": 8702}[name]
+        assert f"HEALTH_URL=http://127.0.0.1:{port}/healthz" in stage
+        services = COMPOSE.split("services:")[1]
+        assert f"target: {name}" in services
 
 
 def test_an_installation_in_a_clone_is_not_committed() -> None:

@@ -14,8 +14,9 @@ from rase.laws.programme import Programme
 SHIPPED = Path(__file__).parents[1] / "src" / "rase" / "laws" / "optimal.jsonl"
 RUNGS = (
     *(step / 20 for step in range(5, 40)),
-    *(step / 10 for step in range(20, 40)),
-    *(step / 4 for step in range(16, 33)),
+    *(step / 10 for step in range(20, 86)),
+    # Budgets that were rungs before the tenths above 4 were.
+    *(step / 4 for step in range(17, 33) if step % 2),
 )
 
 

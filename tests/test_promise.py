@@ -65,6 +65,7 @@ def test_hardly_any_protection_is_called_so() -> None:
     bare = replace(ROUND, guess=0.995, epsilon=3.0)
     assert "100 %" not in bare.sentence().split("(")[0]
     assert "which is hardly any protection. In at most" in bare.sentence()
+    assert "In at most" not in replace(DAY, loss_in_1000=9.0).sentence("day")
 
 
 def test_certainties_are_those_of_the_losses() -> None:

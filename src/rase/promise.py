@@ -111,11 +111,13 @@ class Claim:
         limit = f"up to {percent_up(both)}"
         if both >= _HARDLY:
             limit += ", which is hardly any protection"
+        sure = percent_up(self.surer())
+        seldom = f"In at most 1 {span} of 1,000 the reports make them more than {sure} sure. "
         return (
             "Somebody who knows every other reading and sees all shuffled reports of a "
             f"{span} guesses {what} at most {percent_up(self.guess)} of the time (a coin: 50 %)"
-            f"{hardly}. In at most 1 {span} of 1,000 the reports make them more than "
-            f"{percent_up(self.surer())} sure. If both servers work together: {limit}."
+            f"{hardly}. {'' if sure == percent_up(1.0) else seldom}"
+            f"If both servers work together: {limit}."
         )
 
     @property

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 
 from rase.accounting.forecast import Forecast
 from rase.cli import main
@@ -388,3 +389,49 @@ def test_motions_that_say_too_little_are_refused(
     asked = ("plan", "--range", 10, 20, "--epsilon", 1, "--devices", 9, *more)
     assert main([str(item) for item in asked]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_both_promises_are_planned_from_either_wish(capsys: pytest.CaptureFixture[str]) -> None:
+    """The wish towards the fusion centre gives the local epsilon, and the other way round."""
+    asked = ("--range", "0", "1", "--devices", "1000", "--json")
+    out, _ = ran(*asked, "--shuffled-epsilon", "1", capsys=capsys)
+    document = json.loads(out)
+    made = document["promises"]
+    assert (made["k_min"], made["colluding"], made["delta"]) == (800, 0, 1e-6)
+    assert document["parameters"]["epsilon"] == made["local_epsilon"] < 3.5
+    assert made["standard_error"] <= 0.0083
+    assert [span["span"] for span in made["spans"]] == ["report", "day", "month"]
+    out, _ = ran(*asked, "--epsilon", str(made["local_epsilon"]), "--k-min", "800", capsys=capsys)
+    assert json.loads(out)["promises"]["spans"] == made["spans"]
+
+
+def test_promises_in_words_have_the_price_next_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines say what holds towards the fusion centre and what if both servers work together."""
+    out, _ = ran(
+        *("--range", "0", "1", "--devices", "1000", "--shuffled-epsilon", "1", "--k-min", "1000"),
+        *("--max-local-epsilon", "3", "--colluding", "100", "--every", "1d", "--reports", "1"),
+        capsys=capsys,
+    )
+    assert "promise   A report of optimal noise, released among at least 1000 reports, of" in out
+    assert "if both servers work together: epsilon 3." in out
+    assert "guesses which of two values yours was at most" in out
+    assert "month of 30 reports: Somebody" in out
+    assert "privacy   " not in out
+
+
+@each_case(
+    ("more", "words"),
+    [
+        (("--epsilon", "1"), "--shuffled-epsilon or --epsilon must be given, got both"),
+        (("--alpha", "1", "--groups", "2"), "--alpha must not come with promises"),
+        (("--schedule", "rotate", "--window", "4"), "--schedule and --window-budget must not"),
+        (("--k-min", "1001"), "k_min must be between 2 and the 1000 devices"),
+    ],
+)
+def test_wishes_that_do_not_fit_are_refused(
+    more: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what is wrong, and nothing is planned."""
+    asked = ("--range", "0", "1", "--devices", "1000", "--shuffled-epsilon", "1")
+    assert main(["plan", *asked, *more]) == 2
+    assert words in capsys.readouterr().err

@@ -83,14 +83,19 @@ def check_claims(
     numbers = [claim.reports for claim in stated]
     if numbers != sorted(set(numbers)):
         raise PrivacyRefused(f"claims must ascend in their reports, got {numbers}.")
-    for claim, proven in zip(stated, claims(source, n, delta=delta, reports=numbers), strict=True):
-        for name in ("epsilon", "delta", "guess", "loss_in_100", "loss_in_1000", "local_epsilon"):
-            least, given = getattr(proven, name), getattr(claim, name)
-            if given < least * (1 - _CLOSE):
-                raise PrivacyRefused(
-                    f"{name} of {claim.reports} reports must be at least {least:.6g}, "
-                    f"got {given:.6g}: the claim promises more than the shuffle gives."
-                )
+    table = claims(source, n, delta=delta, reports=numbers)
+    for claim, proven in zip(stated, table, strict=True):
+        _check_row(claim, proven)
+
+
+def _check_row(claim: Claim, proven: Claim) -> None:
+    for name in ("epsilon", "delta", "guess", "loss_in_100", "loss_in_1000", "local_epsilon"):
+        least, given = getattr(proven, name), getattr(claim, name)
+        if given < least * (1 - _CLOSE):
+            raise PrivacyRefused(
+                f"{name} of {claim.reports} reports must be at least {least:.6g}, "
+                f"got {given:.6g}: the claim promises more than the shuffle gives."
+            )
 
 
 def _rows(most: int) -> list[int]:

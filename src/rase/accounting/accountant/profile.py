@@ -126,9 +126,14 @@ def connect_dots(points: list[tuple[float, float]], highest: float) -> Losses:
         # The hull passes epsilon 0 below its point, on the chord to a mirror image.
         a, d, _ = kept[0]
         kept.insert(0, (1.0, (a - 1 + 2 * d) / (a + 1), 0.0))
-    slopes = [(right[1] - left[1]) / (right[0] - left[0]) for left, right in pairwise(kept)]
+    return _mirrored_losses(kept)
+
+
+def _mirrored_losses(points: list[tuple[float, float, float]]) -> Losses:
+    """Return the losses whose profile joins points from epsilon 0 on, and their mirror images."""
+    slopes = [(right[1] - left[1]) / (right[0] - left[0]) for left, right in pairwise(points)]
     jumps = np.maximum(np.diff([*slopes, 0.0]), 0.0)
-    values = np.array([epsilon for _, _, epsilon in kept[1:]])
+    values = np.array([epsilon for _, _, epsilon in points[1:]])
     likely = jumps * np.exp(values)
     middle = max(0.0, 1 - float((likely + jumps).sum()))
     return Losses(

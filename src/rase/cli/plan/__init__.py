@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.plan import plan
+from rase.accounting.plan.promises import Promises, plan_promises
 from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
 from rase.accounting.synthetic_forecast import Motion
 from rase.atomic_files import replacing
 from rase.cli.arguments import usage
-from rase.cli.plan.forecast import forecast_lines, outlook_of, outlook_of_motion, table_of
+from rase.cli.plan.forecast import Outlook, forecast_lines, outlook_of, outlook_of_motion, table_of
 from rase.cli.plan.report import NOT_PREDICTED, plan_lines
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
@@ -155,6 +156,7 @@ def _finite(value: object) -> float:
 
 
 _PICTURES = (".png", ".svg")
+_PROMISED = ("shuffled_epsilon", "max_local_epsilon", "reports", "k_min", "colluding")
 _CANDIDATES = 49
 
 
@@ -174,6 +176,27 @@ _CANDIDATES = 49
 )
 @click.option(
     "--epsilon", type=float, help="Budget of one report; or give --window-budget and a --schedule."
+)
+@click.option(
+    "--shuffled-epsilon",
+    type=float,
+    help="Instead of --epsilon: what shuffled reports may give away to the fusion centre.",
+)
+@click.option(
+    "--max-local-epsilon", type=float, help="The most a report may have on its own; a limit to it."
+)
+@click.option(
+    "--reports",
+    type=int,
+    help="How many reports of a device share --shuffled-epsilon.  [default: 1]",
+)
+@click.option(
+    "--k-min",
+    type=int,
+    help="Fewest reports released together; promises hold there.  [default: 80 % of devices]",
+)
+@click.option(
+    "--colluding", type=int, help="How many of these may be the adversary's.  [default: 0]"
 )
 @click.option("--devices", type=int, help="Devices in a round; those of --data if not given.")
 @click.option(
@@ -260,10 +283,14 @@ def command(
     stays, and noise, which averages out. With --error or --attacker-cap also the parameters that
     would do. With --data, or --fleet-sd and --day-sd, also whether following the mean through time
     will beat repeating a constant, and if not, what would. With --range-from also what the range
-    that probing rounds recommend changes. Nothing is drawn and nothing is sent.
+    that probing rounds recommend changes. With --shuffled-epsilon, or --epsilon and --k-min, both
+    promises: towards the fusion centre, for rounds of at least k_min reports, and what is left if
+    both servers work together. Nothing is drawn and nothing is sent.
 
     Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
+    Example: rase plan --range 0 3000 --shuffled-epsilon 1 --devices 10000
     """
+    wished = {name: asked.pop(name) for name in _PROMISED}
     with usage():
         advised = None if range_from is None else read_recommended(range_from)
         public = _public(bounds, advised)
@@ -273,7 +300,9 @@ def command(
             _check_plot(plot)
         if devices is None and data is None:
             raise click.UsageError("--devices must be given; or --data, whose devices count.")
-        _check_budgets(asked, rounds)
+        _check_promised(asked, wished)
+        if wished["shuffled_epsilon"] is None:
+            _check_budgets(asked, rounds)
         if (asked["alpha"] is None) != (groups is None):
             missing, given = ("groups", "alpha") if groups is None else ("alpha", "groups")
             raise click.UsageError(f"--{missing} must be given with --{given}.")
@@ -283,6 +312,8 @@ def command(
         columns = (time_column, device_column, value_column)
         sample = _sample(data, columns, interval_s=interval_s)
         devices = sample.devices if devices is None else devices
+    with usage():
+        promised = _promises(public, asked, wished, devices=devices or 0, every_s=interval_s)
     shared = {
         "devices": devices or 0,
         "group_count": groups,
@@ -303,18 +334,28 @@ def command(
         outlook = outlook_of_motion(made, motion, every_s=interval_s)
     drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
-        document = made.to_dict()
-        document["forecast"] = None if outlook is None else outlook.to_dict()
-        document["not_predicted"] = {TRACKED: NOT_PREDICTED} if outlook is None else {}
-        if change is not None:
-            document["range_change"] = change.to_dict()
+        document = _document(made, outlook, change, promised)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        told = [*plan_lines(made, outlook), *([] if outlook is None else forecast_lines(outlook))]
+        lines = plan_lines(made, outlook, promised)
+        told = [*lines, *([] if outlook is None else forecast_lines(outlook))]
         for line in (*told, *([] if change is None else change_lines(change))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
+
+
+def _document(
+    made: Plan, outlook: Outlook | None, change: RangeChange | None, promised: Promises | None
+) -> dict[str, Any]:
+    document = made.to_dict()
+    document["forecast"] = None if outlook is None else outlook.to_dict()
+    document["not_predicted"] = {TRACKED: NOT_PREDICTED} if outlook is None else {}
+    if change is not None:
+        document["range_change"] = change.to_dict()
+    if promised is not None:
+        document["promises"] = promised.to_dict()
+    return document
 
 
 def _public(bounds: tuple[float, float] | None, advised: RecommendedRange | None) -> Range:
@@ -404,6 +445,53 @@ def _check_budgets(asked: dict[str, Any], rounds: int) -> None:
         raise click.UsageError(
             f"--schedule {schedule} takes --epsilon or --window-budget, got {how}."
         )
+
+
+def _check_promised(asked: dict[str, Any], wished: dict[str, Any]) -> None:
+    if all(value is None for value in wished.values()):
+        return
+    if asked["alpha"] is not None:
+        raise click.UsageError(
+            "--alpha must not come with promises towards the fusion centre: no theorem covers a "
+            "shuffle that keeps groups together."
+        )
+    if asked["schedule"] != "every" or asked["window_budget"] is not None:
+        raise click.UsageError(
+            "--schedule and --window-budget must not come with promises towards the fusion centre; "
+            "where devices take turns, give --devices and --k-min of one turn."
+        )
+    if (wished["shuffled_epsilon"] is None) == (asked["epsilon"] is None):
+        how = "neither" if asked["epsilon"] is None else "both"
+        raise click.UsageError(f"--shuffled-epsilon or --epsilon must be given, got {how}.")
+
+
+def _promises(
+    public: Range,
+    asked: dict[str, Any],
+    wished: dict[str, Any],
+    *,
+    devices: int,
+    every_s: int | None,
+) -> Promises | None:
+    """Return both promises, if they are wished for, and plan on with their law."""
+    if all(value is None for value in wished.values()):
+        return None
+    made = plan_promises(
+        public,
+        devices=devices,
+        local_epsilon=asked["epsilon"],
+        shuffled_epsilon=wished["shuffled_epsilon"],
+        delta=asked["delta"],
+        k_min=wished["k_min"],
+        colluding=wished["colluding"] or 0,
+        reports=1 if wished["reports"] is None else wished["reports"],
+        max_local_epsilon=wished["max_local_epsilon"],
+        mechanism=asked["mechanism"],
+        interval_s=every_s,
+    )
+    law = made.randomizer
+    asked |= {"epsilon": law.epsilon, "mechanism": law.name, "detail": "live"}
+    return made
 
 
 def _check_plot(plot: Path) -> None:

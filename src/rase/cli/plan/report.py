@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rase.accounting.plan.parts import ErrorRow, Wish
+from rase.accounting.plan.promises import Promises
 from rase.accounting.plan.values import Plan
 from rase.cli.plan.forecast import Outlook
 from rase.cli.report import decimals_for
@@ -23,12 +24,16 @@ _READINGS = {
 }
 
 
-def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
+def plan_lines(
+    plan: Plan, outlook: Outlook | None = None, promises: Promises | None = None
+) -> Iterator[str]:
     """Yield the lines of a plan.
 
     Args:
         plan: The plan.
         outlook: What is predicted of ``tracked``, where something is known of how the mean moves.
+        promises: Both promises, where they were asked for; they stand instead of what a report, a
+            day and a month cost among all devices.
     """
     yield from _block("plan", [_headline(plan)])
     yield from _block("noise", [_mechanism(plan)])
@@ -38,7 +43,10 @@ def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
     yield from _error_table(plan, outlook)
     yield ""
     yield from _block("precision", [_precision(plan)])
-    yield from _block("privacy", (str(period) for period in plan.periods))
+    if promises is None:
+        yield from _block("privacy", (str(period) for period in plan.periods))
+    else:
+        yield from _block("promise", _promise(promises))
     if plan.refusal is not None:
         yield from _block("", [f"central: refused, {plan.refusal}"])
     yield from _block("shuffle", _shuffle(plan))
@@ -50,6 +58,15 @@ def plan_lines(plan: Plan, outlook: Outlook | None = None) -> Iterator[str]:
     yield from _block("warning", advice.warnings)
     said = set() if plan.wish is None else set(_wish(plan.wish))
     yield from _block("helps", (line for line in advice.remedies if line not in said))
+
+
+def _promise(promises: Promises) -> Iterator[str]:
+    yield promises.sentence
+    for span, claim in promises.spans:
+        words = claim.sentence("round" if span == "report" else span)
+        yield f"{span if span == 'report' else f'{span} of {claim.reports} reports'}: {words}"
+        if claim.reports > 1:
+            yield f"{span}: {claim.summary}."
 
 
 def _block(label: str, sentences: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,120 @@
+"""Write the computed tables of docs/explain/two-promises.md.
+
+``python scripts/two_promises_page.py`` prints the page with its tables computed again; with
+``--write`` it replaces the page. A test holds the page to what is printed.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rase.accounting.accountant.calibrate import calibrate, worst_error
+from rase.accounting.accountant.rounds import shuffled_pair
+from rase.accounting.amplification import lower_bound
+from rase.domain import Range
+from rase.laws.registry import auto
+
+__all__ = ["TABLES", "main", "page_with_tables"]
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explain" / "two-promises.md"
+UNIT = Range(0, 1)
+DELTA = 1e-6
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print or write the page."""
+    parser = argparse.ArgumentParser(prog="python scripts/two_promises_page.py")
+    parser.add_argument("--write", action="store_true", help="replace the page")
+    asked = parser.parse_args(arguments)
+    text = page_with_tables(PAGE.read_text(encoding="utf-8"))
+    if asked.write:
+        PAGE.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def page_with_tables(text: str) -> str:
+    """Return the page with every table between its marks computed again."""
+    for name, table in TABLES.items():
+        mark = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        rows = "".join(f"{row}\n" for row in table())
+        text, found = re.subn(mark, rf"\g<1>{rows}\g<2>", text, flags=re.DOTALL)
+        if found != 1:
+            raise ValueError(f"the page must hold one table {name}, got {found}.")
+    return text
+
+
+def _one_round() -> Iterator[str]:
+    yield (
+        "| n | ε towards the fusion centre | error if the report itself has it | error if the "
+        "shuffled round has it | local ε, left if both servers work together |"
+    )
+    yield "|---|---|---|---|---|"
+    for n, wish in ((100, 1.0), (1000, 0.5), (1000, 1.0), (10_000, 1.0), (100_000, 1.0)):
+        local = worst_error(auto(wish, UNIT)) / n**0.5
+        found = calibrate(UNIT, shuffled_epsilon=wish, delta=DELTA, n=n)
+        error = worst_error(found) / n**0.5
+        shares = f"{100 * local:.3g} % | {100 * error:.3g} %"
+        yield f"| {n:,} | {wish:g} | {shares} | {found.epsilon:.2f} |"
+
+
+def _spans() -> Iterator[str]:
+    yield (
+        "| n | (ε, 10⁻⁶) for | law | error of one round | local ε of a report | left for the span "
+        "if both servers work together |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for n in (1000, 10_000, 100_000):
+        for span, reports in (("a round", 1), ("a day of 24", 24), ("a month of 720", 720)):
+            found = calibrate(UNIT, shuffled_epsilon=1.0, delta=DELTA, n=n, rounds=reports)
+            local = float(found.epsilon)  # type: ignore[arg-type]
+            error = worst_error(found) / n**0.5
+            yield (
+                f"| {n:,} | {span}: 1 | {found.name} | {100 * error:.3g} % | {local:.3g} | "
+                f"{_rounded(reports * local)} |"
+            )
+
+
+def _turns() -> Iterator[str]:
+    yield (
+        "| n | all report every hour: local ε, error of a round | each once a day: local ε, error "
+        "of a round |"
+    )
+    yield "|---|---|---|"
+    for n in (1000, 10_000, 100_000):
+        cells = []
+        for reports, in_a_round in ((24, n), (1, n // 24)):
+            found = calibrate(UNIT, shuffled_epsilon=1.0, delta=DELTA, n=in_a_round, rounds=reports)
+            error = worst_error(found) / in_a_round**0.5
+            cells.append(f"{found.epsilon:.3g}, {100 * error:.3g} %")
+        yield f"| {n:,} | {cells[0]} | {cells[1]} |"
+
+
+def _rounded(epsilon: float) -> str:
+    return f"{epsilon:.3g}" if epsilon < 100 else f"{epsilon:,.0f}"
+
+
+def _bounds() -> Iterator[str]:
+    yield "| n, ε of a report | reports | clones | own pair | at least |"
+    yield "|---|---|---|---|---|"
+    for n, epsilon in ((20_000, 1.5), (1000, 1.0), (1000, 2.0)):
+        law = auto(epsilon, UNIT)
+        for reports in (1, 24, 720):
+            clones = shuffled_pair(epsilon, n).compose(reports).epsilon(DELTA)
+            own = shuffled_pair(law, n).compose(reports).epsilon(DELTA)
+            least = lower_bound(law, n, rounds=reports, delta=DELTA)
+            yield f"| {n:,}, {epsilon:g} | {reports} | {clones:.4g} | {own:.4g} | {least:.4g} |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "one round": _one_round,
+    "spans": _spans,
+    "turns": _turns,
+    "bounds": _bounds,
+}
+
+if __name__ == "__main__":
+    raise SystemExit(main())

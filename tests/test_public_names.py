@@ -44,6 +44,7 @@ NAMES = [
     "RunPlan",
     "SecureRandom",
     "SeededRandom",
+    "ShuffledPromise",
     "Shuffler",
     "SquareWave",
     "Uniform",

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from rase.tables.aggregate import run_round as run_round
     from rase.tables.aggregate import run_table as run_table
     from rase.tables.plan import RunPlan as RunPlan
+    from rase.tables.plan import ShuffledPromise as ShuffledPromise
 
 
 # The public names, by the module they live in.
@@ -133,7 +134,7 @@ _HOMES = {
     "rase.shuffle.shufflers": "Cyclic MallowsShuffle",
     "rase.shuffle.uniform": "Uniform",
     "rase.tables.aggregate": "aggregate run_round run_table",
-    "rase.tables.plan": "RunPlan",
+    "rase.tables.plan": "RunPlan ShuffledPromise",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = list(_MODULE_OF)

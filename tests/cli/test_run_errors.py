@@ -26,7 +26,7 @@ DATA = {
     "no time": ("time,device,value\nyesterday,a,1\n", "holds no time in row 1"),
 }
 ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "no epsilon": (RANGE, 2, "Missing option '--epsilon'."),
+    "no epsilon": (RANGE, 2, "--epsilon or --shuffled-epsilon must be given."),
     "no range": (("--epsilon", "1"), 2, "Missing option '--range'."),
     "epsilon 0": ((*RANGE, "--epsilon", "0"), 2, "epsilon must be "),
     "epsilon -1": ((*RANGE, "--epsilon", "-1"), 2, "epsilon must be "),

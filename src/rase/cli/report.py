@@ -12,6 +12,7 @@ from rase.cli.output import Row
 from rase.counts.estimate import Estimate
 from rase.domain import Range
 from rase.privacy import percent
+from rase.promise import Claim
 from rase.series.answers import answer_of
 from rase.series.rounds import RoundResult
 from rase.series.score import ErrorTally, WindowResult
@@ -21,6 +22,7 @@ from rase.shuffle.release import Manifest
 from rase.tables.feedback import RangeFeedback
 from rase.tables.plan import RunPlan
 from rase.tables.summary import RunSummary
+from rase.theme.promises import in_words
 
 if TYPE_CHECKING:
     from rase.cli.run import RunOptions
@@ -52,6 +54,7 @@ class RunReport:
         self._shuffles: dict[str, int] = {}
         # That of the smallest round of each method.
         self._manifests: dict[str, Manifest] = {}
+        self._claims: dict[int, Claim] = {}
 
     @property
     def widths(self) -> dict[str, int]:
@@ -105,6 +108,7 @@ class RunReport:
                     round=result.round or 0,
                     # Each round holds one report of a device at most.
                     local_epsilon=rounds * epsilon,
+                    **({} if self.plan.promise is None else self._shuffled(rounds)),
                 )
                 row = answer.as_fields() | {
                     "trial": trial,
@@ -121,6 +125,21 @@ class RunReport:
                     tally = self._errors.setdefault((rounds, name), ErrorTally())
                     tally.add(estimate, over.truth)
                 yield row
+
+    def _claim(self, reports: int) -> Claim | None:
+        """Return what so many reports of a device give away; None if nothing is promised."""
+        promise = self.plan.promise
+        if promise is None or not reports:
+            return None
+        if reports not in self._claims:
+            (self._claims[reports],) = promise.claims(self.plan.randomizer, [reports])
+        return self._claims[reports]
+
+    def _shuffled(self, rounds: int) -> dict[str, float]:
+        claim = self._claim(rounds)
+        if claim is None:
+            return {}
+        return {"shuffled_epsilon": claim.epsilon, "delta": claim.delta}
 
     def _score(self, result: RoundResult, *, alone: Estimate, truth: float) -> None:
         public = self.plan.randomizer.domain
@@ -143,7 +162,7 @@ class RunReport:
                 has_advice=not self.options.feedback,
             )
         spent = summary.most_epsilon
-        tail = {
+        tail: dict[str, Any] = {
             "guarantee": str(self.plan.randomizer.guarantee),
             # What a second run of the same table would cost; no ledger counts it.
             "publish_once": (
@@ -154,6 +173,8 @@ class RunReport:
             "summary": asdict(summary),
             "verdict": verdict,
         }
+        if self.plan.promise is not None:
+            tail["promises"] = self._promises(summary)
         if self._errors:
             tail["errors"] = [
                 {
@@ -169,6 +190,30 @@ class RunReport:
                 for (rounds, name), tally in self._errors.items()
             ]
         return tail
+
+    def _promises(self, summary: RunSummary) -> list[str]:
+        """Return what is promised of a round and of the whole run, and who could see what."""
+        promise = self.plan.promise
+        k_min = 0 if promise is None else promise.k_min
+        found = [
+            in_words(claim, span)
+            for span, claim in (
+                ("round", self._claim(1)),
+                ("run", self._claim(summary.most_reports)),
+            )
+            if claim is not None and (span == "round" or summary.most_reports > 1)
+        ]
+        withheld = _count(summary.withheld, "round")
+        return [
+            *found,
+            f"Rounds of fewer than {k_min} reports are withheld: {withheld}.",
+            (
+                "Whoever holds this table sees every reading, and this machine every report before "
+                "it was shuffled. The promise towards the fusion centre is for those who see what "
+                "is published; the other one is what would be left if devices sent such reports to "
+                "two servers that work together."
+            ),
+        ]
 
     def _skill_fields(self, name: str, rounds: int) -> dict[str, float | None]:
         tally = self._skills.get(name)
@@ -199,6 +244,8 @@ class RunReport:
         why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
         yield f"noise     {self._drawn}{why}."
         yield f"privacy   {tail['guarantee']}"
+        for line in tail.get("promises", ()):
+            yield f"promise   {line}"
         if self._devices is not None:
             yield _classes_in_words(self._devices)
         yield (

@@ -38,7 +38,7 @@ from rase.shuffle.uniform import Uniform
 from rase.tables.budgets import BudgetClasses, read_budgets
 from rase.tables.feedback import RangeFeedback
 from rase.tables.groups import GraphSettings, read_edges
-from rase.tables.plan import RunPlan
+from rase.tables.plan import RunPlan, ShuffledPromise
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -52,6 +52,10 @@ __all__ = ["EngineOptions", "RunOptions", "command"]
 
 # Local masters say how many threads or executors they have; a server of Spark Connect has its own.
 _FIXED = ("sc://", "local")
+# Fifths of its devices that a round must have for a shuffled promise, unless --k-min says.
+_OF_DEVICES = 4
+_SOME = 1000
+DEFAULT_DELTA = 1e-6
 
 
 @click.command("run", short_help="Estimate the means of a table of readings, round by round.")
@@ -65,7 +69,28 @@ _FIXED = ("sc://", "local")
     metavar="LOW HIGH",
     help="Public range of a reading, chosen without looking at the data.",
 )
-@click.option("--epsilon", type=float, required=True, help="Budget of one report.")
+@click.option(
+    "--epsilon",
+    type=float,
+    help="Budget of one report, towards everybody; may be left out for --shuffled-epsilon.",
+)
+@click.option(
+    "--shuffled-epsilon",
+    type=float,
+    help="What one report may give away once it is shuffled; the noise is fitted to it.",
+)
+@click.option("--delta", type=float, help="Delta of --shuffled-epsilon; 1e-6.")
+@click.option(
+    "--k-min",
+    type=click.IntRange(min=2),
+    help="Withhold rounds of fewer reports; four fifths of the devices, for a shuffled promise.",
+)
+@click.option(
+    "--colluding", type=click.IntRange(min=0), help="Reports of a round of whoever looks; 0."
+)
+@click.option(
+    "--max-local-epsilon", type=float, help="Largest budget that --shuffled-epsilon may take."
+)
 @click.option(
     "--epsilons",
     type=click.Path(path_type=Path),
@@ -174,7 +199,8 @@ def command(
 
     with usage():
         options = RunOptions(**asked)
-        plan = options.plan()
+        # Mistakes are refused before the table is looked at.
+        options.plan(most=_SOME)
         engine_options = EngineOptions(
             engine=engine,
             master=master,
@@ -190,11 +216,7 @@ def command(
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
     source = open_source(files)
-    devices = None
-    if options.epsilons is not None and options.budgets is not None:
-        devices = options.budgets.counted(engine_options.device_names(source))
-        with usage():
-            plan = options.plan(devices)
+    plan, devices = _plan_for(options, engine_options, source)
     report = RunReport(options, plan, devices)
     # Trials are for study: each begins again, and none is gone on with.
     work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
@@ -225,6 +247,19 @@ def command(
         lines.append(f"written   {out}, and what was done in {manifest.name}")
     for line in lines:
         click.echo(line, err=True)
+
+
+def _plan_for(
+    options: RunOptions, engine: EngineOptions, source: TableSource
+) -> tuple[RunPlan, Counter[float] | None]:
+    """Return the plan for a table, and how many devices have each budget where they differ."""
+    devices, most = None, 0
+    if options.epsilons is not None and options.budgets is not None:
+        devices = options.budgets.counted(engine.device_names(source))
+    elif options.is_promising and options.k_min is None:
+        most = len(engine.device_names(source))
+    with usage():
+        return options.plan(devices, most=most), devices
 
 
 def _run_trials(
@@ -278,7 +313,7 @@ class RunOptions:
     """
 
     value_range: tuple[float, float]
-    epsilon: float
+    epsilon: float | None
     epsilons: Path | None
     steps: int
     mechanism: str
@@ -296,9 +331,17 @@ class RunOptions:
     seed: int | None
     level: float
     feedback: bool = False
+    shuffled_epsilon: float | None = None
+    delta: float | None = None
+    k_min: int | None = None
+    colluding: int | None = None
+    max_local_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
+        wishes = (self.shuffled_epsilon, self.delta, self.k_min, self.colluding)
+        if self.epsilon is None or (*wishes, self.max_local_epsilon) != (None,) * 5:
+            self._check_promise()
         if self.mechanism != "budget-aware" and not (self.beta is None and self.rho is None):
             raise click.UsageError(
                 "--beta and --rho belong to --mechanism budget-aware, which must be asked for; "
@@ -323,11 +366,32 @@ class RunOptions:
                 f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
             )
 
-    def plan(self, devices: Counter[float] | None = None) -> RunPlan:
+    def _check_promise(self) -> None:
+        """Refuse what a promise of shuffled reports cannot be combined with."""
+        if self.epsilon is None and self.shuffled_epsilon is None:
+            raise click.UsageError("--epsilon or --shuffled-epsilon must be given.")
+        if not self.is_promising and (self.k_min, self.colluding) != (None, None):
+            raise click.UsageError("--k-min and --colluding need --shuffled-epsilon or --delta.")
+        if self.max_local_epsilon is not None and self.epsilon is not None:
+            raise click.UsageError("--max-local-epsilon needs --shuffled-epsilon, not --epsilon.")
+        for name in ("alpha", "graph", "feedback", "epsilons"):
+            if self.is_promising and getattr(self, name):
+                raise click.UsageError(
+                    f"--{name} cannot be used with --shuffled-epsilon or --delta: the promise is "
+                    "for one law and the uniform shuffle."
+                )
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether a promise of shuffled reports is asked for."""
+        return self.shuffled_epsilon is not None or self.delta is not None
+
+    def plan(self, devices: Counter[float] | None = None, *, most: int = 0) -> RunPlan:
         """Return what is done with the table.
 
         Args:
             devices: How many devices have each budget, where they differ in it.
+            most: How many devices there are, where that decides on k_min.
 
         Raises:
             ValueError: If a number is out of bounds or an estimator unknown.
@@ -338,8 +402,15 @@ class RunOptions:
         if devices is not None and name == AUTO:
             # One mechanism for all budgets: the best for so many devices of each.
             name = best_mechanism(list(devices.elements()))
-        graph = feedback = None
-        if self.feedback:
+        graph = feedback = promise = None
+        if self.is_promising:
+            promise = ShuffledPromise(
+                k_min=self.k_min or max(2, _OF_DEVICES * most // 5),
+                delta=DEFAULT_DELTA if self.delta is None else self.delta,
+                colluding=self.colluding or 0,
+                shuffled_epsilon=self.shuffled_epsilon,
+            )
+        if self.feedback and self.epsilon is not None:
             feedback = partial(
                 RangeFeedback,
                 self.epsilon,
@@ -354,8 +425,19 @@ class RunOptions:
             shuffler = Robust(self.alpha, self.groups)
             if self.graph is not None:
                 graph = GraphSettings(tuple(read_edges(self.graph)), self.alpha, self.groups)
+        epsilon = self.epsilon
+        if promise is not None:
+            randomizer = promise.randomizer(
+                public,
+                epsilon=epsilon,
+                mechanism=name,
+                precision=precision,
+                most=self.max_local_epsilon,
+            )
+        elif epsilon is not None:
+            randomizer = randomizer_named(name, epsilon, domain=public, precision=precision)
         return RunPlan(
-            randomizer=randomizer_named(name, self.epsilon, domain=public, precision=precision),
+            randomizer=randomizer,
             shuffler=shuffler,
             estimator=[name.replace("-", "_") for name in self.estimator],
             every=self.every,
@@ -364,6 +446,7 @@ class RunOptions:
             graph=graph,
             feedback=feedback,
             truth=self.truth,
+            promise=promise,
         )
 
     @property
@@ -383,7 +466,7 @@ class RunOptions:
         Raises:
             DataError: If the file cannot be read.
         """
-        if self.epsilons is None:
+        if self.epsilons is None or self.epsilon is None:
             return None
         return BudgetClasses(read_budgets(self.epsilons), self.epsilon)
 

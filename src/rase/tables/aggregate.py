@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 from rase.counts.counts import Counts
 from rase.counts.registry import TRACKED
 from rase.domain import Range
-from rase.errors import DataError
+from rase.errors import DataError, TooFew
 from rase.kernels.words import source_of
 from rase.laws.randomizer import as_readings
 from rase.laws.registry import auto
 from rase.series.rounds import RoundResult, Rounds, estimate_round
 from rase.shuffle.release import Shuffler
 from rase.shuffle.uniform import Uniform
-from rase.tables.plan import RunPlan, named_estimators
+from rase.tables.plan import RunPlan, ShuffledPromise, named_estimators
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,8 @@ def aggregate(
     data: Sequence[float] | NDArray[Any],
     domain: Range | tuple[float, float],
     *,
-    epsilon: float | Sequence[float],
+    epsilon: float | Sequence[float] | None = None,
+    promise: ShuffledPromise | None = None,
     every: None = None,
     estimator: str | Estimator = TRACKED,
     rng: Random | None = None,
@@ -46,7 +47,8 @@ def aggregate(
     data: Any,
     domain: Range | tuple[float, float],
     *,
-    epsilon: float | Sequence[float],
+    epsilon: float | Sequence[float] | None = None,
+    promise: ShuffledPromise | None = None,
     every: str | None = None,
     estimator: str | Estimator = TRACKED,
     rng: Random | None = None,
@@ -57,7 +59,8 @@ def aggregate(
     data: Any,
     domain: Range | tuple[float, float],
     *,
-    epsilon: float | Sequence[float],
+    epsilon: float | Sequence[float] | None = None,
+    promise: ShuffledPromise | None = None,
     every: str | None = None,
     estimator: str | Estimator = TRACKED,
     rng: Random | None = None,
@@ -70,7 +73,10 @@ def aggregate(
     Args:
         data: Readings of one round, or a table as for `run_table`.
         domain: The public range, chosen without looking at the readings.
-        epsilon: The budget of one report; for one round also one budget for each contributor.
+        epsilon: The budget of one report; for one round also one budget for each contributor. May
+            be left out where ``promise`` has a ``shuffled_epsilon``, to which it is then fitted.
+        promise: What is promised of shuffled reports. Rounds of a table that are too small for it
+            are left out; readings of one round that are too few are refused.
         every: The length of a round, for tables.
         estimator: A name or a function.
         rng: None for secure randomness; a `SeededRandom` for study.
@@ -83,10 +89,20 @@ def aggregate(
         >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
         44.7 ± 4.2 (95 %: 36.3 to 53.0, n = 120)
     """
-    randomizer = auto(epsilon, _as_range(domain))
+    public = _as_range(domain)
+    if promise is None:
+        if epsilon is None:
+            raise TypeError("epsilon must be given where no shuffled promise is.")
+        randomizer = auto(epsilon, public)
+    elif isinstance(epsilon, Sequence):
+        raise TypeError("epsilon must be one number for a shuffled promise.")
+    else:
+        randomizer = promise.randomizer(public, epsilon=epsilon)
     if _is_table(data):
-        plan = RunPlan(randomizer=randomizer, estimator=estimator, every=every)
+        plan = RunPlan(randomizer=randomizer, estimator=estimator, every=every, promise=promise)
         return run_table(data, plan, rng=rng)
+    if promise is not None and len(data) < promise.k_min:
+        raise TooFew(f"{len(data)} reports are too few: the promise is for {promise.k_min} on.")
     return run_round(data, randomizer=randomizer, estimator=estimator, rng=rng).estimate
 
 

@@ -6,22 +6,108 @@ and the same seed gives the same results on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED, Estimator, estimator_named
+from rase.domain import PAPER_PRECISION
+from rase.errors import PrivacyRefused
+from rase.laws.registry import AUTO, randomizer_named
+from rase.privacy import rounded_up
 from rase.shuffle.release import Shuffler
 from rase.shuffle.uniform import Uniform
 
 if TYPE_CHECKING:
+    from rase.domain import Precision, Range
     from rase.laws.randomizer import RangeRandomizer
+    from rase.promise import Claim
     from rase.tables.budgets import BudgetClasses
     from rase.tables.feedback import RangeFeedback
     from rase.tables.groups import GraphSettings
 
-__all__ = ["RunPlan", "named_estimators"]
+__all__ = ["RunPlan", "ShuffledPromise", "named_estimators"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledPromise:
+    """What a run promises of its reports, once they are shuffled in rounds that are large enough.
+
+    Args:
+        k_min: The fewest reports of a round; smaller rounds are withheld, and no later one learns
+            from them.
+        delta: The delta of the promise.
+        colluding: How many reports of a round may be of whoever looks.
+        shuffled_epsilon: What one report may give away; None promises what holds.
+
+    Raises:
+        ValueError: If a number is out of bounds.
+    """
+
+    k_min: int
+    delta: float = 1e-6
+    colluding: int = 0
+    shuffled_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the crowd; the accountant checks the rest."""
+        if self.colluding < 0 or self.k_min - self.colluding < 2:
+            raise ValueError(
+                f"k_min must be at least 2 more than colluding, {self.colluding}, got {self.k_min}."
+            )
+
+    def claims(self, randomizer: RangeRandomizer, reports: Iterable[int]) -> tuple[Claim, ...]:
+        """Return what some numbers of reports of one device give away together."""
+        from rase.accounting.accountant.claims import claims
+
+        n = self.k_min - self.colluding
+        return claims(randomizer, n, delta=self.delta, reports=reports)
+
+    def randomizer(
+        self,
+        domain: Range,
+        *,
+        epsilon: float | None,
+        mechanism: str = AUTO,
+        precision: Precision = PAPER_PRECISION,
+        most: float | None = None,
+    ) -> RangeRandomizer:
+        """Return the randomizer of least error that keeps the promise.
+
+        Args:
+            domain: The public range.
+            epsilon: The budget of a report; the largest that keeps the promise if None.
+            mechanism: The mechanism, or ``auto``.
+            precision: For ``budget-aware``.
+            most: The largest budget of a report; None for any.
+
+        Raises:
+            PrivacyRefused: If the promise cannot be kept.
+            ValueError: If there is neither a budget nor a promise.
+        """
+        from rase.accounting.accountant.calibrate import calibrate
+
+        if epsilon is not None:
+            found = randomizer_named(mechanism, epsilon, domain=domain, precision=precision)
+            (claim,) = self.claims(found, [1])
+            if self.shuffled_epsilon is not None and claim.epsilon > self.shuffled_epsilon:
+                raise PrivacyRefused(
+                    f"epsilon {epsilon:g} gives away {rounded_up(claim.epsilon):g} in rounds of "
+                    f"{self.k_min}, more than the {self.shuffled_epsilon:g} that was promised; "
+                    "leave epsilon out to have it fitted."
+                )
+            return found
+        if self.shuffled_epsilon is None:
+            raise ValueError("epsilon or shuffled_epsilon must be given, got neither.")
+        return calibrate(
+            domain,
+            shuffled_epsilon=self.shuffled_epsilon,
+            delta=self.delta,
+            n=self.k_min - self.colluding,
+            max_local_epsilon=most,
+            mechanism=mechanism,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +126,8 @@ class RunPlan:
             reports in it.
         feedback: Makes what learns a better range from probing rounds; None for a fixed range.
         truth: Whether results hold the mean of the readings themselves; for study.
+        promise: What the run promises of its reports once they are shuffled; rounds that are too
+            small for it are withheld. None promises nothing but the randomizer's guarantee.
 
     Attributes:
         estimators: What is asked for, by name.
@@ -65,6 +153,7 @@ class RunPlan:
     graph: GraphSettings | None = None
     feedback: Callable[[], RangeFeedback] | None = None
     truth: bool = False
+    promise: ShuffledPromise | None = None
     estimators: Mapping[str, Estimator] = field(init=False, repr=False)
     interval_ms: int | None = field(init=False, repr=False)
 
@@ -88,6 +177,13 @@ class RunPlan:
             raise ValueError("feedback must not be combined with graph or budgets.")
         if self.graph is not None and self.budgets is not None:
             raise ValueError("graph and budgets must not be combined.")
+        others = (self.feedback, self.graph, self.budgets)
+        is_plain = isinstance(self.shuffler, Uniform) and others == (None, None, None)
+        if self.promise is not None and not is_plain:
+            raise ValueError(
+                "promise needs the uniform shuffle and one law for all reports: no groups, graph, "
+                "budgets or feedback."
+            )
 
     def described(self) -> dict[str, Any]:
         """Return the plan in words and numbers, for a manifest."""
@@ -98,6 +194,7 @@ class RunPlan:
             "estimators": list(self.estimators),
             "every": self.every,
             "window": self.window,
+            **({} if self.promise is None else {"promise": repr(self.promise)}),
         }
 
 

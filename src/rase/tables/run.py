@@ -151,6 +151,12 @@ class TableRun(ABC):
             yield from self._learn(self.feedback)
             return
         results = self._estimate()
+        promise = self._plan.promise
+        if promise is not None:
+            kept = [result for result in results if result.n >= promise.k_min]
+            withheld = len(results) - len(kept)
+            self.summary = replace(self.summary, rounds=len(kept), withheld=withheld)
+            results = kept
         if TRACKED not in self._plan.estimators:
             yield from results
             return

@@ -32,6 +32,7 @@ class RunSummary:
         most_reports: The most reports of one device.
         most_epsilon: The most any device spent: the sum of the epsilon of its reports.
         bad_files: How many files or row groups could not be read and were left out.
+        withheld: How many rounds had too few reports for the promise of the run.
     """
 
     rows: int = 0
@@ -44,6 +45,7 @@ class RunSummary:
     most_reports: int = 0
     most_epsilon: float = 0.0
     bad_files: int = 0
+    withheld: int = 0
 
 
 @dataclass(frozen=True, slots=True)

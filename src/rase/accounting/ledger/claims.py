@@ -41,7 +41,7 @@ Held = dict[int | None, tuple[int, int]]
 
 
 class ClaimTables:
-    """Tell what reports give away together, under tables of claims.
+    """Say what reports give away together, under tables of claims.
 
     Args:
         tables: The tables by number, each ascending in the number of reports.

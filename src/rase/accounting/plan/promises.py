@@ -13,7 +13,7 @@ from rase.promise import Claim
 
 __all__ = ["Promises", "default_k_min", "plan_promises"]
 
-# A round is withheld below this share of the devices, unless told otherwise.
+# A round is withheld below this share of the devices, unless another is given.
 _ADMITTED = (4, 5)
 _DAY_S, _DAYS = 86_400, 30
 # Without a length of rounds a device is taken to report every hour.

@@ -63,6 +63,12 @@ def checks() -> dict[str, list[str]]:
             "deploy/hadolint.yaml",
             *_files("deploy/**/Dockerfile"),
         ],
+        "manifests": [
+            str(BIN / "kubernetes-validate"),
+            "--strict",
+            "--no-warn",
+            *_files("deploy/kubernetes/*.yaml"),
+        ],
         "citation": [
             schema,
             "--builtin-schema",

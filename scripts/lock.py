@@ -43,7 +43,7 @@ def main() -> int:
         constraint = f"--constraint={FOLDER}/dev.txt"
         for profile, extras in (
             ("demo", ("plot", "service", "tables")),
-            ("server", ("service", "mqtt")),
+            ("server", ("service", "mqtt", "postgres")),
         ):
             compile_lock(uv, profile, [*(f"--extra={name}" for name in extras), constraint])
         tests = ["--extra=dev", constraint]

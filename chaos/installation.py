@@ -223,12 +223,13 @@ class Installation:
         """Choose settings under which a fault is over in seconds."""
         more = {
             Role.SHUFFLER: f"lease_s = {LEASE_S}\n",
-            Role.FUSION: f"keep_values_s = {_KEEP_S}\nsettle_s = {_SETTLE_S}\nworkers = 0\n"
-            "questions_per_minute = 100000\n",
+            Role.FUSION: f"keep_values_s = {_KEEP_S}\nsettle_s = {_SETTLE_S}\nworkers = 0\n",
         }
         for role, lines in more.items():
             path, section = self.config(role), _CONFIGURED[role]
             text = path.read_text().replace(section, f"{section}\n{lines}", 1)
+            if role is Role.FUSION:
+                text += "\n[fusion.limits]\nquestions_per_minute = 100000\n"
             if role is Role.SHUFFLER:
                 text += "\n[shuffler.limits]\nreports_per_minute = 100000\n"
                 if broker is not None:

@@ -35,7 +35,7 @@ SYSTEM = (
     "tests/series/test_moving_together.py",
     "tests/fusion/test_kill.py",
     "tests/shuffler/test_mqtt_fleet.py",
-    "tests/shuffler/test_processes.py",
+    "tests/shuffler/test_program.py",
 )
 # A group of its own: Java and the executors are started once, while the others run.
 SPARK = "tests/tables/spark"

@@ -19,8 +19,8 @@ import httpx
 from benchmarks.loading.setting import Fleet, Shuffler, centre_of
 from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.opening import BatchOpener
+from rase.fusion.settings import FusionLimits, FusionPolicy
 from rase.fusion.subscribers import add_subscriber
 from rase.service.http import serve
 from rase.service.telemetry import Telemetry
@@ -68,7 +68,7 @@ def _fusion(folder: Path, clock: FakeClock, fleet: Fleet, _: str) -> None:
         BatchOpener([fleet.openers[Role.FUSION]], processes=0) as opener,
     ):
         # A thousand rounds pass in less than a minute here; nobody is to be kept waiting.
-        policy = FusionPolicy(questions_per_minute=10**9)
+        policy = FusionPolicy(limits=FusionLimits(questions_per_minute=10**9))
         centre = centre_of(
             database, clock, fleet, opener=opener, telemetry=telemetry, policy=policy
         )

@@ -31,7 +31,8 @@ from rase.clock import SystemClock, time_in_words
 from rase.counts.estimate import Estimate
 from rase.counts.ranges import RangeAdvice, RangeOutlook
 from rase.fusion.probes import RangeStatus
-from rase.fusion.settings import FusionSettings, open_centre
+from rase.fusion.program import open_centre
+from rase.fusion.settings import FusionSettings
 from rase.fusion.subscribers import record_access
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor

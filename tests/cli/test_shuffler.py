@@ -19,7 +19,7 @@ from rase.service.keyring import PublicKeys
 from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.enrolment import enrol
-from rase.shuffler.processes import run_closer
+from rase.shuffler.program import run_closer
 from rase.shuffler.settings import ShufflerSettings
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
@@ -226,7 +226,7 @@ def test_bad_keys_end_with_configuration(
     config: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing, readable or foreign key file is told before anything is served."""
-    monkeypatch.setattr("rase.shuffler.processes.stop_with_parent", lambda *_: None)
+    monkeypatch.setattr("rase.shuffler.program.stop_with_parent", lambda *_: None)
     folder = config.parent
     (folder / "signing.key").chmod(0o644)
     assert rase("shuffler", "run", "--config", config, "--part", part) == 3
@@ -246,7 +246,7 @@ def test_bad_opening_keys_are_all_told(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The closer names every opening key that it cannot use; none is quoted."""
-    monkeypatch.setattr("rase.shuffler.processes.stop_with_parent", lambda *_: None)
+    monkeypatch.setattr("rase.shuffler.program.stop_with_parent", lambda *_: None)
     folder = config.parent
     write_private(folder / "b.key", "no key")
     write_private(folder / "c.key", OpeningKey.generate(Role.FUSION, 1).to_text())
@@ -298,7 +298,7 @@ def _check_stops(
     monkeypatch.setattr("sys.stdin", closed)
     try:
         assert rase("shuffler", "run", "--config", config, "--part", "closer") == 0
-        from rase.shuffler.processes import stop_with_parent
+        from rase.shuffler.program import stop_with_parent
 
         stop = threading.Event()
         stop_with_parent(stop, pipe)
@@ -321,7 +321,7 @@ def join_watchers() -> None:
 
 def test_a_parent_at_a_socket_is_one_too() -> None:
     """The pipes that uvloop gives to a child are sockets."""
-    from rase.shuffler.processes import stop_with_parent
+    from rase.shuffler.program import stop_with_parent
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     stop = threading.Event()
@@ -340,7 +340,7 @@ def test_a_parent_at_a_socket_is_one_too() -> None:
 
 def test_a_closer_without_a_parent_runs_on() -> None:
     """Under a service manager standard input is empty and no pipe; only a signal ends it."""
-    from rase.shuffler.processes import stop_with_parent
+    from rase.shuffler.program import stop_with_parent
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     stop = threading.Event()

@@ -23,10 +23,11 @@ from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
-from rase.fusion.intake import FusionPolicy, Intake, Receipt
+from rase.fusion.intake import Intake, Receipt
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.fusion.settings import FusionPolicy
 from rase.service.telemetry import Telemetry
 from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.interface import Database

@@ -30,7 +30,8 @@ from tests.patience import until
 from rase.campaign import ShufflePlan
 from rase.errors import StorageBusy, WireError
 from rase.fusion.formats import as_csv, as_influx
-from rase.fusion.intake import FusionPolicy, Receipt
+from rase.fusion.intake import Receipt
+from rase.fusion.settings import FusionPolicy
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access
 from rase.series.rounds import estimate_round
 from rase.storage.sqlite import SqliteDatabase

@@ -32,9 +32,8 @@ from rase.errors import StorageBusy
 from rase.fusion.app import _BODY_S, openapi_document
 from rase.fusion.countersign import NotCountersigned
 from rase.fusion.describe import description
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import REFUSALS
-from rase.fusion.settings import FusionSettings
+from rase.fusion.settings import FusionLimits, FusionPolicy, FusionSettings
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, add_subscriber, list_access, revoke_subscriber
 from rase.service.telemetry import Telemetry
 from rase.wire.keys import Role, SigningKey
@@ -334,7 +333,7 @@ def test_batches_are_put(centre: Centre) -> None:
 
 def test_oversized_batches_are_not_read(centre: Centre) -> None:
     """The limit is checked before the body is taken in."""
-    centre.policy = FusionPolicy(max_batch_bytes=2048)
+    centre.policy = FusionPolicy(limits=FusionLimits(max_batch_bytes=2048))
     centre.__post_init__()
     sent = parcel(reports(range(40)))
     answer = ask(app_of(centre), "PUT", sent.path, content=sent.body, headers=sent.headers)
@@ -386,7 +385,7 @@ def test_no_more_of_a_body_is_read_than_its_manifest_allows(centre: Centre) -> N
 
 def test_batches_on_their_way_are_few_and_quick(centre: Centre) -> None:
     """One more is told to come later; one that never ends gives its place back."""
-    centre.policy = FusionPolicy(batches_at_once=1)
+    centre.policy = FusionPolicy(limits=FusionLimits(batches_at_once=1))
     app = app_of(centre)
     sent = parcel(reports([1] * 4))
 
@@ -419,7 +418,7 @@ def test_batches_on_their_way_are_few_and_quick(centre: Centre) -> None:
 
 def test_questions_are_limited_by_token(asked: Asked) -> None:
     """429 with Retry-After for the one, nothing for others; it passes, and is not written down."""
-    asked.centre.policy = FusionPolicy(questions_per_minute=3)
+    asked.centre.policy = FusionPolicy(limits=FusionLimits(questions_per_minute=3))
     asked.app = app_of(asked.centre)
     other = add_subscriber(asked.centre.database, "other")
     for _ in range(3):

@@ -16,8 +16,9 @@ from tests.fusion.conftest import (
 
 from rase.errors import WireError
 from rase.fusion.centre import FusionCentre
-from rase.fusion.intake import FusionPolicy, Intake, LateBatch
+from rase.fusion.intake import Intake, LateBatch
 from rase.fusion.rounds import Rounds
+from rase.fusion.settings import FusionPolicy
 from rase.service.telemetry import Telemetry
 from rase.wire.keys import Role, SigningKey
 

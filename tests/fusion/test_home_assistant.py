@@ -11,7 +11,8 @@ from tests.fusion.test_mqtt import TOPICS, Reader, finish, fusion_of, published
 from tests.home_assistant import HomeAssistant
 from tests.patience import until
 
-from rase.fusion.mqtt import FusionBrokerSettings, fleet_discovery
+from rase.fusion.mqtt import fleet_discovery
+from rase.fusion.settings import FusionBrokerSettings
 from rase.transport.session import BrokerSession
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from tests.fusion.conftest import (
 from rase.campaign import ShufflePlan
 from rase.errors import StorageUnusable, WireError
 from rase.fusion.campaigns import next_version
-from rase.fusion.intake import FusionPolicy, Intake
+from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
+from rase.fusion.settings import FusionLimits, FusionPolicy
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
 from rase.wire.keys import OpeningKey, Role, SigningKey
@@ -125,7 +126,7 @@ def test_what_is_no_batch_is_refused(centre: Centre, payload: bytes) -> None:
 
 def test_oversized_batches_are_refused(centre: Centre) -> None:
     """The operator's limit holds before anything is looked at."""
-    centre.policy = FusionPolicy(max_batch_bytes=1024)
+    centre.policy = FusionPolicy(limits=FusionLimits(max_batch_bytes=1024))
     centre.__post_init__()
     assert refused(centre, parcel(reports(range(20)))) == "bad-batch"
 
@@ -313,13 +314,11 @@ def test_a_corrupt_database_is_named(path: Path, centre: Centre) -> None:
         open_sqlite(path, migrations="fusion")
 
 
-@pytest.mark.parametrize(
-    "name", ["keep_values_s", "settle_s", "max_batch_bytes", "keep_access_log_s"]
-)
+@pytest.mark.parametrize("name", ["keep_values_s", "settle_s", "keep_access_log_s", "limits"])
 def test_policies_check_themselves(name: str) -> None:
     """Negative times and sizes are refused by name."""
-    with pytest.raises(ValueError, match=f"{name} must be at least"):
-        FusionPolicy(**{name: -1})
+    with pytest.raises(ValueError, match=name):
+        FusionPolicy.model_validate({name: {"max_batch_bytes": -1} if name == "limits" else -1})
 
 
 def test_x_wing_envelopes_open(centre: Centre) -> None:

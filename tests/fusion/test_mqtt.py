@@ -21,8 +21,9 @@ from rase.cli import main
 from rase.clock import FakeClock
 from rase.errors import StorageError
 from rase.fusion.centre import FusionCentre
-from rase.fusion.mqtt import FusionBrokerSettings, fleet_discovery, publishing
+from rase.fusion.mqtt import fleet_discovery, publishing
 from rase.fusion.query import Questions
+from rase.fusion.settings import FusionBrokerSettings
 from rase.service.telemetry import Telemetry
 from rase.wire.frames import Topics
 

@@ -32,9 +32,9 @@ from rase.counts.registry import estimator_named
 from rase.errors import StorageBusy, StorageConflict, StorageError
 from rase.fusion.answers import window_epsilon
 from rase.fusion.campaigns import next_version
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import counts_of, drawable, randomizer_of
 from rase.fusion.rounds import FailedRound, Rounds
+from rase.fusion.settings import FusionPolicy
 from rase.kernels.entropy import SeededEntropy
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import MECHANISMS, randomizer_named

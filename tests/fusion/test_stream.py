@@ -12,9 +12,9 @@ from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, parcel, 
 from tests.patience import PATIENCE_S, until
 
 from rase.errors import StorageBusy
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import Refused
 from rase.fusion.routes import events, parse_last_id
+from rase.fusion.settings import FusionLimits, FusionPolicy
 from rase.fusion.subscribers import add_subscriber, list_access, revoke_subscriber
 
 
@@ -235,7 +235,7 @@ def test_a_stream_ends_when_its_token_expires(centre: Centre) -> None:
 @pytest.mark.uncovered
 def test_streams_are_few(centre: Centre) -> None:
     """One token has so many, all together so many; who leaves makes room."""
-    centre.policy = FusionPolicy(streams_per_token=2, max_streams=3)
+    centre.policy = FusionPolicy(limits=FusionLimits(streams_per_token=2, max_streams=3))
     tokens = [add_subscriber(centre.database, name) for name in ("a", "b")]
 
     def refused(url: str, token: str) -> bool:

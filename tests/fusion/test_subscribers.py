@@ -3,8 +3,8 @@
 import pytest
 from tests.fusion.conftest import Centre
 
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.refusals import REFUSALS, Refused
+from rase.fusion.settings import FusionPolicy
 from rase.fusion.subscribers import (
     ADMIN_CAMPAIGN,
     READ_ESTIMATES,

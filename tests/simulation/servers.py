@@ -9,10 +9,11 @@ from tests.simulation.setting import PINNED, POLICY, SIGNERS, Setting
 
 from rase.clock import Clock
 from rase.fusion.centre import FusionCentre
-from rase.fusion.intake import FusionPolicy, Intake
+from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.fusion.settings import FusionPolicy
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer

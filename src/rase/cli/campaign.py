@@ -37,7 +37,7 @@ def publish(file: Path, config: Path) -> None:
     """Publish the campaign in FILE (TOML), countersigned by the shuffler."""
     campaign = _read(file)
     settings = fusion_settings(config)
-    from rase.fusion.settings import open_publisher
+    from rase.fusion.program import open_publisher
 
     with open_publisher(settings, SystemClock()) as (publisher, _):
         signed = _publish(publisher, campaign, is_sure=True)
@@ -85,7 +85,7 @@ def update(
     settings = fusion_settings(config)
     from rase.fusion.mechanism import effect_of
     from rase.fusion.probes import range_status
-    from rase.fusion.settings import open_publisher
+    from rase.fusion.program import open_publisher
 
     clock = SystemClock()
     changes = {name: value for name, value in asked.items() if value not in (None, ())}
@@ -141,7 +141,7 @@ def range_(
     settings = fusion_settings(config)
     from rase.domain import Range
     from rase.fusion.probes import FEWEST_PROBES, range_status
-    from rase.fusion.settings import open_publisher
+    from rase.fusion.program import open_publisher
 
     clock = SystemClock()
     with open_publisher(settings, clock) as (publisher, questions):

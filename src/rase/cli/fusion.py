@@ -60,7 +60,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
     settings = fusion_settings(config, host=host, port=port)
     from rase.cli.pages import with_dashboard
     from rase.fusion.app import fusion_app
-    from rase.fusion.settings import open_centre
+    from rase.fusion.program import open_centre
     from rase.service.http import serve
     from rase.service.tracing import send_spans
 
@@ -110,7 +110,7 @@ def publish_keys(file: Path, config: Path) -> None:
     """
     settings = fusion_settings(config)
     from rase.fusion.held_keys import wait_until_held
-    from rase.fusion.settings import open_publisher
+    from rase.fusion.program import open_publisher
 
     keyset, clock = _keyset(file), SystemClock()
     with open_publisher(settings, clock) as (publisher, questions):

@@ -57,7 +57,7 @@ def command() -> None:
 def run(config: Path, host: str | None, port: int | None, part: str) -> None:
     """Take reports in, close rounds and forward them, until told to end."""
     from rase.service.telemetry import Telemetry
-    from rase.shuffler.processes import (
+    from rase.shuffler.program import (
         check_private_keys,
         closer_command,
         run_closer,

@@ -114,7 +114,7 @@ class AnswerReader:
         answers = []
         for row in rows:
             campaign = self._version(row[1])
-            methods = [method] if method in _kept_methods(campaign) else []
+            methods = [method] if method in kept_methods(campaign) else []
             if method is None:
                 methods = [campaign.estimators[0]]
             elif method == "all":
@@ -313,8 +313,11 @@ def _target(campaign: Campaign, method: str) -> str:
     return campaign.target if speaks_of_readings(method) else "reports"
 
 
-def _kept_methods(campaign: Campaign) -> tuple[str, ...]:
-    """Return the estimators whose numbers are kept: with `tracked` always the unbiased mean too."""
+def kept_methods(campaign: Campaign) -> tuple[str, ...]:
+    """Return the estimators whose numbers are kept: with `tracked` also the unbiased mean.
+
+    Windows average it.
+    """
     return (*campaign.estimators, *(["unbiased_mean"] if TRACKED in campaign.estimators else []))
 
 

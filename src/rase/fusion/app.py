@@ -103,7 +103,7 @@ def fusion_app(
         telemetry=centre.telemetry,
         is_ready=readiness,
         max_body_bytes=_MAX_BODY,
-        body_limits={"/v1/batches/": centre.policy.max_batch_bytes},
+        body_limits={"/v1/batches/": centre.policy.limits.max_batch_bytes},
         lifespan=lifespan,
         description=_DESCRIPTION,
         process="fusion",
@@ -113,11 +113,11 @@ def fusion_app(
     app.state.arrived = asyncio.Event()
     app.state.is_ending = False
     app.state.is_working = True
-    policy, clock = centre.policy, centre.clock
+    limits, clock = centre.policy.limits, centre.clock
     app.state.limits = AskLimits(
-        questions=RateLimit(policy.questions_per_minute, clock),
-        streams=AtOnce(policy.max_streams, of_one=policy.streams_per_token, retry_s=30),
-        batches=AtOnce(policy.batches_at_once),
+        questions=RateLimit(limits.questions_per_minute, clock),
+        streams=AtOnce(limits.max_streams, of_one=limits.streams_per_token, retry_s=30),
+        batches=AtOnce(limits.batches_at_once),
     )
 
     async def answer_refusal(request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from rase.errors import Malformed, WireError, WrongCampaign
 from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_keyset
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
+from rase.fusion.settings import FusionPolicy
 from rase.storage.interface import Database, Transaction
 from rase.storage.retry import retry
 from rase.wire.keys import Keyset, OpeningKey, Role
@@ -19,61 +20,14 @@ from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["MAX_BATCH_BYTES", "CheckedManifest", "FusionPolicy", "Intake", "LateBatch", "Receipt"]
+__all__ = ["CheckedManifest", "Intake", "LateBatch", "Receipt"]
 
-MAX_BATCH_BYTES: Final = 1 << 26
 _BAD = "bad-batch"
 # The largest envelope with its CBOR head, and all that a batch holds besides envelopes.
 _ENVELOPE_BYTES: Final = max(INNER_SIZES.values()) + 3
 _FRAME_BYTES: Final = 128
 # What floats lose when a loss is computed in another order.
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusionPolicy:
-    """Say what the operator decided.
-
-    Args:
-        keep_values_s: How long noisy reports are kept after their round is final; 0 deletes them
-            in the transaction that writes the estimate.
-        settle_s: How long a round waits for a second batch when devices may have sealed for two
-            keys of the fusion centre, and at most after a batch that came before the round's grace
-            was over.
-        max_batch_bytes: The largest batch.
-        keep_access_log_s: How long it is kept who asked what; 90 days.
-        questions_per_minute: How often one token may ask.
-        streams_per_token: How many streams one token may have open.
-        max_streams: How many streams may be open in all.
-        batches_at_once: How many batches may be on their way at once.
-
-    Raises:
-        ValueError: If a number is too small to be of use.
-    """
-
-    keep_values_s: int = 0
-    settle_s: int = 60
-    max_batch_bytes: int = MAX_BATCH_BYTES
-    keep_access_log_s: int = 90 * 86400
-    questions_per_minute: int = 600
-    streams_per_token: int = 8
-    max_streams: int = 256
-    batches_at_once: int = 4
-
-    def __post_init__(self) -> None:
-        """Check the numbers once."""
-        for name, least in (
-            ("keep_values_s", 0),
-            ("settle_s", 0),
-            ("max_batch_bytes", 1024),
-            ("keep_access_log_s", 86400),
-            ("questions_per_minute", 1),
-            ("streams_per_token", 1),
-            ("max_streams", 1),
-            ("batches_at_once", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +130,7 @@ class Intake:
         said = SignedManifest.from_bytes(signed, self._pinned).manifest
         if not hmac.compare_digest(said.batch_id, claimed_id):
             raise Malformed("the manifest is of another batch.", problem=_BAD)
-        most = min(said.n * _ENVELOPE_BYTES + _FRAME_BYTES, self.max_bytes)
+        most = min(said.n * _ENVELOPE_BYTES + _FRAME_BYTES, self._policy.limits.max_batch_bytes)
         return CheckedManifest(said, signed, most)
 
     @property
@@ -187,11 +141,6 @@ class Intake:
     def renew_keys(self) -> None:
         """Take the keys that the settings name now."""
         self._opener.renew()
-
-    @property
-    def max_bytes(self) -> int:
-        """The largest batch that the operator takes."""
-        return self._policy.max_batch_bytes
 
     def receive(self, checked: "CheckedManifest", body: bytes) -> Receipt:
         """Take in a batch; the same bytes again change nothing and are answered the same way.
@@ -218,7 +167,10 @@ class Intake:
                 return known
             _refuse_final(transaction, campaign, batch.round)
             keyset = current_keyset(transaction)
-        self._check_round(campaign, batch.round)
+        if self._clock.now_s() < campaign.round_end_s(batch.round):
+            raise WireError(
+                f"round {batch.round} has not ended by this clock.", problem="round-not-open"
+            )
         _check_manifest(manifest, batch, campaign)
         # Opening takes long and changes nothing, so it happens before the transaction begins.
         opened = None
@@ -257,10 +209,6 @@ class Intake:
             return retry(keep)
         except _AlreadyKept as error:
             return error.receipt
-
-    def _check_round(self, campaign: Campaign, round: int) -> None:
-        if self._clock.now_s() < campaign.round_end_s(round):
-            raise WireError(f"round {round} has not ended by this clock.", problem="round-not-open")
 
     def _settles_s(self, campaign: Campaign, round: int, keys: int) -> int:
         """Return when a round of which this is the first batch may become final.

@@ -7,24 +7,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.formats import as_json
-from rase.fusion.query import MAX_ROUNDS
-from rase.service.broker_settings import BrokerSettings
+from rase.fusion.settings import FusionBrokerSettings
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
 from rase.transport.session import BrokerSession
 from rase.version import __version__
 from rase.wire.frames import Topics
 
-__all__ = ["FusionBrokerSettings", "fleet_discovery", "publishing"]
+__all__ = ["fleet_discovery", "publishing"]
 
 _LOOK_S: Final = 1.0
 _STATUS_S: Final = 60
@@ -32,22 +29,6 @@ _STATUS_S: Final = 60
 _STATUS_LIFE_S: Final = 3 * _STATUS_S
 # Entities whose last round is this many rounds old are shown as unavailable.
 _STALE_ROUNDS: Final = 3
-
-
-class FusionBrokerSettings(BrokerSettings):
-    """How the fusion centre reaches its broker, and what it publishes there.
-
-    Args:
-        windows: Over how many rounds means are published, beside the one of each round.
-        strict: Whether a window that lacks a round has no mean.
-        discovery: Whether Home Assistant is told of the fleet's entities.
-    """
-
-    windows: list[Annotated[int, Field(ge=1, le=MAX_ROUNDS)]] = Field(
-        default_factory=list, max_length=16
-    )
-    strict: bool = False
-    discovery: bool = False
 
 
 def fleet_discovery(campaign: Campaign) -> Discovery:

@@ -9,11 +9,11 @@ from rase.counts.fleet import of_fleet, of_reporters
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED, estimator_named
 from rase.errors import StorageConflict, StorageError
-from rase.fusion.answers import Settled, keep_tags, read_settled, write_settled
+from rase.fusion.answers import Settled, keep_tags, kept_methods, read_settled, write_settled
 from rase.fusion.campaigns import campaign_of_version
-from rase.fusion.intake import FusionPolicy
 from rase.fusion.mechanism import randomizer_of
 from rase.fusion.probes import write_probes
+from rase.fusion.settings import FusionPolicy
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.series.rounds import RoundEstimates, estimate_round
@@ -66,10 +66,6 @@ class _Followed:
     is_new: bool
     tracker: Tracker
     spread: float | None
-
-    def last_now(self, round: int) -> int:
-        """Return the last round the tracker has followed, now that this one is final."""
-        return round if self.last is None else max(self.last, round)
 
 
 class Rounds:
@@ -240,19 +236,18 @@ class Rounds:
                 )
             self._erase(transaction, settled)
         if followed is not None:
-            self._tracking.keep(campaign, followed.last_now(round), followed.tracker)
+            last = round if followed.last is None else max(followed.last, round)
+            self._tracking.keep(campaign, last, followed.tracker)
         self._is_clean = False
         return FinalRound(campaign, round, is_withheld)
 
     def _estimate(self, settled: Settled) -> tuple[list[Estimate], "_Followed | None"]:
         """Return all estimates of a round, and how far its tracker has come."""
         campaign, randomizer = settled.campaign, randomizer_of(settled.campaign)
-        # With the tracked mean the unbiased one is kept, too: windows average it.
-        names = [*campaign.estimators, *(["unbiased_mean"] if _is_tracked(campaign) else [])]
         found = estimate_round(
             settled.counts,
             randomizer,
-            {name: estimator_named(name) for name in names},
+            {name: estimator_named(name) for name in kept_methods(campaign)},
             # Decides the resamples of the bootstrap, so that a repeated step gives the same number;
             # resampling needs chance, not secrecy.
             rng=Resampling(b"".join(settled.batches)),
@@ -260,7 +255,7 @@ class Rounds:
         estimates = {
             name: _intended_estimate(one, settled, found) for name, one in found.estimates.items()
         }
-        if not _is_tracked(campaign):
+        if TRACKED not in campaign.estimators:
             return list(estimates.values()), None
         alone = estimates[TRACKED]
         with self._database.snapshot() as transaction:
@@ -295,10 +290,6 @@ class Rounds:
             "UPDATE rounds SET kept_until_s = ? WHERE campaign = ? AND round = ?",
             (int(self._clock.now_s()) + self._policy.keep_values_s, *where),
         )
-
-
-def _is_tracked(campaign: Campaign) -> bool:
-    return TRACKED in campaign.estimators
 
 
 def _intended_estimate(estimate: Estimate, settled: Settled, found: RoundEstimates) -> Estimate:

@@ -156,8 +156,6 @@ class HttpTransport:
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
-        from rase.transport.http import NotHttp, exchange
-
         told = {"Host": self._authority, "Accept": "*/*", **headers}
         try:
             with self._connection() as connection:
@@ -175,10 +173,12 @@ class HttpTransport:
             raise Unreachable(f"{self._host} does not answer: {reason}.") from None
         if len(response.body) > MAX_ANSWER_BYTES:
             raise Unreachable(f"{self._host} answers more than {MAX_ANSWER_BYTES} bytes.")
+        etag = response.headers.get("etag")
         return Answer(
             response.status,
             response.body,
-            etag=_etag(response.headers.get("etag")),
+            # Only a version that can be sent back counts.
+            etag=etag if etag and _is_plain(etag) else None,
             retry_after_s=_retry_after_s(response.headers.get("retry-after")),
         )
 
@@ -201,11 +201,6 @@ class HttpTransport:
 def _is_plain(text: str) -> bool:
     """Return whether a text can stand in a header."""
     return text.isascii() and text.isprintable()
-
-
-def _etag(text: str | None) -> str | None:
-    """Return a version that can be sent back; another is none."""
-    return text if text is not None and _is_plain(text) else None
 
 
 def _reason(error: OSError) -> str:

@@ -24,10 +24,10 @@ from rase.cli import main
 from rase.clock import SystemClock
 from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
-from rase.shuffler.processes import beside
-from rase.wire import cbor
+from rase.shuffler.program import beside
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Batch
+from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 from rase.wire.private_files import write_private
 from rase.wire.signed import SignedKeyset, SignedManifest
 
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fusion_centre() -> Iterator[tuple[str, "queue.Queue[bytes]"]]:
+def fusion_centre() -> Iterator[tuple[str, "queue.Queue[tuple[bytes, bytes]]"]]:
     """Listen for batches."""
-    received: queue.Queue[bytes] = queue.Queue()
+    received: queue.Queue[tuple[bytes, bytes]] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            received.put(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.put((body, manifest_of(self.headers[MANIFEST_HEADER])))
             self.send_response(201)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -140,7 +141,7 @@ def test_reports_go_through_real_processes(
                 credentials.append(answer.json()["credential"])
             round = report_in_one_round(world, campaign, client, credentials)
             while True:
-                body, manifest = cbor.decode(received.get(timeout=PATIENCE_S), max_size=1 << 20)
+                body, manifest = received.get(timeout=PATIENCE_S)
                 batch = Batch.from_bytes(body)
                 said = SignedManifest.from_bytes(manifest, world.pinned).manifest
                 if batch.round == round:
@@ -215,7 +216,7 @@ def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str], tmp_pat
 
 def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What does not end in time is ended."""
-    monkeypatch.setattr("rase.shuffler.processes._PATIENCE_S", 0.05)
+    monkeypatch.setattr("rase.shuffler.program._PATIENCE_S", 0.05)
     started = tmp_path / "started"
     command = begun(started, "import threading; threading.Event().wait()")
 

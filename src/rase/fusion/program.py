@@ -1,0 +1,125 @@
+"""Where a fusion centre is put together: settings become databases, keys, processes and parts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from rase.clock import Clock
+from rase.errors import ConfigurationError
+from rase.fusion.campaigns import Publisher
+from rase.fusion.centre import FusionCentre
+from rase.fusion.countersign import HttpCountersigner
+from rase.fusion.health import space_of
+from rase.fusion.intake import Intake
+from rase.fusion.opening import BatchOpener
+from rase.fusion.query import Questions
+from rase.fusion.rounds import Rounds
+from rase.fusion.settings import FusionSettings
+from rase.service.heartbeat import Heartbeat
+from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
+from rase.service.live_keys import LiveKeys
+from rase.service.settings import load_settings
+from rase.service.telemetry import Telemetry
+from rase.storage.opening import open_database
+from rase.wire.keys import OpeningKey, Role, SigningKey
+from rase.wire.signed import PinnedKeys
+
+__all__ = ["open_centre", "open_publisher"]
+
+
+@contextmanager
+def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre]:
+    """Open a fusion centre with its database, keys and processes.
+
+    Raises:
+        ConfigurationError: With every key that cannot be used.
+        StorageError: Named, if the database cannot.
+    """
+    signer, _ = _keys(settings)
+    pinned = _pinned_keys(settings, signer)
+    countersigner = HttpCountersigner(settings.shuffler_url)
+    database = open_database(settings.database, migrations="fusion")
+    publisher = Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner)
+    telemetry = Telemetry("fusion")
+    try:
+        keys = LiveKeys(
+            Role.FUSION,
+            lambda: _opening_key_files(settings),
+            settings=settings.source,
+            clock=clock,
+            telemetry=telemetry,
+        )
+        with BatchOpener(keys(), processes=settings.workers, renewed=keys) as opener:
+            heart = Heartbeat(database, clock, part="fusion", keys=lambda: opener.keys)
+            yield FusionCentre(
+                database=database,
+                clock=clock,
+                intake=Intake(database, clock, pinned=pinned, opener=opener, policy=settings),
+                rounds=Rounds(database, clock, policy=settings),
+                questions=Questions(database),
+                publisher=publisher if settings.admin_over_http else None,
+                policy=settings,
+                telemetry=telemetry,
+                space=(
+                    partial(space_of, settings.database)
+                    if isinstance(settings.database, Path)
+                    else None
+                ),
+                heart=heart,
+            )
+            heart.stop()
+    finally:
+        database.close()
+
+
+@contextmanager
+def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Publisher, Questions]]:
+    """Open what publishes campaigns and keysets; it reads no key that opens reports.
+
+    Raises:
+        ConfigurationError: If the signing key cannot be used.
+        StorageError: Named, if the database cannot.
+    """
+    signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
+    pinned = _pinned_keys(settings, signer)
+    countersigner = HttpCountersigner(settings.shuffler_url)
+    database = open_database(settings.database, migrations="fusion")
+    try:
+        yield (
+            Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner),
+            Questions(database),
+        )
+    finally:
+        database.close()
+
+
+def _opening_key_files(settings: FusionSettings) -> list[Path]:
+    """Return the private opening keys that the settings file names now."""
+    if settings.source is None:
+        return settings.opening_key_files
+    return load_settings(FusionSettings, Role.FUSION, path=settings.source).opening_key_files
+
+
+def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]:
+    """Read all keys, so that every mistake is told at once."""
+    mistakes: list[str] = []
+    keys: tuple[OpeningKey, ...] = ()
+    try:
+        keys = read_opening_keys(settings.opening_key_files, role=Role.FUSION)
+    except ConfigurationError as error:
+        mistakes += error.mistakes
+    try:
+        signer = read_signing_key(settings.signing_key_file, role=Role.FUSION)
+    except ConfigurationError as error:
+        raise ConfigurationError([*mistakes, *error.mistakes]) from None
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return signer, keys
+
+
+def _pinned_keys(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
+    try:
+        return PinnedKeys(signer.public_bytes(), public_key_bytes(settings.shuffler_key))
+    except ValueError as error:
+        raise ConfigurationError([f"fusion.shuffler_key: {error}"]) from None

@@ -34,4 +34,4 @@ def test_nobody_changed_what_is_kept(name: str, function: Any) -> None:
 
 def test_some_values_are_kept() -> None:
     """The search finds the ones it is for."""
-    assert "rase.series.bank._prior" in dict(kept())
+    assert "rase.series.models.prior" in dict(kept())

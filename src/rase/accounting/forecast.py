@@ -261,6 +261,7 @@ def _means(
         np.concatenate([part.variances for part in parts]),
         np.concatenate(spreads) if spreads else None,
         sizes,
+        parts[0].degrees,
     )
 
 

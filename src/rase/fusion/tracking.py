@@ -5,6 +5,7 @@ the last state that was written and the rounds since, in their order, and comes 
 Rounds are followed in their own order, not in that in which their batches happen to arrive.
 """
 
+import math
 from typing import Final
 
 from rase.campaign import Campaign
@@ -16,7 +17,7 @@ from rase.storage.interface import Transaction
 
 __all__ = ["PATIENCE_S", "STATE_EVERY", "Tracking", "is_early", "last_tracked", "write_tracked"]
 
-# A state of 830 kB is written once in so many rounds, which a restart goes through in some 30 ms.
+# A state of 540 kB is written once in so many rounds, which a restart goes through in some 30 ms.
 STATE_EVERY: Final = 64
 # How long a round waits for the one before it, but no longer than a round lasts. A shuffler tries
 # a batch again within 300 s, so after an outage all that waited have come by then.
@@ -24,7 +25,8 @@ PATIENCE_S: Final = 600
 
 # Where devices differ in epsilon a round has both means, and the combined one was followed.
 _ROUNDS = (
-    "SELECT t.round, t.spread, e.value, e.standard_error, e.n FROM tracked t JOIN answers e "
+    "SELECT t.round, t.spread, e.value, e.standard_error, e.degrees_of_freedom, e.n "
+    "FROM tracked t JOIN answers e "
     "ON e.campaign = t.campaign AND e.round = t.round AND e.method = COALESCE("
     "(SELECT c.method FROM answers c WHERE c.campaign = t.campaign AND c.round = t.round "
     "AND c.method = 'combined_mean'), 'unbiased_mean') "
@@ -128,7 +130,15 @@ def _replay_rounds(transaction: Transaction, campaign: Campaign) -> Tracker:
             # Written by a release with other models: the rounds themselves are all there.
             continue
         begin = round
-    for round, spread, mean, error, n in transaction.execute(_ROUNDS, (campaign.id, begin)):
-        alone = Estimate(mean, error, n=n, method="unbiased_mean", target="mean of the readings")
+    rows = transaction.execute(_ROUNDS, (campaign.id, begin))
+    for round, spread, mean, error, degrees, n in rows:
+        alone = Estimate(
+            mean,
+            error,
+            n=n,
+            method="unbiased_mean",
+            target="mean of the readings",
+            degrees_of_freedom=math.inf if degrees is None else degrees,
+        )
         tracker.update(round_start_s(round, campaign.round_s), alone, spread=spread)
     return tracker

@@ -1,14 +1,19 @@
 """A bank of Kalman filters: the same rounds followed under many models, weighted by likelihood.
 
-Each model says how a fleet's mean moves: a level that wanders, a daily and weekly profile, and an
-irregular part that comes and goes. The models differ in how strongly each part moves; how well a
-model predicted the rounds so far decides how much it counts. So nothing has to be tuned, a change
-of habits shifts the weights, and doubt about the model is part of the error.
+Each model says how a fleet's mean moves: a level that wanders, waves of the day, the week or a
+cycle that was learnt, and an irregular part that comes and goes. The models differ in how strongly
+each part moves; how well a model predicted the rounds so far decides how much it counts. So nothing
+has to be tuned, a change of behaviour shifts the weights, and doubt about the model is part of the
+error.
 
 Devices share causes, such as weather, tariffs and meal times, and may all move at once. So the
 irregular part of a model reaches up to the whole width of the range, whatever the size of the
-fleet. The model of the widest part that lasts one round takes next to nothing from earlier rounds:
-it is the round's unbiased mean as a member of the bank.
+fleet. Devices that move on their own shift the mean of n by about V / n, and where other devices
+report in every round, by what sampling adds.
+
+Three more layers make intervals hold where no model is right: the movement of all models is scaled
+by factors that are learnt from how far recent rounds were off; a round may be a jump, or an outlier
+of the noise; and the mean of earlier rounds and the round by itself are experts like the bank.
 """
 
 import functools
@@ -19,33 +24,33 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rase.arrays import Floats
+from rase.series.cycle import CYCLE_GRID, CycleFilters
+from rase.series.families import DAY_S, Family, Prediction
+from rase.series.models import (
+    IRREGULAR,
+    drift_weights,
+    edges_grid,
+    movements,
+    part_of_model,
+    prior,
+    seen_edges,
+    seen_smooth,
+    smooth_grid,
+)
+from rase.series.posterior import (
+    OUTLIER,
+    SCALES_PRIOR,
+    Experts,
+    Posterior,
+    as_student,
+    outlier_share,
+    reach_of,
+)
 
 __all__ = ["Belief", "FilterBank"]
 
-Floats = NDArray[np.float64]
-
-_DAY_S = 86_400.0
-# Harmonics of the day and of the week; further ones are left to the irregular part.
-# Where rounds are too long to see a wave, it looks like a part of the level and does no harm.
-_PERIODS_S = np.array([*(_DAY_S / k for k in range(1, 7)), *(7 * _DAY_S / k for k in range(1, 4))])
-_RELATIVE_SIZES = np.array([*(1 / k for k in range(1, 7)), *(0.3 / k for k in range(1, 4))])
-# Scales are shares of the public range's width, a factor of 2.5 to 6 apart: nearer ones can hardly
-# be told apart by noisy rounds. The level's is a standard deviation per day.
-_LEVELS = (0.0, 0.002, 0.01, 0.05, 0.25)
-_PROFILES = (0.002, 0.012, 0.07)
-_IRREGULAR = (0.0001, 0.0003, 0.0009, 0.0025, 0.007, 0.02, 0.05, 0.13, 0.35, 1.0)
-# How long the irregular part lasts: the next round knows nothing of it, minutes, or hours.
-_LASTING_S = (0.0, 1200.0, 7200.0)
-_SHAPE = (len(_LEVELS), len(_IRREGULAR), len(_LASTING_S), len(_PROFILES))
-# A profile changes by this share of itself a day, in standard deviations.
-_PROFILE_DRIFT = 0.02
-# From round to round a fleet may begin to move like a neighbouring model, or like any: without this
-# a model that was wrong for long would count nothing when its time comes.
-_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY = 0.005, 0.002, 1e-4
-# Before any round the stiller of two models is the likelier, by these factors for each step: at
-# first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
-_STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
 # What is known of the spread of readings, and of how many may report, counts a third after so many
 # days.
 _MEMORY_DAYS, _MEMBERS_DAYS = 60.0, 7.0
@@ -55,9 +60,12 @@ _MEMORY_DAYS, _MEMBERS_DAYS = 60.0, 7.0
 # move no mean. Above it, it is half as likely at the least: devices that share a cause move
 # together, however many they are, and a few rounds are enough to outweigh that.
 _SPREADS = np.geomspace(0.005, 0.5, 40)
+_SPREADS_LOG, _SPREADS_SQUARED = np.log(_SPREADS), _SPREADS**2
 _SPREADS_NEEDED = 5.0
 _IRREGULAR_ABOVE, _IRREGULAR_BELOW = math.log(1.8), math.log(3.5)
 _LEAST_ABOVE = 0.5
+_IRREGULAR_SQUARED = np.array(IRREGULAR) ** 2
+_HIDDEN, _HIDDEN_COUNT = 0.003, 2
 # A mean that is near an end of the range can hardly move further than the way to that end, and
 # readings spread about it by twice that way or less: most quantities are as variable as they are
 # large. Models that suppose more lose weight by a normal law of the logarithm of the excess.
@@ -65,14 +73,8 @@ _MOST_SPREAD, _EXCESS = 2.0, 0.5
 # A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
 # is left of its variance inside the range is then this share, and rounding makes it no smaller.
 _FURTHEST, _LEAST_SHARE = 3.0, 0.1
-# Fleets move by jumps now and then, models by normal steps. Where an error comes from motion alone
-# Student's t of so few degrees holds 95 %; where it comes from noise, whose law is known, the
-# normal law does, and degrees beyond the most make no difference.
-_DEGREES_OF_MOTION, _MOST_DEGREES = 5.0, 200.0
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-4\n"
-_SIZE = 2 + 2 * len(_PERIODS_S)
-_COUNT = math.prod(_SHAPE)
+_FORMAT: Final = b"rase-bank-5\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +85,9 @@ class Belief:
         means: The mean of all models; where they reach beyond the range, a value inside it, never
             exactly an end: see `_within`.
         variances: The mean square distance to it: how sure the models are, how far they disagree,
-            and that no mean of readings lies outside the range.
-        degrees: How well that distance is known: whole degrees of freedom of Student's t, few where
-            it rests on what models suppose of motion, many where noise makes it.
+            and that no mean of readings lies outside the range. Where a few models that lie far
+            away make most of it, that of the normal law with the same 95 % interval.
+        degrees: Degrees of freedom of the Student law whose 95 % interval is that of the models.
     """
 
     means: Floats
@@ -97,7 +99,7 @@ class FilterBank:
     """Follow the mean of a fleet through time, under many models at once.
 
     The cost of a round does not depend on how many came before, nor on the time between them.
-    Several runs may be followed at once that differ in what the rounds told, but not in how sure
+    Several runs may be followed at once that differ in what the rounds say, but not in how sure
     they were: the models' covariances are then the same and are computed once.
 
     Args:
@@ -108,34 +110,19 @@ class FilterBank:
 
     def __init__(self, low: float, width: float, *, runs: int = 1) -> None:
         self._low, self._width = low, width
-        models = np.array(list(itertools.product(_LEVELS, _IRREGULAR, _LASTING_S, _PROFILES)))
-        level, irregular, self._lasting_s, profile = models.T
-        self._level_per_s = (level * width) ** 2 / _DAY_S
-        self._irregular = (irregular * width) ** 2
-        self._state = np.zeros((runs, _COUNT, _SIZE))
-        self._state[:, :, 0] = low + width / 2
-        self._covariance = np.zeros((_COUNT, _SIZE, _SIZE))
-        # Before any report a mean is as likely near an end of the range as in its middle: both ends
-        # lie within one deviation. With that of the uniform law the middle would pull for days.
-        self._covariance[:, 0, 0] = width**2 / 3
-        self._covariance[:, 1, 1] = self._irregular
-        self._waves = np.arange(2, _SIZE)
-        amplitudes = (profile[:, None] * width * np.repeat(_RELATIVE_SIZES, 2)) ** 2
-        self._covariance[:, self._waves, self._waves] = amplitudes
-        self._profile_per_s = amplitudes * (_PROFILE_DRIFT**2 / _DAY_S)
-        self._weights = np.tile(_prior(), (runs, 1))
-        # How far the mean of each model moves in a day, and how far it can: see `_MOST_SPREAD`.
-        waves = float(np.square(_RELATIVE_SIZES).sum())
-        self._motion = width * np.sqrt(level**2 + irregular**2 + waves * profile**2)
+        self._smooth = Family(smooth_grid(), low, width, runs=runs)
+        self._edges = Family(edges_grid(), low, width, runs=runs)
+        self._cycles = [CycleFilters(low, width) for _ in range(runs)]
+        self._experts = Experts(low, width, runs=runs)
+        self._weights = np.tile(prior(), (runs, 1))
+        self._scales = np.tile(SCALES_PRIOR, (runs, 1))
+        self._movement_log = np.log(width * movements())
         self._way = np.full(runs, width)
-        # Count, sum and sum of squares of what rounds told of their readings' variance.
+        # Count, sum and sum of squares of what rounds say of their readings' variance.
         self._spread = np.zeros((runs, 3))
         # The most that reported lately.
         self._most = 0.0
         self._time_s: float | None = None
-        # Written over in every round; memory of this size that is new each time costs more than
-        # what is computed in it.
-        self._outer = np.empty_like(self._covariance)
 
     @classmethod
     def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
@@ -149,28 +136,29 @@ class FilterBank:
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
         )
-        sizes = (1, 1, 1, 3, _COUNT, _COUNT * _SIZE, _COUNT * _SIZE * (_SIZE + 1) // 2)
-        if len(numbers) != sum(sizes):
+        own = (1, 1, 1, 3, len(SCALES_PRIOR), prior().size)
+        parts = (bank._smooth, bank._edges, bank._experts, bank._cycles[0])
+        lengths = [*own, *(length for part in parts for length in part.lengths)]
+        if len(numbers) != sum(lengths):
             raise ValueError("state must be of the same models and range; follow the rounds again.")
-        time_s, most, bank._way, spread, weights, means, half = (
-            part.astype(np.float64) for part in np.split(numbers, np.cumsum(sizes)[:-1])
-        )
+        found = [part.astype(np.float64) for part in np.split(numbers, np.cumsum(lengths)[:-1])]
+        time_s, most, bank._way, spread, scales, weights = found[:6]
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
         bank._most = float(most[0])
         bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
-        bank._state = means.reshape(1, _COUNT, _SIZE)
-        rows, columns = np.triu_indices(_SIZE)
-        bank._covariance[:, rows, columns] = half.reshape(_COUNT, -1)
-        bank._covariance[:, columns, rows] = half.reshape(_COUNT, -1)
+        bank._scales = scales.reshape(1, -1)
+        rest = iter(found[6:])
+        for part in parts:
+            part.restore(*itertools.islice(rest, len(part.lengths)))
         return bank
 
     def to_bytes(self) -> bytes:
         """Return all that the bank of one run knows, as float64 to the last bit."""
-        # Covariances are symmetric to the last bit, because every step is; half of each is enough.
-        half = self._covariance[(slice(None), *np.triu_indices(_SIZE))]
         time_s = math.nan if self._time_s is None else self._time_s
-        parts = (self._way, self._spread, self._weights, self._state, half)
-        numbers = np.concatenate([[time_s, self._most], *(part.ravel() for part in parts)])
+        own = [np.array([time_s, self._most]), self._way, self._spread, self._scales, self._weights]
+        for part in (self._smooth, self._edges, self._experts, self._cycles[0]):
+            own.extend(part.numbers())
+        numbers = np.concatenate([one.ravel() for one in own])
         return _head(self._low, self._width) + numbers.astype("<f8").tobytes()
 
     @property
@@ -183,9 +171,17 @@ class FilterBank:
         """The variance of readings in a round as it is believed now; None if none was learnt."""
         if not self._spread[0, 0]:
             return None
-        return np.asarray(self._spread_chances() @ (_SPREADS * self._width) ** 2)
+        return np.asarray(self._spread_chances() @ (_SPREADS_SQUARED * self._width**2))
 
-    def step(self, time_s: float, values: Floats, *, variance: float, n: int) -> Belief:
+    def step(
+        self,
+        time_s: float,
+        values: Floats,
+        *,
+        variance: float,
+        n: int,
+        degrees: float = math.inf,
+    ) -> Belief:
         """Take the unbiased mean of a round, one for each run, and return what is believed now.
 
         Args:
@@ -193,33 +189,95 @@ class FilterBank:
             values: The unbiased means.
             variance: Their variance by noise alone.
             n: How many reported.
+            degrees: The degrees of freedom of their error, which say how heavy its tails are.
 
         Raises:
             ValueError: If the round is not later than the last.
         """
         self._advance(time_s)
-        seen = _seen(time_s)
-        gain = (self._covariance.reshape(-1, _SIZE) @ seen).reshape(_COUNT, _SIZE)
         spreads = self._spread_chances()
-        of_members = self._of_members(n, spreads)
-        signal = gain @ seen + of_members
-        total = signal + variance
-        surprise = values[:, None] - self._state @ seen
-        self._weigh(-0.5 * (np.log(total) + surprise * surprise / total))
-        # The same factor on both sides keeps the covariance symmetric to the last bit.
-        scaled = gain / np.sqrt(total)[:, None]
-        np.einsum("ki,kj->kij", scaled, scaled, out=self._outer)
-        self._covariance -= self._outer
-        self._state += gain * (surprise / total)[:, :, None]
-        weights = self._weights * self._irregular_prior(n, spreads)
-        weights *= _at_most(self._motion / self._way[:, None])
-        weights /= weights.sum(axis=1, keepdims=True)
-        means = self._state @ seen + of_members * (surprise / total)
-        mean = (weights * means).sum(axis=1)
-        left = signal * (variance / total)
-        apart = (weights * (left + np.square(means - mean[:, None]))).sum(axis=1)
-        degrees = _degrees(apart, noise=variance, still=float(left.min()))
-        return self._within(mean, np.sqrt(apart), degrees)
+        predictions = (
+            self._smooth.predict(seen_smooth(time_s)),
+            self._edges.predict(seen_edges(time_s)),
+        )
+        means, movements = self._expected(predictions, time_s)
+        movements = movements + self._of_members(n, spreads)
+        surprises = values[:, None] - means
+        outliers = outlier_share(degrees)
+        plausible = self._weights * self._irregular_prior(n, spreads, variance)
+        plausible *= np.exp(_log_at_most(self._movement_log - np.log(self._way)[:, None]))
+        plausible /= plausible.sum(axis=1, keepdims=True)
+        law = Posterior(
+            plausible,
+            self._scales,
+            means=means,
+            movements=movements,
+            surprises=surprises,
+            variance=variance,
+        )
+        law.add_jumps_and_outliers(self._width, outliers)
+        self._scales = law.scales
+        evidence = self._weigh(
+            surprises, movements + variance, movements + OUTLIER * variance, outliers
+        )
+        begin = 0
+        for family, prediction in zip((self._smooth, self._edges), predictions, strict=True):
+            part = slice(begin, begin + family.count)
+            totals = (
+                prediction.variances + (movements[0, begin] - prediction.variances[0]) + variance
+            )
+            family.take(prediction, surprises[:, part], totals)
+            begin += family.count
+        self._follow_cycles(time_s, values, variance=variance, evidence=evidence)
+        return self._decide(law, values, variance)
+
+    def _expected(
+        self, predictions: tuple[Prediction, ...], time_s: float
+    ) -> tuple[Floats, Floats]:
+        """Return the mean of each model and its variance, one run a row."""
+        runs = len(self._cycles)
+        means = [one.means for one in predictions]
+        movements = [
+            np.broadcast_to(one.variances, (runs, len(one.variances))) for one in predictions
+        ]
+        cycles = [cycle.predict(time_s) for cycle in self._cycles]
+        return (
+            np.concatenate([*means, np.concatenate([one.means for one in cycles])], axis=1),
+            np.concatenate([*movements, np.stack([one.variances for one in cycles])], axis=1),
+        )
+
+    def _follow_cycles(
+        self, time_s: float, values: Floats, *, variance: float, evidence: Floats
+    ) -> None:
+        """Take a round into the filters of learnt cycles; new ones begin with what they earned."""
+        count = len(CYCLE_GRID.level)
+        for run, cycle in enumerate(self._cycles):
+            odds = cycle.take(
+                time_s,
+                float(values[run]),
+                variance=variance,
+                evidence=float(evidence[run]),
+                share=float(self._weights[run, -count:].sum()),
+            )
+            if odds is not None:
+                self._weights[run, -count:] = odds
+                self._weights[run] /= self._weights[run].sum()
+
+    def _decide(self, law: "Posterior", values: Floats, variance: float) -> Belief:
+        """Return what the three experts say together, within the range."""
+        bank, bank_variance = law.moments()
+        constant, doubt = self._experts.constant
+        shares = self._experts.weigh(
+            values, variance=variance, bank=bank, bank_variance=bank_variance
+        )
+        law.join(shares, constant=constant, doubt=doubt, values=values)
+        means, variances = law.moments()
+        reach = reach_of(
+            law.weights, law.means, law.variances, about=means, deviation=np.sqrt(variances)
+        )
+        factors, degrees = as_student(reach)
+        belief = self._within(means, np.sqrt(variances), degrees)
+        return Belief(belief.means, belief.variances * factors**2, degrees)
 
     def _within(self, means: Floats, errors: Floats, degrees: Floats) -> Belief:
         """Return a normal belief as cut to the range, and note the way to the nearer end.
@@ -246,8 +304,8 @@ class FilterBank:
 
         inside = np.minimum(likeliest - self._low, high - likeliest)
         self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(square_about(likeliest))
-        told = (likeliest + means + first * errors) / 2
-        return Belief(told, square_about(told), degrees)
+        value = (likeliest + means + first * errors) / 2
+        return Belief(value, square_about(value), degrees)
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.
@@ -262,24 +320,28 @@ class FilterBank:
             passed_s = time_s - self._time_s
             if not 0 < passed_s < math.inf:
                 raise ValueError(f"time_s must be later than {self._time_s:g}, got {time_s:g}.")
-            with np.errstate(divide="ignore"):
-                left = np.exp(-passed_s / self._lasting_s)
-            self._state[:, :, 1] *= left
-            self._covariance[:, 1, :] *= left[:, None]
-            self._covariance[:, :, 1] *= left[:, None]
-            self._covariance[:, 0, 0] += passed_s * self._level_per_s
-            self._covariance[:, 1, 1] += self._irregular * (1 - left**2)
-            self._covariance[:, self._waves, self._waves] += passed_s * self._profile_per_s
-            self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * _DAY_S))
-            self._most *= math.exp(-passed_s / (_MEMBERS_DAYS * _DAY_S))
-            self._weights = _drifted(self._weights)
+            self._smooth.advance(passed_s)
+            self._edges.advance(passed_s)
+            self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * DAY_S))
+            self._most *= math.exp(-passed_s / (_MEMBERS_DAYS * DAY_S))
+            self._weights = drift_weights(self._weights)
         elif not math.isfinite(time_s):
             raise ValueError(f"time_s must be finite, got {time_s}.")
         self._time_s = time_s
 
-    def _weigh(self, evidence: Floats) -> None:
-        weights = self._weights * np.exp(evidence - evidence.max(axis=1, keepdims=True))
-        self._weights = weights / weights.sum(axis=1, keepdims=True)
+    def _weigh(self, surprises: Floats, totals: Floats, wide: Floats, outliers: float) -> Floats:
+        """Weigh the models by how likely the round was; return the logarithm of that, by run."""
+        squares = surprises * surprises
+        evidence = -0.5 * (np.log(totals) + squares / totals)
+        if outliers:
+            far = -0.5 * (np.log(wide) + squares / wide)
+            evidence = np.logaddexp(evidence + math.log1p(-outliers), far + math.log(outliers))
+        # Filters of a cycle that is not known yet count nothing, and decide nothing.
+        top = np.where(self._weights > 0, evidence, -np.inf).max(axis=1, keepdims=True)
+        weights = self._weights * np.exp(np.minimum(evidence - top, 0.0))
+        sums = weights.sum(axis=1, keepdims=True)
+        self._weights = weights / sums
+        return np.asarray((top + np.log(sums))[:, 0])
 
     def _of_members(self, n: int, chances: Floats) -> float:
         """Return how far the mean of those who report is off that of all who may, as a variance.
@@ -289,13 +351,15 @@ class FilterBank:
         share their covariances, so the spread is averaged over them.
         """
         self._most = max(self._most, float(n))
-        variances = chances @ (_SPREADS * self._width) ** 2
-        return float(variances.mean()) * (1 / n - 1 / self._most)
+        variances = chances @ _SPREADS_SQUARED
+        return self._width**2 * float(variances.mean()) * (1 / n - 1 / self._most)
 
     def _spread_chances(self) -> Floats:
         """Return how likely each spread of readings is, for each run."""
-        spreads = (_SPREADS * self._width) ** 2
-        chances = np.log(_at_most(_SPREADS * self._width / (_MOST_SPREAD * self._way[:, None])))
+        spreads = _SPREADS_SQUARED * self._width**2
+        chances = _log_at_most(
+            _SPREADS_LOG - np.log(_MOST_SPREAD / self._width * self._way)[:, None]
+        )
         # Runs learn of the spread in the same rounds, so their counts are one.
         if self._spread[0, 0] >= _SPREADS_NEEDED:
             count, total, squares = self._spread.T[:, :, None]
@@ -305,67 +369,30 @@ class FilterBank:
         chances = np.exp(chances - chances.max(axis=1, keepdims=True))
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
-    def _irregular_prior(self, n: int, chances: Floats) -> Floats:
+    def _irregular_prior(self, n: int, chances: Floats, variance: float) -> Floats:
         """Say how likely each model's irregular part is, given V / n of n independent devices."""
-        spreads = (_SPREADS * self._width) ** 2
-        grid = (np.array(_IRREGULAR) * self._width) ** 2
-        away = np.log(grid)[:, None] - np.log(spreads / n)[None, :]
-        is_above = away > 0
-        odds = np.exp(-0.5 * (away / np.where(is_above, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)) ** 2)
-        odds = np.where(is_above, np.maximum(odds, _LEAST_ABOVE), odds)
-        likely = chances @ odds.T
-        shaped = np.broadcast_to(
-            (likely + 1e-300)[:, None, :, None, None], (len(self._way), *_SHAPE)
-        )
-        return np.ascontiguousarray(shaped).reshape(-1, _COUNT)
+        likely = chances @ _own_movement(n)
+        # Parts that are far below the noise look alike, and count together as little as two do.
+        hidden = int(np.searchsorted(_IRREGULAR_SQUARED, _HIDDEN * variance / self._width**2))
+        if hidden > _HIDDEN_COUNT:
+            likely[:, :hidden] *= _HIDDEN_COUNT / hidden
+        return np.asarray(likely[:, part_of_model()])
 
 
-def _at_most(ratio: Floats) -> Floats:
-    """Return 1 up to a ratio of 1, and less the further it is exceeded; never 0."""
-    excess = np.maximum(np.log(ratio), 0.0) / _EXCESS
-    return np.asarray(np.exp(-0.5 * np.minimum(excess, 10.0) ** 2))
+@functools.lru_cache(maxsize=256)
+def _own_movement(n: int) -> Floats:
+    """Return how likely each irregular part is by the spread of readings, where n report."""
+    away = np.log(_IRREGULAR_SQUARED) - np.log(_SPREADS_SQUARED / n)[:, None]
+    is_above = away > 0
+    odds = np.exp(-0.5 * (away / np.where(is_above, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)) ** 2)
+    return np.asarray(np.where(is_above, np.maximum(odds, _LEAST_ABOVE), odds) + 1e-300)
 
 
-def _degrees(variances: Floats, *, noise: float, still: float) -> Floats:
-    """Return the degrees of freedom of beliefs by the share of their variance that is of motion.
-
-    No part of motion is what the stillest model would leave, the noise of all rounds averaged, and
-    what the round's own noise makes: a variance of v leaves v / noise of the weight to the round.
-    The rest is known as a variance from few numbers is; Welch and Satterthwaite (1947) give how
-    well the sum is then.
-    """
-    of_motion = (1 - still / variances) * (1 - np.minimum(variances / noise, 1.0))
-    least = math.sqrt(_DEGREES_OF_MOTION / _MOST_DEGREES)
-    return np.asarray(np.floor(_DEGREES_OF_MOTION / np.square(np.maximum(of_motion, least))))
+def _log_at_most(ratio_log: Floats) -> Floats:
+    """Return 0 up to a ratio of 1, and less the further it is exceeded, but not without end."""
+    excess = ratio_log.clip(0.0, 10.0 * _EXCESS) / _EXCESS
+    return np.asarray(-0.5 * excess * excess)
 
 
 def _head(low: float, width: float) -> bytes:
     return _FORMAT + struct.pack("<dd", low, width)
-
-
-@functools.cache
-def _prior() -> Floats:
-    level, _, _, profile = np.indices(_SHAPE)
-    weights = _STILLER_LEVEL ** -level.astype(float) * _STILLER_PROFILE ** -profile.astype(float)
-    prior = (weights / weights.sum()).reshape(_COUNT)
-    prior.flags.writeable = False
-    return np.asarray(prior)
-
-
-def _drifted(weights: Floats) -> Floats:
-    """Return what the models count before the next round: some of it goes to their neighbours."""
-    shaped = weights.reshape(-1, *_SHAPE).copy()
-    for axis, share in ((1, _NEXT_LEVEL / 2), (2, _NEXT_IRREGULAR / 2)):
-        along = np.moveaxis(shaped, axis, 0)
-        # What the greater of two neighbours loses the other gains; nothing goes beyond the ends.
-        flow = share * np.diff(along, axis=0)
-        along[:-1] += flow
-        along[1:] -= flow
-    return np.asarray((1 - _ANY) * shaped.reshape(weights.shape) + _ANY * _prior())
-
-
-def _seen(time_s: float) -> Floats:
-    """Return how much of each part of the state shows at a time."""
-    angles = 2 * math.pi * (time_s % (7 * _DAY_S)) / _PERIODS_S
-    waves = np.stack([np.cos(angles), np.sin(angles)], axis=1).ravel()
-    return np.concatenate([[1.0, 1.0], waves])

@@ -1,9 +1,10 @@
-"""Many runs over the same rounds at once: what repeated drawings of the noise would tell.
+"""Many runs over the same rounds at once: what repeated drawings of the noise would show.
 
 For studies and forecasts, which draw the noise again and again: the numbers are those of
 `unbiased_mean` and `Tracker`, computed for all runs together.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,14 +33,17 @@ class RunMeans:
     Args:
         values: The means.
         variances: Their variances by noise alone.
-        spreads: The variances of the readings, where the mechanism tells them.
+        spreads: The variances of the readings, where the mechanism shows them.
         sizes: How many reports each round has.
+        degrees: The degrees of freedom of each round's error, by how heavy the tails of its noise
+            are; None for normal tails.
     """
 
     values: Floats
     variances: Floats
     spreads: Floats | None
     sizes: NDArray[np.int64]
+    degrees: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +91,8 @@ def run_means(reports: ArrayLike, sizes: ArrayLike, *, randomizer: RangeRandomiz
     shape = (len(table), counts.size)
     spreads = None if found.spread is None else found.spread.reshape(shape)
     variances = (found.noise / found.n).reshape(shape)
-    return RunMeans(found.mean.reshape(shape), variances, spreads, counts)
+    degrees = found.degrees_of_freedom.reshape(shape)[0]
+    return RunMeans(found.mean.reshape(shape), variances, spreads, counts, degrees)
 
 
 def runs_of(
@@ -101,7 +106,7 @@ def runs_of(
     """Follow all runs through time and score them.
 
     Args:
-        means: What the rounds told.
+        means: what the rounds said.
         times_s: When each began, ascending.
         truth: The true mean of each, or of each for every run.
         value_range: The public range.
@@ -140,6 +145,7 @@ def _followed(means: RunMeans, times_s: Floats, value_range: Range) -> tuple[Flo
                 means.values[chosen, place],
                 variance=float(variances_of(chosen[0])[place]),
                 n=int(means.sizes[place]),
+                degrees=math.inf if means.degrees is None else float(means.degrees[place]),
             )
             if means.spreads is not None:
                 bank.learn_spread(means.spreads[chosen, place])

@@ -1,7 +1,7 @@
 """The mean of a fleet followed through time: each round's estimate borrows from the rounds before.
 
 What was released in earlier rounds is already public, so using it costs no privacy. The less a
-single round tells, the more is borrowed; where a round's own reports are precise, its unbiased mean
+single round says, the more is borrowed; where a round's own reports are precise, its unbiased mean
 comes through almost unchanged.
 """
 
@@ -66,7 +66,7 @@ class Tracker:
         return tracker
 
     def to_bytes(self) -> bytes:
-        """Return all that was learnt, about 830 kB however many rounds there were."""
+        """Return all that was learnt, about 540 kB however many rounds there were."""
         return self._bank.to_bytes()
 
     @property
@@ -111,11 +111,15 @@ class Tracker:
         reach = _MOST_WIDTHS * width
         seen = min(max(mean.value, self.domain.low - reach), self.domain.high + reach)
         belief = self._bank.step(
-            time_s, np.array([seen]), variance=mean.standard_error**2, n=mean.n
+            time_s,
+            np.array([seen]),
+            variance=mean.standard_error**2,
+            n=mean.n,
+            degrees=mean.degrees_of_freedom,
         )
         if spread is not None:
             self._bank.learn_spread(np.array([spread]))
-        told = Estimate(
+        found = Estimate(
             float(belief.means[0]),
             math.sqrt(float(belief.variances[0])),
             n=mean.n,
@@ -126,13 +130,13 @@ class Tracker:
             highest=self.domain.high,
         )
         if members is None:
-            return told
+            return found
         known = self._bank.spread
         added = sampling_variance(
-            told,
+            found,
             members=members,
             spread=None if known is None else float(known[0]),
             value_range=self.domain,
         )
-        error = math.hypot(told.standard_error, math.sqrt(added))
-        return replace(told, standard_error=error, target=OF_FLEET)
+        error = math.hypot(found.standard_error, math.sqrt(added))
+        return replace(found, standard_error=error, target=OF_FLEET)

@@ -1,0 +1,307 @@
+"""Cycles that nobody named: found in the unbiased means of the rounds, and followed from then on.
+
+A machine cycle of three hours or a tide is neither a day nor a week. The last rounds are kept, what
+a day and a week explain is taken out, and a wave that stands out of the noise around its frequency
+is taken for a cycle. Its multiples may stand out more than it does itself, so a half and a third of
+the frequency are tried as well. Filters of the cycle are idle until one is found.
+"""
+
+import itertools
+import math
+from typing import Final
+
+import numpy as np
+
+from rase.arrays import Floats, Places
+from rase.series.families import DAY_S, Family, Grid, Prediction
+
+__all__ = ["CYCLE_GRID", "KEPT", "CycleFilters", "PeriodFinder", "wave_columns"]
+
+# How many rounds are kept, and how many have to be there.
+KEPT: Final = 1024
+_NEEDED = 96
+# A period must have been seen so often, or leakage of slow movement is taken for one.
+_CYCLES = 5.0
+# The power of noise is exponential around its floor: among F frequencies it comes above this many
+# floors beyond ln F in one of 3,000 looks.
+_ABOVE = 8.0
+_HARMONICS, _PART_COSTS = 4, 16.0
+_ANGLES = 2 * math.pi * np.repeat(np.arange(1, 13), 2)
+_QUARTERS = np.tile([math.pi / 2, 0.0], 12)
+_PADDING = 4
+# A frequency this far from a wave of the day, in cycles over the time that is kept, is another.
+_APART, _DAY_MULTIPLES = 0.25, 12
+
+_WAVES, _DAY_WAVES = 4, 3
+_SIZES = np.array([*(1 / k for k in range(1, _WAVES + 1)), *(0.3 / k for k in (1, 2, 3))])
+CYCLE_GRID = Grid.of(
+    np.array(
+        list(
+            itertools.product(
+                (0.002, 0.02, 0.1), (0.0003, 0.0025, 0.02, 0.05), (0.0,), (0.03, 0.12), (1.0,)
+            )
+        )
+    ),
+    sizes=_SIZES,
+)
+# How often a period is looked for, in rounds.
+_EVERY = 32
+# A frequency within this share of a cycle over the rounds that are kept is the same one.
+_SAME = 0.5
+# A period was chosen among hundreds, which its filters pay for when they begin; and rounds in which
+# they know nothing yet are not held against them.
+_BEGIN, _FIRST = 0.01, 32
+_MOST_ODDS = 500.0
+# Filters that count less than this may begin again with a better frequency, after so many rounds:
+# that goes through all rounds that are kept.
+_TRUSTED, _AGAIN = 0.3, 256.0
+
+
+class CycleFilters:
+    """Follow one run by filters of a learnt cycle.
+
+    Args:
+        low: The lower end of the public range.
+        width: Its width.
+    """
+
+    def __init__(self, low: float, width: float) -> None:
+        self._low, self._width = low, width
+        self._finder = PeriodFinder()
+        self._family = Family(CYCLE_GRID, low, width)
+        # Cycles a second, 0 while none is known; the phase at a time, in cycles; that time.
+        self._frequency, self._phase, self._time_s = 0.0, 0.0, 0.0
+        # How many rounds there were when the filters last began.
+        self._begun = 0.0
+        self._expected: Prediction | None = None
+        self._idle = Prediction(
+            np.full((1, self._family.count), low + width / 2),
+            np.full(self._family.count, width**2),
+            np.empty(0),
+            np.empty(0),
+        )
+
+    def predict(self, time_s: float) -> Prediction:
+        """Say what the filters expect of a round; anything while no cycle is known."""
+        if not self._frequency:
+            return self._idle
+        self._go_on(time_s)
+        self._expected = self._family.predict(self._seen())
+        return self._expected
+
+    def take(
+        self, time_s: float, value: float, *, variance: float, evidence: float, share: float
+    ) -> Floats | None:
+        """Take a round in.
+
+        Args:
+            time_s: When it began.
+            value: Its unbiased mean.
+            variance: Its variance by noise.
+            evidence: The logarithm of how likely the bank found it.
+            share: How much these filters count now, from 0 to 1.
+
+        Returns:
+            How much the filters count against all others, if they begin now; None if they do not.
+        """
+        if self._frequency and self._expected is not None:
+            self._filter(self._expected, value, variance)
+        self._finder.add(time_s, value, precision=1 / variance, evidence=evidence)
+        if self._finder.count % _EVERY:
+            return None
+        return self._look(is_trusted=share > _TRUSTED)
+
+    def numbers(self) -> list[Floats]:
+        """Return all that is known."""
+        finder = self._finder
+        own = np.array([self._frequency, self._phase, self._time_s, self._begun, finder.count])
+        return [own, finder.rounds.ravel(), *self._family.numbers()]
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many numbers there are in each entry of `numbers`."""
+        return [5, 4 * KEPT, *self._family.lengths]
+
+    def restore(self, own: Floats, rounds: Floats, state: Floats, half: Floats) -> None:
+        """Take back what `numbers` returned."""
+        self._frequency, self._phase, self._time_s, self._begun, count = own.tolist()
+        self._finder.count, self._finder.rounds = int(count), rounds.reshape(KEPT, 4)
+        self._family.restore(state, half)
+
+    def _go_on(self, time_s: float) -> None:
+        passed_s = time_s - self._time_s
+        self._family.advance(passed_s)
+        # The phase is added up, so that a frequency can be corrected without turning the waves.
+        self._phase = (self._phase + self._frequency * passed_s) % 1.0
+        self._time_s = time_s
+
+    def _seen(self) -> Floats:
+        day = self._time_s % DAY_S / DAY_S
+        cycle = wave_columns(self._phase, _WAVES)
+        return np.concatenate([[1.0, 1.0], cycle, wave_columns(day, _DAY_WAVES)])
+
+    def _filter(self, expected: Prediction, value: float, variance: float) -> Floats:
+        """Take a round into all filters; return the logarithm of how likely each found it."""
+        totals = expected.variances + variance
+        surprises = value - expected.means
+        self._family.take(expected, surprises, totals)
+        return np.asarray(-0.5 * (np.log(totals) + surprises[0] ** 2 / totals))
+
+    def _look(self, *, is_trusted: bool) -> Floats | None:
+        """Look for a period, and begin again with it where the one before is not trusted."""
+        found = self._finder.find()
+        if found is None:
+            return None
+        rounds = self._finder.kept()
+        span_s = float(rounds[-1, 0] - rounds[0, 0])
+        if abs(found - self._frequency) * span_s < _SAME:
+            self._frequency = found
+            if is_trusted:
+                return None
+        if self._finder.count < self._begun + min(self._begun / 8, _AGAIN):
+            return None
+        self._begun = float(self._finder.count)
+        self._frequency, self._phase, self._time_s = found, 0.0, float(rounds[0, 0])
+        self._family = Family(CYCLE_GRID, self._low, self._width)
+        earned = np.zeros(self._family.count)
+        for place, (when, value, precision, evidence) in enumerate(rounds.tolist()):
+            if place:
+                self._go_on(when)
+            own = self._filter(self._family.predict(self._seen()), value, 1 / precision)
+            if place >= _FIRST:
+                earned += own - evidence
+        odds = np.exp(np.minimum(earned, _MOST_ODDS))
+        return np.asarray(_BEGIN / self._family.count * odds)
+
+
+class PeriodFinder:
+    """Keep the last rounds and look for a period in them."""
+
+    def __init__(self) -> None:
+        # Times, means, precisions, and how likely the bank found each round; a ring.
+        self.rounds = np.zeros((KEPT, 4))
+        self.count = 0
+
+    def add(self, time_s: float, value: float, *, precision: float, evidence: float) -> None:
+        """Take a round.
+
+        Args:
+            time_s: When it began.
+            value: Its unbiased mean.
+            precision: One over its variance by noise.
+            evidence: The logarithm of how likely it was before it came.
+        """
+        self.rounds[self.count % KEPT] = time_s, value, precision, evidence
+        self.count += 1
+
+    def kept(self) -> Floats:
+        """Return the rounds that are kept, in the order of time."""
+        if self.count <= KEPT:
+            return self.rounds[: self.count]
+        return np.roll(self.rounds, -(self.count % KEPT), axis=0)
+
+    def find(self) -> float | None:
+        """Return a frequency in cycles a second that stands out; None if none does."""
+        rounds = self.kept()
+        if len(rounds) < _NEEDED:
+            return None
+        times, step = rounds[:, 0] - rounds[0, 0], float(np.diff(rounds[:, 0]).min())
+        places = np.rint(times / step).astype(np.int64)
+        span = int(places[-1]) + 1
+        # Where most rounds are missing nothing can be said of what repeats.
+        if span > 2 * len(rounds):
+            return None
+        roots = np.sqrt(rounds[:, 2] / rounds[:, 2].mean())
+        line, days = _designs(times)
+        found = []
+        # A day is taken out of the second look, not of the first: over some weeks a tide of 12.42
+        # hours and half a day are one.
+        for design in (line, days):
+            rest = _without(design, rounds[:, 1], roots)
+            peak = _peak(places, rest * roots**2, span)
+            if peak is not None and _is_no_day(peak / step, times[-1]):
+                found.append(_base(peak / step, times, rounds[:, 1], roots))
+        return min(found)[1] if found else None
+
+
+def wave_columns(phases: Floats | float, harmonics: int) -> Floats:
+    """Return cosines and sines of phases, in cycles, and of their multiples, in turn."""
+    angles = np.multiply.outer(phases, _ANGLES[: 2 * harmonics])
+    # A cosine is a sine a quarter ahead.
+    return np.asarray(np.sin(angles + _QUARTERS[: 2 * harmonics]))
+
+
+def _designs(times: Floats) -> tuple[Floats, Floats]:
+    """Return what is taken out before a period is looked for: a line, or also day and week."""
+    span = float(times[-1])
+    columns = [np.ones_like(times), times / span]
+    line = np.stack(columns, axis=1)
+    for period, most in ((DAY_S, 6), (7 * DAY_S, 3)):
+        # A wave of which hardly one period was seen is a trend, and left to the local floor.
+        if span >= 1.5 * period:
+            columns.extend(wave_columns(times / period, most).T)
+    return line, np.stack(columns, axis=1)
+
+
+def _without(design: Floats, values: Floats, roots: Floats) -> Floats:
+    """Return what is left of values when the columns of a design are fitted to them."""
+    weighted = design * roots[:, None]
+    products = weighted.T @ weighted
+    # Columns may be nearly alike over a short time; a little is added, and changes nothing else.
+    products[np.diag_indices_from(products)] += 1e-9 * len(values)
+    return np.asarray(values - design @ np.linalg.solve(products, weighted.T @ (values * roots)))
+
+
+def _is_no_day(frequency: float, span_s: float) -> bool:
+    """Say whether a frequency is none of the day's, as far as so long a time can show."""
+    cycles = frequency * DAY_S
+    return abs(cycles - round(cycles)) / DAY_S * span_s > _APART or cycles > _DAY_MULTIPLES + 0.5
+
+
+def _peak(places: Places, values: Floats, span: int) -> float | None:
+    """Return the frequency of a wave above the noise around it, in cycles a round."""
+    size = int(_PADDING * 2 ** math.ceil(math.log2(span)))
+    line = np.zeros(size)
+    line[places] = values
+    power = np.square(np.abs(np.fft.rfft(line)))
+    first = math.ceil(_CYCLES * size / span)
+    best = first + int(np.argmax(power[first:-1]))
+    lobe = math.ceil(1.5 * size / span)
+    low, high = max(int(best / 1.6), lobe), min(int(best * 1.6) + 4 * lobe, len(power))
+    around = np.concatenate([power[low : max(best - lobe, low)], power[best + lobe : high]])
+    floor = float(np.median(around)) / math.log(2)
+    if power[best] < (math.log(span / 2) + _ABOVE) * floor:
+        return None
+    # The top of a parabola through three points.
+    left, top, right = np.log(power[best - 1 : best + 2] + 1e-300)
+    shift = 0.5 * (left - right) / (left - 2 * top + right)
+    top_at = best + min(max(float(shift), -0.5), 0.5)
+    return top_at / size
+
+
+def _base(frequency: float, times: Floats, values: Floats, roots: Floats) -> tuple[float, float]:
+    """Return the frequency, its half or its third: whichever explains most for its waves.
+
+    The first number of the pair is the cost: the smaller, the better.
+    """
+    line = _designs(times)[0]
+    found = []
+    for part in (1, 2, 3):
+        base = frequency / part
+        if part > 1 and base * times[-1] < _CYCLES:
+            break
+        design = np.concatenate([line, wave_columns(times * base, _HARMONICS)], axis=1)
+        left = _without(design, values, roots) * roots
+        # Schwarz 1978: fewer waves explain as well unless the rest shrinks by enough.
+        waves = min(2 * _HARMONICS, _distinct(base, times))
+        cost = len(times) * math.log(float(left @ left)) + waves * math.log(len(times))
+        # A part of a frequency has it among its waves, and must explain more than that.
+        cost += _PART_COSTS if part > 1 else 0.0
+        found.append((cost, base))
+    return min(found)
+
+
+def _distinct(base: float, times: Floats) -> int:
+    """Return how many numbers a cycle has that its rounds can tell apart."""
+    step = float(np.diff(times).min())
+    return max(2 * int(0.5 / (base * step) + 1e-6), 2)

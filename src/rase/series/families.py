@@ -1,0 +1,157 @@
+"""Families of Kalman filters: models of one shape that differ in how strongly each part moves.
+
+The mean of a fleet is a level that wanders, an irregular part that comes and goes, and waves whose
+sizes drift. A family holds as many models as its grid has points, and takes a round into all of
+them at once. Its state is small and of fixed size; what a round costs does not depend on how many
+came before.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from rase.arrays import Floats
+
+__all__ = ["DAY_S", "Family", "Grid", "Prediction"]
+
+DAY_S = 86_400.0
+# A profile changes by this share of itself a day, in standard deviations.
+_PROFILE_DRIFT = 0.02
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """The models of a family, one an entry; scales are shares of the width of the range.
+
+    Args:
+        level: How far the level wanders in a day, as a standard deviation.
+        irregular: How large the irregular part is, likewise.
+        lasting_s: How long it lasts: 0 if the next round knows nothing of it.
+        profile: How large waves are, likewise.
+        prior: How likely each model is before any round, as odds.
+        sizes: The size of each wave against ``profile``; each has two states.
+    """
+
+    level: Floats
+    irregular: Floats
+    lasting_s: Floats
+    profile: Floats
+    prior: Floats
+    sizes: Floats
+
+    @classmethod
+    def of(cls, models: Floats, *, sizes: Floats) -> Self:
+        """Return the grid of models given a row each: all fields but the sizes, in their order."""
+        level, irregular, lasting_s, profile, prior = models.T
+        return cls(level, irregular, lasting_s, profile, prior, sizes)
+
+    @property
+    def movement(self) -> Floats:
+        """How far the mean of each model moves in a day, as a share of the width."""
+        waves = float(np.square(self.sizes).sum())
+        return np.sqrt(self.level**2 + self.irregular**2 + waves * self.profile**2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What models expect of a round before its reports.
+
+    Args:
+        means: The mean, one run a row and one model a column.
+        variances: Its variance by movement, one entry a model.
+        gains: The covariance of the state with the mean, one model a row.
+        seen: How much of each part of the state shows in the round.
+    """
+
+    means: Floats
+    variances: Floats
+    gains: Floats
+    seen: Floats
+
+
+class Family:
+    """Follow rounds under all models of a grid.
+
+    Runs share covariances: they differ in what the rounds say, not in how sure the rounds are.
+
+    Args:
+        grid: The models.
+        low: The lower end of the public range.
+        width: Its width.
+        runs: How many runs are followed at once.
+    """
+
+    def __init__(self, grid: Grid, low: float, width: float, *, runs: int = 1) -> None:
+        count, size = len(grid.level), 2 + 2 * len(grid.sizes)
+        self.count, self.size = count, size
+        self._lasting_s = grid.lasting_s
+        self._level_per_s = (grid.level * width) ** 2 / DAY_S
+        self._irregular = (grid.irregular * width) ** 2
+        self.state = np.zeros((runs, count, size))
+        self.state[:, :, 0] = low + width / 2
+        self.covariance = np.zeros((count, size, size))
+        # Before any report a mean is as likely near an end of the range as in its middle: both ends
+        # lie within one deviation. With that of the uniform law the middle would pull for days.
+        self.covariance[:, 0, 0] = width**2 / 3
+        self.covariance[:, 1, 1] = self._irregular
+        amplitudes = (grid.profile[:, None] * width * np.repeat(grid.sizes, 2)) ** 2
+        # One view of all diagonals: adding to it costs one call.
+        self._diagonal = self.covariance.reshape(count, -1)[:, :: size + 1]
+        self._diagonal[:, 2:] = amplitudes
+        self._drift_per_s = np.zeros((count, size))
+        self._drift_per_s[:, 0] = self._level_per_s
+        self._drift_per_s[:, 2:] = amplitudes * (_PROFILE_DRIFT**2 / DAY_S)
+        # Written over in every round; memory of this size that is new each time costs more than
+        # what is computed in it.
+        self._outer = np.empty_like(self.covariance)
+        self._kept: tuple[float, Floats] = (math.nan, np.empty(0))
+
+    def advance(self, passed_s: float) -> None:
+        """Let time pass."""
+        if passed_s != self._kept[0]:
+            with np.errstate(divide="ignore"):
+                self._kept = passed_s, np.exp(-passed_s / self._lasting_s)
+        left = self._kept[1]
+        self.state[:, :, 1] *= left
+        self.covariance[:, 1, :] *= left[:, None]
+        self.covariance[:, :, 1] *= left[:, None]
+        self._diagonal += passed_s * self._drift_per_s
+        self._diagonal[:, 1] += self._irregular * (1 - left * left)
+
+    def predict(self, seen: Floats) -> Prediction:
+        """Say what the models expect of a round in which so much of each part shows."""
+        gains = (self.covariance.reshape(-1, self.size) @ seen).reshape(self.count, self.size)
+        return Prediction(self.state @ seen, gains @ seen, gains, seen)
+
+    def take(self, prediction: Prediction, surprises: Floats, totals: Floats) -> None:
+        """Take the round in.
+
+        Args:
+            prediction: What was expected.
+            surprises: How far the round's mean is off it, one run a row.
+            totals: The variance of that, one entry a model.
+        """
+        # The same factor on both sides keeps the covariance symmetric to the last bit.
+        scaled = prediction.gains / np.sqrt(totals)[:, None]
+        np.einsum("ki,kj->kij", scaled, scaled, out=self._outer)
+        self.covariance -= self._outer
+        self.state += prediction.gains * (surprises / totals)[:, :, None]
+
+    def numbers(self) -> list[Floats]:
+        """Return the state of one run; of each covariance one half, as it is symmetric."""
+        half = self.covariance[(slice(None), *np.triu_indices(self.size))]
+        return [self.state.ravel(), half.ravel()]
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many numbers there are in each entry of `numbers`."""
+        return [self.count * self.size, self.count * self.size * (self.size + 1) // 2]
+
+    def restore(self, state: Floats, half: Floats) -> None:
+        """Take back what `numbers` returned."""
+        self.state = state.reshape(1, self.count, self.size)
+        rows, columns = np.triu_indices(self.size)
+        self.covariance[:, rows, columns] = half.reshape(self.count, -1)
+        self.covariance[:, columns, rows] = half.reshape(self.count, -1)

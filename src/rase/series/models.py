@@ -1,0 +1,153 @@
+"""The models of the bank: which there are, how likely each is, and how weight moves among them."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+
+from rase.arrays import Floats, Places
+from rase.series.cycle import CYCLE_GRID, wave_columns
+from rase.series.families import DAY_S, Grid
+
+__all__ = [
+    "IRREGULAR",
+    "drift_weights",
+    "edges_grid",
+    "groups",
+    "movements",
+    "part_of_model",
+    "prior",
+    "seen_edges",
+    "seen_smooth",
+    "smooth_grid",
+]
+
+# Scales are shares of the public range's width, a factor of 2.5 to 6 apart: rounds can hardly
+# distinguish nearer ones. The level's is a standard deviation per day.
+_LEVELS = (0.0, 0.002, 0.01, 0.05, 0.25)
+_PROFILES = (0.002, 0.012, 0.07)
+IRREGULAR = (0.0003, 0.0009, 0.0025, 0.007, 0.02, 0.05, 0.13, 0.35)
+# How long the irregular part lasts: the next round knows nothing of it, minutes, or hours.
+_MINUTES_S, _HOURS_S = 1200.0, 7200.0
+_PARTS = (
+    *((size, 0.0) for size in IRREGULAR),
+    *((size, _MINUTES_S) for size in IRREGULAR[2:7:2]),
+    *((size, _HOURS_S) for size in IRREGULAR[2:7:2]),
+)
+# Smooth waves of the day and of the week; where rounds are too long to see a wave, it looks like a
+# part of the level and does no harm.
+_SMOOTH = np.array([*(1 / k for k in range(1, 7)), *(0.3 / k for k in range(1, 4))])
+# A day with edges, such as office hours, needs all waves that hourly rounds can show, and days of
+# the week of their own.
+_EDGES_DAY = 12
+_ONES = np.ones(2)
+_EDGES = np.array([*(1 / k for k in range(1, _EDGES_DAY + 1)), *[0.7] * 4])
+# From round to round a fleet may begin to move like a neighbouring model, or like any: without this
+# a model that was wrong for long would count nothing when its time comes. What goes to any goes
+# mostly to levels that move fast, because that is what a change looks like.
+_NEXT_LEVEL, _NEXT_IRREGULAR, _ANY, _ANY_FAST = 0.005, 0.002, 1e-4, 6e-4
+# Before any round the stiller of two models is the likelier, by these factors for each step: at
+# first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
+_STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
+_PRIOR_EDGES = 0.1
+
+
+@functools.cache
+def smooth_grid() -> Grid:
+    """Return models with smooth waves of the day and the week."""
+    models = np.array(
+        [
+            (level, *part, profile, _STILLER_LEVEL**-i * _STILLER_PROFILE**-j)
+            for i, level in enumerate(_LEVELS)
+            for part in _PARTS
+            for j, profile in enumerate(_PROFILES)
+        ]
+    )
+    return Grid.of(models, sizes=_SMOOTH)
+
+
+@functools.cache
+def edges_grid() -> Grid:
+    """Return models of a day with edges and of days of the week."""
+    models = np.array(
+        list(
+            itertools.product(
+                (0.0, 0.01, 0.05), (0.0009, 0.007, 0.05), (0.0,), (0.03, 0.12), (_PRIOR_EDGES,)
+            )
+        )
+    )
+    return Grid.of(models, sizes=_EDGES)
+
+
+@functools.cache
+def _grids() -> tuple[Grid, ...]:
+    return (smooth_grid(), edges_grid(), CYCLE_GRID)
+
+
+@functools.cache
+def prior() -> Floats:
+    """Return what models count before any round; those of a cycle begin when one is found."""
+    odds = np.concatenate([smooth_grid().prior, edges_grid().prior, 0 * CYCLE_GRID.prior])
+    return _fixed(odds / odds.sum())
+
+
+@functools.cache
+def _fast_prior() -> Floats:
+    """Return where weight goes when anything may happen: mostly to levels that move fast."""
+    fast = np.concatenate([one.level >= _LEVELS[-2] for one in _grids()])
+    return _fixed(_ANY * prior() + _ANY_FAST * (prior() * fast) / (prior() * fast).sum())
+
+
+@functools.cache
+def movements() -> Floats:
+    """Return how far the mean of each model moves in a day, as a share of the width."""
+    return _fixed(np.concatenate([one.movement for one in _grids()]))
+
+
+@functools.cache
+def part_of_model() -> Places:
+    """Return which of `IRREGULAR` each model has."""
+    irregular = np.concatenate([one.irregular for one in _grids()])
+    return np.searchsorted(np.array(IRREGULAR), irregular * 0.999)
+
+
+@functools.cache
+def groups() -> Floats:
+    """Return which models go together, as a matrix of zeros and ones."""
+    return _fixed(np.eye(len(IRREGULAR) // 2)[part_of_model() // 2])
+
+
+def _fixed(numbers: Floats) -> Floats:
+    numbers.flags.writeable = False
+    return numbers
+
+
+def drift_weights(weights: Floats) -> Floats:
+    """Return what the models count before the next round: some of it goes to their neighbours."""
+    shape = (len(_LEVELS), len(_PARTS), len(_PROFILES))
+    drifted = (1 - _ANY - _ANY_FAST) * weights
+    shaped = drifted[:, : math.prod(shape)].reshape(-1, *shape)
+    # What the greater of two neighbours loses the other gains; nothing goes beyond the ends.
+    flow = _NEXT_LEVEL / 2 * (shaped[:, 1:] - shaped[:, :-1])
+    shaped[:, :-1] += flow
+    shaped[:, 1:] -= flow
+    white = shaped[:, :, : len(IRREGULAR)]
+    flow = _NEXT_IRREGULAR / 2 * (white[:, :, 1:] - white[:, :, :-1])
+    white[:, :, :-1] += flow
+    white[:, :, 1:] -= flow
+    drifted[:, : math.prod(shape)] = shaped.reshape(len(weights), -1)
+    return np.asarray(drifted + _fast_prior())
+
+
+def seen_smooth(time_s: float) -> Floats:
+    """Return how much of each part of the state shows at a time."""
+    day, week = time_s % DAY_S / DAY_S, time_s % (7 * DAY_S) / (7 * DAY_S)
+    return np.concatenate([_ONES, wave_columns(day, 6), wave_columns(week, 3)])
+
+
+def seen_edges(time_s: float) -> Floats:
+    """Return the same where days of the week are parts of their own."""
+    days = np.zeros(8)
+    days[int(time_s // DAY_S) % 7] = 1.0
+    return np.concatenate([_ONES, wave_columns(time_s % DAY_S / DAY_S, _EDGES_DAY), days])

@@ -1,0 +1,274 @@
+"""What a round says under all models, scales of movement, events and experts: a mixture of laws.
+
+Three experts speak of every round: the bank of filters, the mean of earlier rounds, and the round
+by itself. Which of them to follow is learnt from unbiased estimates of their squared errors (Stein
+1981), so that over any series the error is hardly above that of the best of the three. The bound
+and its proof are in docs/explain/accuracy.md, "Never much worse than a constant or the unbiased
+mean".
+"""
+
+import functools
+import math
+from typing import Final
+
+import numpy as np
+
+from rase.arrays import Floats
+from rase.counts.estimate import student_quantile
+from rase.series.models import groups
+
+__all__ = [
+    "OUTLIER",
+    "SCALES_PRIOR",
+    "Experts",
+    "Posterior",
+    "as_student",
+    "outlier_share",
+    "reach_of",
+]
+
+# The variance of movement that models expect is multiplied by one of these; how likely each is
+# follows the last 50 rounds or so, and comes back to the first opinion where they say nothing.
+_SCALES = np.array([0.3, 1.0, 3.0, 10.0, 40.0])
+SCALES_PRIOR = np.array([0.15, 0.74, 0.08, 0.02, 0.01])
+_SCALES_KEPT = 0.98
+# A round may be a jump to anywhere, with this chance, by this share of the width.
+_JUMP_CHANCE, _JUMP_SIZE = 0.004, 0.25
+# An outlier of the noise has three times its error. A share q of them has an excess kurtosis of
+# 192 q; the degrees of freedom of a mean say 34.5 over its kurtosis (`rase.counts.moments`).
+OUTLIER, _OUTLIERS_PER_DEGREE, _MOST_OUTLIERS = 9.0, 34.5 / 192, 0.05
+# Models that count less than this change no number that anybody sees.
+_LEAST_WEIGHT = 1e-7
+
+# Before any round: the bank, the mean of earlier rounds, the round by itself.
+_EXPERTS_PRIOR = np.array([0.8, 0.17, 0.03])
+# Losses are counted in units of so many variances of the noise; the proof needs this number.
+_TEMPERATURE = 8.0
+# In round t a share of 1 / (t + this) goes back to the prior, so that none is lost for good.
+_FIRST_SHARE = 50.0
+
+# Where the reach is looked for, in standard deviations of the whole: no law has 5 % further away
+# than 4.48 (Chebyshev 1867), and none that comes from here has 95 % nearer than 0.8.
+_STEPS: Final = np.array(
+    [0.8, 1.1, 1.4, *(1.6 + 0.1 * step for step in range(8)), 2.45, 2.65, 2.9, 3.2, 3.6, 4.5]
+)
+_MOST_DEGREES: Final = 200
+
+
+def outlier_share(degrees: float) -> float:
+    """Return how often noise has an outlier, by the degrees of freedom of its error."""
+    return min(_OUTLIERS_PER_DEGREE / degrees, _MOST_OUTLIERS)
+
+
+class Posterior:
+    """What models, scales and events say of a round together, as a mixture of normal laws.
+
+    Args:
+        weights: Of the models before the round, one run a row.
+        scales: How likely each scale of movement was before the round.
+        means: What the models expected.
+        movements: The variances of that by movement.
+        surprises: How far the round is off.
+        variance: Its variance by noise.
+    """
+
+    def __init__(
+        self,
+        weights: Floats,
+        scales: Floats,
+        *,
+        means: Floats,
+        movements: Floats,
+        surprises: Floats,
+        variance: float,
+    ) -> None:
+        self._noise = variance
+        chosen = np.flatnonzero(weights.max(axis=0) > _LEAST_WEIGHT)
+        weights, means, movements, surprises = (
+            part[:, chosen] for part in (weights, means, movements, surprises)
+        )
+        scaled = _SCALES[:, None, None] * movements
+        totals = scaled + variance
+        odds = -0.5 * (np.log(totals) + surprises * surprises / totals)
+        self._top = odds.max(axis=(0, 2))
+        chances = weights * np.exp(odds - self._top[:, None])
+        by_scale = chances.sum(axis=2).T
+        # A scale that one round rules out may still be right for the next.
+        by_scale += 1e-9 * by_scale.max(axis=1, keepdims=True)
+        learnt = scales**_SCALES_KEPT * SCALES_PRIOR ** (1 - _SCALES_KEPT) * by_scale
+        self.scales = learnt / learnt.sum(axis=1, keepdims=True)
+        chances *= scales.T[:, :, None]
+        follows = scaled / totals
+        found, left = means + follows * surprises, follows * variance
+        # Models of like irregular parts and one scale are taken together: their mean and variance.
+        together = groups()[chosen]
+        self.weights = _rowed(chances @ together) + 1e-300
+        self.means = _rowed((chances * found) @ together) / self.weights
+        squares = _rowed((chances * (left + found * found)) @ together) / self.weights
+        self.variances = np.maximum(squares - self.means**2, 1e-9 * variance)
+        self._centre = (weights * means).sum(axis=1)
+        apart = movements + np.square(means - self._centre[:, None])
+        self._apart = (weights * apart).sum(axis=1)
+        self._surprise = (weights * surprises).sum(axis=1)
+
+    def add_jumps_and_outliers(self, width: float, outliers: float) -> None:
+        """Add that the round is a jump, or an outlier of the noise; weights then add up to 1.
+
+        Args:
+            width: The width of the range.
+            outliers: The chance of an outlier.
+        """
+        jump, wide = np.full_like(self._apart, (_JUMP_SIZE * width) ** 2), OUTLIER * self._noise
+        for chance, movement, noise in (
+            (_JUMP_CHANCE, jump, self._noise),
+            (outliers, self._apart, wide),
+        ):
+            total = movement + noise
+            odds = -0.5 * (np.log(total) + self._surprise**2 / total) - self._top
+            follows = movement / total
+            self._append(
+                chance * np.exp(np.minimum(odds, 700.0)),
+                self._centre + follows * self._surprise,
+                follows * noise,
+            )
+        self.weights /= self.weights.sum(axis=1, keepdims=True)
+
+    def join(self, shares: Floats, *, constant: Floats, doubt: float, values: Floats) -> None:
+        """Add the other two experts, in shares that add up to 1 with the bank's."""
+        self.weights *= shares[:, :1]
+        self._append(shares[:, 1], constant, np.full_like(constant, doubt))
+        self._append(shares[:, 2], values, np.full_like(values, self._noise))
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Return the mean of the mixture and its variance."""
+        mean = (self.weights * self.means).sum(axis=1)
+        apart = self.variances + np.square(self.means - mean[:, None])
+        return mean, (self.weights * apart).sum(axis=1)
+
+    def _append(self, weights: Floats, means: Floats, variances: Floats) -> None:
+        self.weights = np.concatenate([self.weights, weights[:, None]], axis=1)
+        self.means = np.concatenate([self.means, means[:, None]], axis=1)
+        self.variances = np.concatenate([self.variances, variances[:, None]], axis=1)
+
+
+def _rowed(parts: Floats) -> Floats:
+    """Return scales x runs x groups as runs x (scales and groups)."""
+    return np.asarray(parts.transpose(1, 0, 2).reshape(parts.shape[1], -1))
+
+
+class Experts:
+    """Weigh three estimates of the mean of each round.
+
+    Args:
+        low: The lower end of the public range.
+        width: Its width.
+        runs: How many runs are followed at once.
+    """
+
+    def __init__(self, low: float, width: float, *, runs: int = 1) -> None:
+        self._low, self._high = low, low + width
+        # The precision of what is known of a constant, and that precision times its mean; before
+        # any report it is the middle of the range, give or take its half.
+        self._precision = 3 / width**2
+        self._sum = np.full(runs, self._precision * (low + width / 2))
+        self._shares = np.tile(_EXPERTS_PRIOR, (runs, 1))
+        self._rounds = 0.0
+
+    @property
+    def constant(self) -> tuple[Floats, float]:
+        """The mean of all rounds so far within the range, and its variance."""
+        return (self._sum / self._precision).clip(self._low, self._high), 1 / self._precision
+
+    def weigh(
+        self, values: Floats, *, variance: float, bank: Floats, bank_variance: Floats
+    ) -> Floats:
+        """Return how much each expert counts in a round, one run a row.
+
+        Args:
+            values: The unbiased means of the round.
+            variance: Their variance by noise.
+            bank: What the bank says.
+            bank_variance: How sure it is; this against ``variance`` is how far its estimate follows
+                the round's own mean, which Stein's estimate needs.
+        """
+        constant, _ = self.constant
+        off = np.stack([values - bank, values - constant, np.zeros_like(values)], axis=1)
+        follows = np.zeros_like(off)
+        follows[:, 0] = np.minimum(bank_variance / variance, 1.0)
+        follows[:, 2] = 1.0
+        losses = off * off / variance - 1 + 2 * follows
+        losses -= losses.min(axis=1, keepdims=True)
+        shares = self._shares * np.exp(-losses / _TEMPERATURE)
+        shares /= shares.sum(axis=1, keepdims=True)
+        back = 1 / (self._rounds + _FIRST_SHARE)
+        self._shares = (1 - back) * shares + back * _EXPERTS_PRIOR
+        self._rounds += 1
+        self._precision += 1 / variance
+        self._sum += values / variance
+        return shares
+
+    def numbers(self) -> list[Floats]:
+        """Return all that is known of one run."""
+        return [np.array([self._precision, self._rounds]), self._sum, self._shares.ravel()]
+
+    lengths = (2, 1, 3)
+
+    def restore(self, known: Floats, total: Floats, shares: Floats) -> None:
+        """Take back what `numbers` returned."""
+        self._precision, self._rounds = known.tolist()
+        self._sum, self._shares = total.copy(), shares.reshape(1, -1)
+
+
+def reach_of(
+    weights: Floats, means: Floats, variances: Floats, *, about: Floats, deviation: Floats
+) -> Floats:
+    """Return how far to both sides of a point 95 % of a mixture lies, in deviations.
+
+    Args:
+        weights: Of the components, one mixture a row; each row adds up to 1.
+        means: Their means.
+        variances: Their variances, above 0.
+        about: The point, one for each mixture.
+        deviation: The root mean square distance to it.
+    """
+    errors = np.sqrt(variances)
+    off = (means - about[:, None]) / errors
+    scaled = _STEPS[:, None, None] * (deviation[:, None] / errors)
+    inside = 0.5 * (_erf((scaled - off) / math.sqrt(2)) + _erf((scaled + off) / math.sqrt(2)))
+    masses = (weights * inside).sum(axis=2).T
+    return np.array([np.interp(0.95, mass, _STEPS) for mass in masses])
+
+
+def as_student(reach: Floats) -> tuple[Floats, Floats]:
+    """Return laws of Student that reach as far: factors of the deviation, degrees of freedom.
+
+    Where 95 % lie further than the normal law has them, the deviation stays and degrees say how
+    far. Where they lie nearer, a few components lie far away; then the deviation is that of the
+    normal law of the same reach.
+    """
+    quantiles, normal = _quantiles(), student_quantile(0.95, math.inf)
+    # The largest number of degrees that still reaches as far.
+    degrees = np.searchsorted(-quantiles, -reach, side="right").astype(np.float64) + 1
+    is_near = reach <= quantiles[-1]
+    return (
+        np.where(is_near, reach / normal, np.maximum(reach / quantiles[0], 1.0)),
+        np.where(is_near, math.inf, np.maximum(degrees, 2.0)),
+    )
+
+
+@functools.cache
+def _quantiles() -> Floats:
+    """Return how far Student's law reaches, by whole degrees of freedom from 2."""
+    found = np.array([student_quantile(0.95, degrees) for degrees in range(2, _MOST_DEGREES + 1)])
+    found.flags.writeable = False
+    return found
+
+
+def _erf(x: Floats) -> Floats:
+    """Return the error function to 1.5e-7: Abramowitz and Stegun 7.1.26."""
+    far = np.abs(x)
+    t = 1 / (1 + 0.3275911 * far)
+    terms = t * (
+        0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))
+    )
+    return np.asarray(np.copysign(1 - terms * np.exp(-far * far), x))

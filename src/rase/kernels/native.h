@@ -18,9 +18,15 @@
 #define ALWAYS_INLINE static inline
 #endif
 
+/* The newest instructions compiled: 0 none beyond plain C, 1 AVX2 and BMI2, 2 AVX-512. Fewer than all
+ * are for tests on machines that have them. */
+#ifndef RASE_INSTRUCTIONS
+#define RASE_INSTRUCTIONS 2
+#endif
+
 /* Define `name` as a call of `body`, compiled for every machine and, chosen at run time, for newer
  * ones. */
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && RASE_INSTRUCTIONS > 0
 #define VERSIONS(type, name, parameters, body, arguments)                                          \
     __attribute__((target("avx512f,avx512dq,avx512vl"))) static type name##_512 parameters         \
     {                                                                                              \
@@ -30,7 +36,8 @@
     static type name##_portable parameters { return body arguments; }                              \
     type name parameters                                                                           \
     {                                                                                              \
-        if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))              \
+        if (RASE_INSTRUCTIONS > 1 && __builtin_cpu_supports("avx512dq") &&                         \
+            __builtin_cpu_supports("avx512vl"))                                                    \
             return name##_512 arguments;                                                           \
         if (__builtin_cpu_supports("avx2"))                                                        \
             return name##_256 arguments;                                                           \
@@ -157,7 +164,7 @@ ALWAYS_INLINE void draw_block(struct table table, const uint64_t *words, uint32_
 /* The high and the low half of a 128-bit product. */
 static inline uint64_t product(uint64_t a, uint64_t b, uint64_t *low)
 {
-#ifdef __SIZEOF_INT128__
+#if defined(__SIZEOF_INT128__) && RASE_INSTRUCTIONS > 0
     unsigned __int128 whole = (unsigned __int128)a * b;
     *low = (uint64_t)whole;
     return (uint64_t)(whole >> 64);

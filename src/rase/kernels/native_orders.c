@@ -73,7 +73,7 @@ static inline unsigned count_portable(uint64_t word)
 #undef RAISE
 #undef POPCOUNT
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && RASE_INSTRUCTIONS > 0
 #define HAS_NEWER 1
 #include <immintrin.h>
 #define SELECT(word, k) ((unsigned)_tzcnt_u64(_pdep_u64((uint64_t)1 << (k), (word))))
@@ -150,7 +150,7 @@ static int is_newer(void)
 }
 static int is_newest(void)
 {
-    return is_newer() && __builtin_cpu_supports("avx512f");
+    return RASE_INSTRUCTIONS > 1 && is_newer() && __builtin_cpu_supports("avx512f");
 }
 #define CHOSEN(name)                                                                               \
     (is_newest() ? name##_newest : is_newer() ? name##_newer : name##_portable)

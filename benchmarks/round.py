@@ -28,7 +28,7 @@ from rase.fusion.centre import FusionCentre
 from rase.fusion.opening import BatchOpener
 from rase.service.telemetry import Telemetry
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Role
 
@@ -105,13 +105,13 @@ def _round(folder: Path, fleet: Fleet, count: int) -> Cost:
             telemetry=telemetry,
         )
         url = stack.enter_context(_served(centre))
-        peeler = stack.enter_context(
-            Peeler([fleet.openers[Role.SHUFFLER]], processes=cores(), many=_WARM_REPORTS)
+        outer_opener = stack.enter_context(
+            OuterOpenerPool([fleet.openers[Role.SHUFFLER]], processes=cores(), many=_WARM_REPORTS)
         )
         client = httpx.Client(timeout=_PATIENCE_S, trust_env=False)
         sender = stack.enter_context(closing(HttpSender(url, client=client)))
         shuffler = Shuffler(databases[Role.SHUFFLER], clock, fleet)
-        closer = shuffler.closer(peeler, sender, telemetry=telemetry)
+        closer = shuffler.closer(outer_opener, sender, telemetry=telemetry)
 
         def work() -> None:
             is_final.clear()

@@ -217,7 +217,7 @@ def test_a_shuffler_that_tells_another_manifest_in_advance_is_noticed() -> None:
             """Shuffle uniformly."""
             return Uniform().shuffle(values, rng=rng)
 
-    with pytest.raises(AssertionError, match="that told in advance"):
+    with pytest.raises(AssertionError, match="that known in advance"):
         check_shuffler(Hasty())
 
 

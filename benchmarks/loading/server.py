@@ -27,7 +27,7 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.documents import Countersigner, Policy
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.settings import LimitSettings
 from rase.storage.sqlite import open_sqlite
 from rase.wire.keys import Role
@@ -80,11 +80,11 @@ def _fusion(folder: Path, clock: FakeClock, fleet: Fleet, _: str) -> None:
 def _closer(folder: Path, clock: FakeClock, fleet: Fleet, url: str) -> None:
     with (
         closing(open_sqlite(folder / "shuffler.db", migrations="shuffler")) as database,
-        Peeler([fleet.openers[Role.SHUFFLER]]) as peeler,
+        OuterOpenerPool([fleet.openers[Role.SHUFFLER]]) as opener,
         closing(HttpSender(url, client=httpx.Client(trust_env=False))) as sender,
     ):
         shuffler = Shuffler(database, clock, fleet)
-        closer = shuffler.closer(peeler, sender, telemetry=Telemetry("closer"))
+        closer = shuffler.closer(opener, sender, telemetry=Telemetry("closer"))
         print("closer listening port=0", file=sys.stderr, flush=True)
 
         def work() -> None:

@@ -25,7 +25,7 @@ from rase.shuffler.documents import Countersigner, Policy, load_documents
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import BatchSender
 from rase.shuffler.intake import check_report, store_reports
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database, Transaction
@@ -187,13 +187,15 @@ class Shuffler:
         """Set the clock to the moment at which a round is due."""
         self.clock.jump(self.fleet.campaign.closes_s(round) + 1 - self.clock.now_s())
 
-    def closer(self, peeler: Peeler, sender: BatchSender, *, telemetry: Telemetry) -> Closer:
+    def closer(
+        self, opener: OuterOpenerPool, sender: BatchSender, *, telemetry: Telemetry
+    ) -> Closer:
         """Return the closer."""
         key = self.fleet.signers[_SHUFFLER]
         return Closer(
             self.database,
             self.clock,
-            releaser=Releaser(self.database, peeler=peeler, key=key, name="bench"),
+            releaser=Releaser(self.database, opener=opener, key=key, name="bench"),
             sender=sender,
             pinned=self.fleet.pinned,
             telemetry=telemetry,

@@ -32,7 +32,7 @@ def split_address(
         ValueError: must begin with https:// except on this machine, got 'http://fusion.example'.
     """
     if "@" in url.partition("//")[2].partition("/")[0]:
-        # Messages tell addresses; a password must not be in one.
+        # Messages show addresses; a password must not be in one.
         raise ValueError("must not hold a user or password.")
     try:
         parts = urlsplit(url)

@@ -33,7 +33,7 @@ class Answer:
         until: When the last round ended; empty where the length of a round is not known.
         round: The number of the last round.
         value: The estimate; None unless the status is "ok".
-        standard_error: Its standard error; None if the reports cannot tell.
+        standard_error: Its standard error; None if the reports do not show it.
         low: Lower end of the interval; None likewise.
         high: Its upper end.
         n: How many reports it was computed from; 0 where there is no estimate.

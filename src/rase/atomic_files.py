@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, then put there.
+"""Files that are there whole or not at all: written next to their place, then moved there.
 
 Whoever reads such a file sees the old one or the new one, at every moment and after every crash.
 Pure Python without NumPy, because the device agent imports it.

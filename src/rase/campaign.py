@@ -109,7 +109,7 @@ class Campaign:
             default: devices draw what stands here. `rase.fusion.mechanism.campaign_of` chooses one
             where a file does not.
         beta: Relative half-width of the precision asked for.
-        rho: Probability with which a report shall be that close.
+        rho: Probability with which a report is that close.
         epsilon: One to four budgets of a report, ascending; a device takes the largest its owner
             allows, and says which by its place in this tuple.
         window: The rounds over which a device's budget is counted, w.

@@ -78,7 +78,7 @@ def round_start_s(number: int, interval_s: int) -> int:
 
 
 class Clock(Protocol):
-    """Tell the time; everything that needs it takes a clock, so that tests need not wait."""
+    """A source of time; everything that needs it takes a clock, so that tests need not wait."""
 
     def now_s(self) -> float:
         """Return the seconds since 1970, by a clock that people may set."""
@@ -90,7 +90,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Tell the time of the operating system."""
+    """The time of the operating system."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """Tell a time that moves only when it is told to, for tests and simulations.
+    """A time that moves only when it is set, for tests and simulations.
 
     Args:
         now_s: Where it begins, in seconds since 1970.

@@ -1,4 +1,4 @@
-"""The refusals of RASE: every failure that a user can mend, as one small tree.
+"""The refusals of RASE: every failure that a user can fix, as one small tree.
 
 ::
 
@@ -27,7 +27,7 @@
         └── Unsupported      needs cryptography that is not installed here
 
 Wrong arguments raise ``ValueError`` or ``TypeError``, as everywhere in Python. No message ever
-holds a reading, or a report beside the identity of its sender.
+holds a reading, or a report next to the identity of its sender.
 """
 
 import os

@@ -89,7 +89,7 @@ class CentralDP:
         epsilon: The log of the factor.
         delta: The summand.
         theorem: Where the numbers come from.
-        epsilon_local: The sum of the budgets of the contributor's own reports, which hold beside
+        epsilon_local: The sum of the budgets of the contributor's own reports, which hold besides
             (ε, δ) in every event; None if it is not known.
 
     Raises:
@@ -116,7 +116,7 @@ class CentralDP:
         "two fleets of the same size that differ in the readings of one contributor"
     )
     assumption: ClassVar[str] = (
-        "all contributors draw secure noise and tell nobody their reports, and the shuffler keeps "
+        "all contributors draw secure noise and show nobody their reports, and the shuffler keeps "
         "its permutation secret"
     )
 

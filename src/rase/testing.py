@@ -77,7 +77,7 @@ def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None
     """Check a shuffler against the protocol's promises.
 
     It releases the same values, rows stay whole, the manifest is complete, honest about chance and
-    told in advance, nothing in the release tells the permutation, and it depends on the seed alone.
+    known in advance, the release does not reveal the permutation, and it depends on the seed alone.
 
     Args:
         shuffler: What to check.
@@ -94,7 +94,7 @@ def check_shuffler(shuffler: Shuffler, *, n: int = 12, seed: int = 2026) -> None
     _expect(bool(np.all(shuffled[:, 1] == 2 * shuffled[:, 0])), "rows must stay whole")
     manifest = release.manifest
     _expect(manifest.n == n, "the manifest must count the values")
-    _expect(shuffler.manifest_for(n) == manifest, "the manifest must be that told in advance")
+    _expect(shuffler.manifest_for(n) == manifest, "the manifest must be that known in advance")
     _expect(bool(manifest.reason), "the manifest must say why the method was taken")
     _expect(math.isclose(manifest.chance, 1 / n), "chance must be 1 / n")
     _expect(

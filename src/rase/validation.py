@@ -1,4 +1,4 @@
-"""What is wrong with a described campaign: every value is checked, and all mistakes told at once.
+"""Check a described campaign: every value is checked, and all mistakes are reported at once.
 
 Pure Python without NumPy, because the device agent imports it with the campaign.
 """

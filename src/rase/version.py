@@ -1,4 +1,4 @@
-"""The version, for programs that tell it and files that carry it."""
+"""The version, for programs that show it and files that carry it."""
 
 __all__ = ["__version__"]
 

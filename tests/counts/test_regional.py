@@ -94,7 +94,7 @@ def test_a_uniform_shuffle_carries_no_regions() -> None:
     """Equal rows, or nearly equal ones, are refused."""
     nearly = block_mixing(Mallows(64, 0.01).marginals(), 4)
     for mixing in (np.full((4, 4), 0.25), nearly):
-        with pytest.raises(NotIdentifiable, match="a uniform shuffle tells nothing"):
+        with pytest.raises(NotIdentifiable, match="a uniform shuffle shows nothing"):
             regional_means(np.zeros(64), randomizer=CLAMPED, mixing=mixing)
 
 

@@ -208,7 +208,7 @@ def test_refused_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="irregular times; give rounds, such as 1h"):
         open_panel(str(tmp_path))
     other = write_house(tmp_path / "any.csv", time_s, np.full(10, 1.0))
-    with pytest.raises(DataError, match="must tell its house"):
+    with pytest.raises(DataError, match="must name its house"):
         open_panel(str(other), every="1h")
     (tmp_path / "CLEAN_House1.csv").write_bytes(house.read_bytes())
     with pytest.raises(DataError, match="holds house 1 twice, CLEAN_House1"):

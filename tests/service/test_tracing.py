@@ -60,7 +60,7 @@ def test_spans_reach_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
         settings = TraceSettings(endpoint=endpoint)
         with send_spans(telemetry, settings, process="shuffler closer"):
             with telemetry.span("close", campaign="homes", round=7) as span:
-                span.tell(state="released")
+                span.add_fields(state="released")
             with telemetry.span("forward") as nothing:
                 nothing.forget()
         until(lambda: bool(received))
@@ -84,7 +84,7 @@ def test_without_a_collector_nothing_is_made() -> None:
     with send_spans(telemetry, None, process="fusion"), telemetry.span("put", round=1) as span:
         assert telemetry.tracer is None
         with pytest.raises(ValueError, match="device"):
-            span.tell(device=4)
+            span.add_fields(device=4)
     with pytest.raises(ValueError, match="value"), telemetry.span("put", value=1.5):
         pass
 

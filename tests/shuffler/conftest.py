@@ -20,7 +20,7 @@ from rase.shuffler.documents import Countersigner, Documents, Policy, load_docum
 from rase.shuffler.enrolment import enrol, make_tokens
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome, check_report, store_reports
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
 from rase.storage.address import DatabaseAddress
@@ -257,7 +257,7 @@ class World:
         """Return what closes rounds."""
         return Releaser(
             database or self.database,
-            peeler=Peeler([OPENERS["shuffler"], OPENERS["expired"]]),
+            opener=OuterOpenerPool([OPENERS["shuffler"], OPENERS["expired"]]),
             key=SIGNERS[Role.SHUFFLER],
             name="test",
         )

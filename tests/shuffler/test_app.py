@@ -16,7 +16,7 @@ from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.intake import Outcome, Pending, store_reports
-from rase.shuffler.report_handler import IntakeDesk, reply_to
+from rase.shuffler.report_handler import ReportHandler, reply_to
 from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
 from rase.storage.sqlite import SqliteDatabase
@@ -606,7 +606,7 @@ def test_what_was_agreed_is_read_by_one_at_a_time(
     world: "World", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read earlier never takes the place of what was read later."""
-    desk = IntakeDesk(
+    handler = ReportHandler(
         world.database,
         world.clock,
         pinned=world.pinned,
@@ -624,7 +624,7 @@ def test_what_was_agreed_is_read_by_one_at_a_time(
         return load_documents(database, pinned)
 
     monkeypatch.setattr("rase.shuffler.report_handler.load_documents", slow)
-    threads = [threading.Thread(target=desk.refresh) for _ in range(2)]
+    threads = [threading.Thread(target=handler.refresh) for _ in range(2)]
     threads[0].start()
     assert is_reading.wait(PATIENCE_S)
     threads[1].start()

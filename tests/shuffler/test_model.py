@@ -114,13 +114,13 @@ class ShufflerMachine(RuleBasedStateMachine):
     def batches_hold_what_was_stored(self) -> None:
         """No report is lost, doubled or made; fewer than k_min are withheld."""
         world = self.world
-        peeler: Any = world.releaser()._peeler
+        opener: Any = world.releaser()._opener
         for (round, _), batch in world.ear.batches.items():
             wires = list(self.stored[round].values())
             if len(wires) < world.campaign.k_min:
                 assert batch.inner == ()
                 continue
-            opened = peeler.peel(wires, campaign_hash=world.hash, kem=0x20)
+            opened = opener.open_envelopes(wires, campaign_hash=world.hash, kem=0x20)
             assert sorted(batch.inner) == sorted(item.inner for item in opened)
 
 

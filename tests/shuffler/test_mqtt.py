@@ -19,7 +19,7 @@ from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.enrolment import broker_users, revoke_devices
 from rase.shuffler.mqtt import MqttIntake, mqtt_intake
-from rase.shuffler.report_handler import IntakeDesk
+from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import LimitSettings
 from rase.transport.broker import Broker
 from rase.transport.interface import Unreachable
@@ -43,9 +43,9 @@ def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
     broker.kill()
 
 
-def desk_of(world: "World", telemetry: Telemetry | None = None) -> IntakeDesk:
+def desk_of(world: "World", telemetry: Telemetry | None = None) -> ReportHandler:
     """Return what takes a world's reports in."""
-    return IntakeDesk(
+    return ReportHandler(
         world.database,
         world.clock,
         pinned=world.pinned,
@@ -56,14 +56,14 @@ def desk_of(world: "World", telemetry: Telemetry | None = None) -> IntakeDesk:
 
 @contextmanager
 def intake(
-    world: "World", broker: Broker, *, client_id: str = "one", desk: IntakeDesk | None = None
+    world: "World", broker: Broker, *, client_id: str = "one", handler: ReportHandler | None = None
 ) -> Iterator[Callable[[], None]]:
     """Run an intake in a thread of its own; yield what ends it without a farewell."""
     started, stop = threading.Event(), threading.Event()
     is_dying = threading.Event()
 
     async def run() -> None:
-        served = desk or desk_of(world)
+        served = handler or desk_of(world)
         taking = MqttIntake(
             served, broker, client_id=client_id, clock=world.clock, telemetry=world.telemetry
         )
@@ -195,16 +195,16 @@ def test_a_full_disk_loses_nothing(
     """A report that cannot be stored is not acknowledged, and comes again by itself."""
     monkeypatch.setattr("rase.shuffler.mqtt._RETRY_S", 0.1)
     world.upload_time(ROUND)
-    desk, failures = desk_of(world), [StorageError("full"), StorageError("full")]
-    take = desk.take
+    handler, failures = desk_of(world), [StorageError("full"), StorageError("full")]
+    take = handler.take
 
     async def failing(wire: bytes, device: int) -> int:
         if failures:
             raise failures.pop()
         return await take(wire, device)
 
-    monkeypatch.setattr(desk, "take", failing)
-    with intake(world, mosquitto.broker(), desk=desk):
+    monkeypatch.setattr(handler, "take", failing)
+    with intake(world, mosquitto.broker(), handler=handler):
         transport = device(world, 0, mosquitto.broker())
         assert send(transport, world.seal(ROUND)) == (503, "unavailable")
         until(lambda: len(world.rows("SELECT * FROM report")) == 1)
@@ -235,9 +235,9 @@ def test_intakes_share_the_load_and_a_dead_one_loses_nothing(
             return False
 
     with (
-        intake(world, mosquitto.broker(), client_id="a", desk=desk_of(world, telemetries[0])),
+        intake(world, mosquitto.broker(), client_id="a", handler=desk_of(world, telemetries[0])),
         intake(
-            world, mosquitto.broker(), client_id="b", desk=desk_of(world, telemetries[1])
+            world, mosquitto.broker(), client_id="b", handler=desk_of(world, telemetries[1])
         ) as die,
         ThreadPoolExecutor(4) as pool,
     ):
@@ -288,13 +288,13 @@ def test_a_broker_killed_under_load_loses_nothing_acknowledged(
 @pytest.mark.any_store
 def test_a_policy_changes_when_what_was_agreed_does(world: "World", mosquitto: Mosquitto) -> None:
     """A new version is published without a restart; an empty broker is told again."""
-    desk = desk_of(world)
-    with intake(world, mosquitto.broker(), desk=desk):
+    handler = desk_of(world)
+    with intake(world, mosquitto.broker(), handler=handler):
         transport = device(world, 0, mosquitto.broker())
         first = transport.get(VERSIONS).body
         following = world.campaign_of(version=2, not_before=ROUND + 10)
         world.countersigner.campaign(world.proposal_of(following), now_s=world.clock.now_s())
-        desk.refresh()
+        handler.refresh()
 
         def is_new() -> bool:
             transport.get("/v1/keyset")
@@ -332,11 +332,11 @@ def test_the_context_connects_and_says_farewell(world: "World", mosquitto: Mosqu
 
     async def run() -> None:
         settings = BrokerSettings(url=mosquitto.broker().url)
-        desk = desk_of(world)
-        async with mqtt_intake(desk, settings, clock=world.clock, telemetry=world.telemetry):
+        handler = desk_of(world)
+        async with mqtt_intake(handler, settings, clock=world.clock, telemetry=world.telemetry):
             while len(seen) < 1:
                 await asyncio.sleep(0.01)
-        await desk.aclose()
+        await handler.aclose()
 
     asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     until(lambda: len(seen) == 2)

@@ -59,7 +59,7 @@ def test_all_reports_of_a_fleet_arrive(
     used: list[tuple[int, int]] = []
     try:
         with (
-            intake(world, mosquitto.broker(), desk=desk_of(world)),
+            intake(world, mosquitto.broker(), handler=desk_of(world)),
             ThreadPoolExecutor(THREADS) as pool,
         ):
             for round in range(FIRST, FIRST + rounds):

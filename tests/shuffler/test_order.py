@@ -72,7 +72,7 @@ def test_one_and_none() -> None:
 
 def test_a_closer_cannot_be_built_with_a_seed() -> None:
     """What opens and shuffles rounds in production refuses seeded randomness from the start."""
-    parts: Any = {"peeler": None, "key": None, "name": "shuffler"}
+    parts: Any = {"opener": None, "key": None, "name": "shuffler"}
     nothing: Any = None
     with pytest.raises(TypeError, match="rng must be a SecureRandom here, got SeededRandom"):
         Releaser(nothing, **parts, rng=SeededRandom(1))  # type: ignore[arg-type]

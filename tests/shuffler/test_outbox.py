@@ -14,7 +14,7 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.forward import Answer, HttpSender
 from rase.shuffler.health import backlog_of, trouble_in
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.outbox import discard_batches, list_outbox, retry_batches
 from rase.shuffler.public_keys import ForeignKey
 from rase.shuffler.release import Releaser
@@ -229,18 +229,18 @@ class Renewing:
 
     def __init__(self, world: "World", *keys: OpeningKey) -> None:
         self.keys = keys
-        self.peeler = Peeler(keys, renewed=lambda: self.keys)
+        self.opener = OuterOpenerPool(keys, renewed=lambda: self.keys)
         self.log = io.StringIO()
         telemetry = Telemetry("shuffler", stream=self.log)
         self.heart = Heartbeat(
-            world.database, world.clock, part="closer", keys=lambda: self.peeler.keys
+            world.database, world.clock, part="closer", keys=lambda: self.opener.keys
         )
         self.closer = Closer(
             world.database,
             world.clock,
             releaser=Releaser(
                 world.database,
-                peeler=self.peeler,
+                opener=self.opener,
                 key=world.signers[Role.SHUFFLER],
                 name="test",
             ),
@@ -288,7 +288,7 @@ def test_a_rotated_key_is_told_without_a_restart(world: "World") -> None:
     )
     first.keys = (old, new)
     first.turn()
-    assert first.peeler.keys == (old, new)
+    assert first.opener.keys == (old, new)
     with pytest.raises(ForeignKey, match="every closer"):
         world.countersigner.keyset(proposal, now_s=world.clock.now_s())
     held.append(new)

@@ -26,7 +26,7 @@ def key_of(number: int) -> str:
 def test_an_owner_has_so_many_devices(world: "World") -> None:
     """Beyond the limit tokens wait unused; other owners and nobody's tokens are not concerned."""
     database = world.database
-    # Handed out at different times, so that each lot alone was allowed.
+    # SubmittedReport out at different times, so that each lot alone was allowed.
     tokens = [
         token
         for _ in range(2)

@@ -24,7 +24,7 @@ from rase.cli import main
 from rase.clock import SystemClock
 from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
-from rase.shuffler.program import beside
+from rase.shuffler.program import keep_running
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Batch
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
@@ -197,16 +197,16 @@ def test_the_closer_is_started_again(capsys: pytest.CaptureFixture[str], tmp_pat
     """A process beside the server that ends is told and started anew; at the end it is stopped."""
 
     async def main() -> None:
-        async with beside([sys.executable, "-c", "raise SystemExit(3)"], Telemetry("t")):
+        async with keep_running([sys.executable, "-c", "raise SystemExit(3)"], Telemetry("t")):
             told = ""
             while told.count("closer_ended status=3") < 2:
                 await asyncio.sleep(0.01)
                 told += capsys.readouterr().err
-        async with beside([sys.executable, "-c", "pass"], Telemetry("t")):
+        async with keep_running([sys.executable, "-c", "pass"], Telemetry("t")):
             await asyncio.sleep(0)
         capsys.readouterr()
         started = tmp_path / "started"
-        async with beside(begun(started, "import sys; sys.stdin.read()"), Telemetry("t")):
+        async with keep_running(begun(started, "import sys; sys.stdin.read()"), Telemetry("t")):
             await until_there(started)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
@@ -221,7 +221,7 @@ def test_a_stubborn_closer_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     command = begun(started, "import threading; threading.Event().wait()")
 
     async def main() -> None:
-        async with beside(command, Telemetry("t")):
+        async with keep_running(command, Telemetry("t")):
             await until_there(started)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rase.shuffler.enrolment import revoke_devices
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
@@ -137,14 +137,14 @@ def test_a_large_round_is_opened_by_processes(make_world: "MakeWorld") -> None:
     wires[5] += b"\0"
     wires[6] = b""
     keys = [world.openers["shuffler"]]
-    alone = Peeler(keys).peel(wires, campaign_hash=world.hash, kem=0x20)
+    alone = OuterOpenerPool(keys).open_envelopes(wires, campaign_hash=world.hash, kem=0x20)
     assert [item is None for item in alone] == [place in (3, 5, 6) for place in range(8)]
-    with Peeler(keys, processes=2, many=4) as peeler:
+    with OuterOpenerPool(keys, processes=2, many=4) as opener:
         for _ in range(2):
-            assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone
-        assert peeler.peel(wires[:3], campaign_hash=world.hash, kem=0x20) == alone[:3]
+            assert opener.open_envelopes(wires, campaign_hash=world.hash, kem=0x20) == alone
+        assert opener.open_envelopes(wires[:3], campaign_hash=world.hash, kem=0x20) == alone[:3]
         # A worker that is killed loses no report, and the next round has new ones.
-        for number in list(peeler._workers()._processes):
+        for number in list(opener._workers()._processes):
             os.kill(number, signal.SIGKILL)
         for _ in range(2):
-            assert peeler.peel(wires, campaign_hash=world.hash, kem=0x20) == alone
+            assert opener.open_envelopes(wires, campaign_hash=world.hash, kem=0x20) == alone

@@ -182,10 +182,10 @@ def test_an_answer_in_the_last_moment_counts(
     monkeypatch.setattr("rase.shuffler.signing._PATIENCE_S", 0.0)
     signer = signer_of(world)
 
-    def late(desk: Any, name: bytes) -> None:
+    def late(handler: Any, name: bytes) -> None:
         signer.sign_all()
 
-    monkeypatch.setattr("rase.shuffler.signing.SigningDesk._answer", late)
+    monkeypatch.setattr("rase.shuffler.signing.SigningService._answer", late)
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.put("/v1/keyset", content=world.proposal_of(world.keyset_of(2)))
@@ -200,11 +200,11 @@ def test_a_proposal_that_another_intake_withdrew_is_not_signed(
     """Two intakes that share a proposal may find it gone; that is no answer."""
     monkeypatch.setattr("rase.shuffler.signing._PATIENCE_S", 0.0)
 
-    def gone(desk: Any, name: bytes) -> None:
+    def gone(handler: Any, name: bytes) -> None:
         with world.database.transaction() as transaction:
             transaction.execute("DELETE FROM proposal")
 
-    monkeypatch.setattr("rase.shuffler.signing.SigningDesk._answer", gone)
+    monkeypatch.setattr("rase.shuffler.signing.SigningService._answer", gone)
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.put("/v1/keyset", content=world.proposal_of(world.keyset_of(2)))

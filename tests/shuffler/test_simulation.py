@@ -113,8 +113,8 @@ def check_round(world: "World", round: int, expected: dict[int, bytes]) -> None:
     if len(expected) < world.campaign.k_min:
         assert (batch.inner, manifest.method, manifest.n) == ((), "withheld", 0)
         return
-    peeler = world.releaser()._peeler
-    opened = peeler.peel(list(expected.values()), campaign_hash=world.hash, kem=0x20)
+    opener = world.releaser()._opener
+    opened = opener.open_envelopes(list(expected.values()), campaign_hash=world.hash, kem=0x20)
     assert sorted(batch.inner) == sorted(item.inner for item in opened if item is not None)
     assert manifest.n == len(expected)
 

@@ -19,7 +19,7 @@ from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database
 from rase.wire.keys import Role
@@ -40,7 +40,10 @@ def closer_of(
         log: Where its lines go.
     """
     releaser = Releaser(
-        database, peeler=Peeler(setting.outer_keys), key=SIGNERS[Role.SHUFFLER], name="simulated"
+        database,
+        opener=OuterOpenerPool(setting.outer_keys),
+        key=SIGNERS[Role.SHUFFLER],
+        name="simulated",
     )
     return Closer(
         database,

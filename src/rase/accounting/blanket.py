@@ -55,17 +55,17 @@ Covered: TypeAlias = RangeRandomizer
 
 
 def is_covered(source: RangeRandomizer | float) -> TypeGuard[Covered]:
-    """Tell whether the worst pair of readings of a mechanism is proven."""
+    """Return whether the worst pair of readings of a mechanism is proven."""
     return isinstance(source, RangeRandomizer) and source.has_proven_pair
 
 
 def has_blanket(source: RangeRandomizer | float) -> TypeGuard[Covered]:
-    """Tell whether the blanket of a mechanism can be computed with enough digits."""
+    """Return whether the blanket of a mechanism can be computed with enough digits."""
     return is_covered(source) and epsilon_of(source) <= BLANKET_MAX_EPSILON
 
 
 def is_bit(source: RangeRandomizer) -> bool:
-    """Tell whether reports of one budget are Duchi's bit: other mechanisms are at small budgets."""
+    """Return whether reports of one budget are Duchi's bit, as other laws are at small budgets."""
     return source.law(source.guarantee.epsilon).largest_ratio.law == Duchi.name
 
 

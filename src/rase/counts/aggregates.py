@@ -63,7 +63,9 @@ def total(
     mean = unbiased_mean(counts, randomizer=randomizer)
     scale, silence, target = float(mean.n), 0.0, "sum of the readings"
     if fleet is not None and participation is not None:
-        raise ValueError("fleet and participation must not both be given: either tells the size.")
+        raise ValueError(
+            "fleet and participation must not both be given: either one gives the size."
+        )
     if fleet is not None:
         if fleet < mean.n:
             raise ValueError(f"fleet must be at least the {mean.n} that reported, got {fleet}.")

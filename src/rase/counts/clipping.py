@@ -1,7 +1,7 @@
 """What clipping to a range adds to the mean of one round, given what that mean came to.
 
 A fleet that moves is clipped more where its mean comes near an end of the range, and a mean of
-clipped readings stays inside however far the fleet went. So what is foretold for all rounds alike
+clipped readings stays inside however far the fleet went. So what is predicted for all rounds alike
 says too little for some rounds and too much for others.
 """
 

@@ -87,7 +87,7 @@ def histogram(
     13 fleets other than those they were calibrated on, measured ones among them, 100 to 10,000
     reports of the square wave and epsilon 0.5 to 4, intervals at 95 % held 95 to 99 % of the
     shares, for single fleets 88 to 100 % (benchmarks/distribution.py); by BudgetAware 83 to 100 %
-    on the fleets of the calibration. `SquareWave` tells distributions best.
+    on the fleets of the calibration. `SquareWave` shows distributions best.
 
     Args:
         reports: Counts, or the reports of one round in any order.

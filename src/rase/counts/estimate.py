@@ -22,7 +22,7 @@ class Estimate:
     Args:
         value: The estimate.
         standard_error: Its standard deviation over the chance named in ``target``'s estimator;
-            infinite where the reports cannot tell (a sample mean of one report).
+            infinite where the reports do not show it (a sample mean of one report).
         n: How many reports went into it.
         method: The estimator's name, as the command line spells it.
         target: What is estimated, in words.

@@ -162,13 +162,13 @@ class _Rows:
 
 
 def _decoded_squares(counts: Counts, randomizer: RangeRandomizer) -> tuple[Floats, Flags]:
-    """Return the decoded squares, and which reports are bits, whose squares nothing tells."""
+    """Return the decoded squares, and which reports are bits, whose squares are unknown."""
     squares, is_bit = np.zeros(counts.places.size), np.zeros(counts.places.size, dtype=np.bool_)
     try:
         return randomizer.decode_square_places(counts.places, epsilon=counts.epsilon), is_bit
     except NotIdentifiable:
         is_bit[:] = True
-    # Where contributors differ in epsilon, others may still tell theirs.
+    # Where contributors differ in epsilon, others may still show theirs.
     for budget in () if counts.epsilon is None else np.unique(counts.epsilon).tolist():
         chosen = np.flatnonzero(counts.epsilon == budget)
         with suppress(NotIdentifiable):
@@ -180,7 +180,7 @@ def _decoded_squares(counts: Counts, randomizer: RangeRandomizer) -> tuple[Float
 
 
 def _noise_of(table: _Rows, own: Floats, randomizer: RangeRandomizer) -> Floats:
-    """Return the mean variance of reports by group, from what each tells of its own."""
+    """Return the mean variance of reports by group, from what each shows of its own."""
     bounds = _bounds_by_group(table, randomizer)
     # Kept within what the mechanism can have, which also bounds the loss of digits. Reports do not
     # show where between two grid points a reading was; the most that rounding can add is added.

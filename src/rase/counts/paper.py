@@ -40,7 +40,7 @@ def sample_mean(
     """Average the reports as they are: the paper's sample estimator.
 
     It estimates the mean of the *reports*. That is the mean of the readings only if nothing was
-    clamped; clamped reports are biased to the middle of the range and no n mends it
+    clamped; clamped reports are biased to the middle of the range and no n removes that
     (docs/explain/paper.md, row 9). The error is that of n reports drawn again, other readings
     included; for the same readings with fresh noise it is therefore rather too large.
 

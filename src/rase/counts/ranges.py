@@ -2,8 +2,8 @@
 
 The error of a mean is proportional to the width of the range, and readings outside are clipped: too
 wide is noise, too narrow is bias. What rounds released is public, so choosing from it costs no
-privacy: this is the paper's dynamic feedback. Reports of the square wave tell most; those of the
-other mechanisms tell what they can, a bit of Duchi's the mean within its range.
+privacy: this is the paper's dynamic feedback. Reports of the square wave reveal most; those of the
+other mechanisms what they can, a bit of Duchi's the mean within its range.
 """
 
 import functools
@@ -36,7 +36,7 @@ __all__ = [
     "latest_ranges",
 ]
 
-# What advice tells of the readings.
+# What advice states about the readings.
 QUANTILES = (0.05, 0.5, 0.95)
 
 # Over how many rounds the estimator `tracked` averages, for the choice of a range: more where a
@@ -52,7 +52,7 @@ _RANGES_KEPT = 8
 _NEAT = 100
 # A limit is taken if it is nearer than this share of the width.
 _NEAR = 0.1
-# No choice narrows the range further: a range that misses all readings tells nothing.
+# No choice narrows the range further: a range that misses all readings shows nothing.
 _MOST_NARROWING = 8
 _FLOOR = 1e-300
 # Shares of the readings' variance that a round may have in common.
@@ -61,7 +61,7 @@ _SHARES = np.geomspace(1e-3, 1, 25)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeProbe:
-    """Hold what a round told, in so many counts: no report can be read from it.
+    """What a round showed, in so many counts: no report can be read from it.
 
     Args:
         randomizer: The mechanism of its reports.
@@ -181,7 +181,7 @@ def advise_range(
     Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
 
     Args:
-        probes: What rounds told, oldest first; square-wave reports tell most.
+        probes: What rounds showed, oldest first; square-wave reports show most.
         limits: The widest range that may be recommended; its ``steps`` do not matter.
         n: How many reports a mean has.
         noise: The variance of one decoded report of the mechanism for means, in squared widths.
@@ -203,9 +203,9 @@ def advise_range(
     shapes = _shapes(probes, edges, rng)
     widths = edges - edges[:, None]
     each = noise / (n * averaged)
-    likely = _motion(probes, shapes)
-    motion = float(likely @ _SHARES), float(likely @ _SHARES**2)
-    errors = _squared_errors(edges, shapes, motion=motion, n=n) + each * np.square(widths)
+    likely = _movement_shares(probes, shapes)
+    movement = float(likely @ _SHARES), float(likely @ _SHARES**2)
+    errors = _squared_errors(edges, shapes, movement=movement, n=n) + each * np.square(widths)
     latest = probes[-1].randomizer.domain
     present = latest if present is None else present
     # Or readings that never change would narrow the grid until floats cannot tell its points apart.
@@ -217,7 +217,7 @@ def advise_range(
 
     def outlook(low: float, high: float) -> RangeOutlook:
         ends = np.array([low, high])
-        clipped = float(_squared_errors(ends, shapes, motion=motion, n=n)[0, 1])
+        clipped = float(_squared_errors(ends, shapes, movement=movement, n=n)[0, 1])
         bias = shapes.lost_below(ends)[:, 0] - shapes.lost_above(ends)[:, 1]
         return RangeOutlook(
             low,
@@ -249,7 +249,7 @@ def advise_range(
 def latest_ranges(probes: Sequence[RangeProbe]) -> list[RangeProbe]:
     """Return the probes of the latest eight ranges and of the widest: others only cost time.
 
-    Without the widest a range that readings have left could not tell how far they went.
+    Without the widest a range that readings have left could not show how far they went.
     """
     kept = list(dict.fromkeys(probe.randomizer for probe in reversed(probes)))[:_RANGES_KEPT]
     widest = max((probe.randomizer.domain.width for probe in probes), default=0.0)
@@ -283,7 +283,7 @@ def _shapes(probes: Sequence[RangeProbe], edges: Floats, rng: Random | Resamplin
     return shapes_of(edges, likelihood, chance=np.random.Generator(np.random.PCG64(seed)))
 
 
-def _motion(probes: Sequence[RangeProbe], shapes: Shapes) -> Floats:
+def _movement_shares(probes: Sequence[RangeProbe], shapes: Shapes) -> Floats:
     """Return how likely each share of the readings' variance is to be what a round has in common.
 
     Every order of magnitude is alike likely beforehand; the means of rounds scatter by what is
@@ -317,7 +317,7 @@ def _report_noise(randomizer: RangeRandomizer) -> float:
 
 
 def _squared_errors(
-    edges: Floats, shapes: Shapes, *, motion: tuple[float, float], n: int
+    edges: Floats, shapes: Shapes, *, movement: tuple[float, float], n: int
 ) -> Floats:
     """Return for each pair of ends (row low, column high) the mean squared clip error.
 
@@ -334,7 +334,7 @@ def _squared_errors(
     moved = _mean_square(
         deviation * shapes.moved_below(edges), deviation * shapes.moved_above(edges)
     )
-    common = motion[0] * moved + motion[1] * np.maximum(spread - moved, 0.0)
+    common = movement[0] * moved + movement[1] * np.maximum(spread - moved, 0.0)
     errors = bias + common + np.maximum(spread - common, 0.0) / n
     places = np.arange(edges.size)
     return np.where(places[:, None] < places[None, :], errors, np.inf)

@@ -1,4 +1,4 @@
-"""Means per region from a Mallows release, whose slots still tell roughly where a report arose."""
+"""Means per region from a Mallows release, whose slots still show roughly where a report arose."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def regional_means(
         mixing: One row for each block of slots: the expected shares of the regions' reports in it,
             as `block_mixing` gives them.
         epsilon: The budgets of the reports, aligned with them, where contributors differ.
-        k_min: The fewest reports of a region about which something may be told: a region is what
-            its reports hide among.
+        k_min: The fewest reports of a region about which something may be released: a region is
+            what its reports hide among.
 
     Returns:
         One estimate for each region.
 
     Raises:
-        NotIdentifiable: If the slots tell too little of the regions.
+        NotIdentifiable: If the slots show too little of the regions.
         ValueError: If ``mixing`` is not square, its rows do not sum to 1, there are fewer reports
             than regions, or a region has fewer than ``k_min``.
     """
@@ -162,8 +162,8 @@ def _inverse(weights: Floats) -> Floats:
     condition = float(np.linalg.cond(weights))
     if not condition <= _WORST_CONDITION:
         raise NotIdentifiable(
-            "The released order tells too little of the regions to separate them (a uniform "
-            "shuffle tells nothing). Ask for fewer regions or for the mean of all."
+            "The released order shows too little of the regions to separate them (a uniform "
+            "shuffle shows nothing). Ask for fewer regions or for the mean of all."
         )
     return np.linalg.inv(weights).astype(np.float64)
 

@@ -44,7 +44,7 @@ class Agent:
         transport: The way to the shuffler.
         source: Where readings come from.
         credential: The device's bearer token.
-        clock: Tells rounds and pauses.
+        clock: Gives rounds and pauses.
         entropy: Where noise and moments come from: the operating system, unless for study.
         journal: Takes notes.
         study: For simulations, which may repeat their noise: every note of the journal says so.

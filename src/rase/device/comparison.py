@@ -99,7 +99,7 @@ class Mirror:
 
     Args:
         journal: Gets every note, unchanged.
-        clock: Tells when something went wrong.
+        clock: Gives when something went wrong.
     """
 
     def __init__(self, journal: Journal, clock: Clock) -> None:

@@ -72,7 +72,7 @@ class HomeEntities:
         broker: The broker in the home.
         name: The device's name there.
         folder: Where sharing is paused and resumed.
-        clock: Tells the time.
+        clock: Gives the time.
         journal: Where notes go.
     """
 

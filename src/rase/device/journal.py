@@ -41,7 +41,7 @@ class LineJournal:
 
     Args:
         stream: Where to.
-        clock: Tells the time of the lines, in whole seconds.
+        clock: Gives the time of the lines, in whole seconds.
 
     Example:
         >>> import sys

@@ -48,7 +48,7 @@ class Outbox:
     Args:
         transport: The way to the shuffler.
         credential: The device's bearer token.
-        clock: Tells when something is due.
+        clock: Gives when something is due.
         entropy: Where the moments come from.
         journal: Takes notes.
         study: Whether moments may be repeated, because nobody sends.

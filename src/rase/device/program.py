@@ -1,4 +1,4 @@
-"""The agent as a program: everything put together from a folder, and run until told to stop."""
+"""The agent as a program: everything put together from a folder, and run until asked to stop."""
 
 import hashlib
 import sys
@@ -56,7 +56,7 @@ def run_device(
     transport: Transport | None = None,
     journal: Journal | None = None,
 ) -> None:
-    """Work until told to stop.
+    """Work until asked to stop.
 
     Args:
         folder: The device's folder, enrolled.
@@ -160,7 +160,7 @@ def _work(
     page: "OwnerPage | None",
     tell: Callable[[], None],
 ) -> None:
-    """Step until told to stop, by a signal, by the number of rounds, or on the page."""
+    """Step until asked to stop, by a signal, by the number of rounds, or on the page."""
     while True:
         wait_s = agent.step()
         if agent.refusal is not None and terms.latest is None and page is None:

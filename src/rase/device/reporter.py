@@ -106,7 +106,7 @@ class Reporter:
     Args:
         memory: The terms, and cover reports.
         ledger: Pays for reports.
-        clock: Tells which keys are active.
+        clock: Gives which keys are active.
         entropy: Where the noise comes from.
         journal: Takes notes.
         has_turn: Says whether the schedule gives a round to this device.

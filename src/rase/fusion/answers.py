@@ -303,7 +303,7 @@ def one_method(campaign: Campaign, method: str | None) -> str | None:
 
 
 def speaks_of_readings(method: str) -> bool:
-    """Tell whether an estimator is of the readings, which lie within the range, not of reports."""
+    """Return whether an estimator is of readings, which lie within the range, not of reports."""
     # Where contributors differ in their budgets, the mean is called after how it was combined.
     return method in OF_READINGS or method == "combined_mean"
 

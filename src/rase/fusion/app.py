@@ -241,10 +241,10 @@ class TracedQuestions:
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    span.tell(status=message["status"])
+                    span.add_fields(status=message["status"])
                 await send(message)
 
             await self._app(scope, receive, sending)
             # The pattern, not the address: that may hold a name or a time.
             route = getattr(scope.get("route"), "path", None)
-            span.tell(route=route or "unknown")
+            span.add_fields(route=route or "unknown")

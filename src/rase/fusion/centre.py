@@ -76,7 +76,7 @@ class FusionCentre:
                 self.telemetry.count("batches_late")
                 self.telemetry.event("batch_late", campaign=late.campaign, round=late.round)
                 raise
-            span.tell(
+            span.add_fields(
                 campaign=receipt.campaign,
                 round=receipt.round,
                 state="received" if receipt.is_new else "known",
@@ -98,7 +98,7 @@ class FusionCentre:
         try:
             with self.telemetry.span("finalise") as span:
                 done = self.rounds.tick()
-                span.tell(count=len(done))
+                span.add_fields(count=len(done))
                 if not done:
                     span.forget()
         finally:

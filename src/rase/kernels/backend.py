@@ -16,7 +16,7 @@ __all__ = ["MOST_ITEMS", "Compiled", "compiled", "kernels_in_use", "native"]
 # The compiled trees count in 32 bits; longer orders go to NumPy.
 MOST_ITEMS = (1 << 31) - 1
 
-# A device tells its kernels without having NumPy.
+# A device names its kernels without having NumPy.
 _Array: TypeAlias = "NDArray[Any]"
 # Bounds, guide, how many boundaries; first point, step and how many steps.
 _Table: TypeAlias = "tuple[_Array, _Array, int]"
@@ -58,7 +58,7 @@ class Compiled(Protocol):
     def row_places(
         self, rows: _Rows, grid: _Grid, readings: _Array, words: _Array, out: _Array, /
     ) -> bool:
-        """Draw from the rows beside each reading, mixed; False if one is not finite."""
+        """Draw from the two rows next to each reading, mixed; False if one is not finite."""
 
     def swap_rows(self, words: _Array, rows: _Array, rounds: int, /) -> bool:
         """Shuffle each row in place."""
@@ -85,7 +85,7 @@ class Compiled(Protocol):
         """Count the pairs that two orders put in opposite sequence; -1 if one is no order."""
 
     def is_permutation(self, entries: _Array, /) -> bool:
-        """Tell whether each item occurs once."""
+        """Return whether each item occurs once."""
 
     def instructions(self) -> str:
         """Name the processor's instructions in use."""

@@ -113,7 +113,7 @@ def settled_index(
     """Return the digit that a word stands for, exactly: at a boundary more words decide.
 
     A word is the first 64 bits of a uniform number u. Partial sums are real numbers of which the
-    table has 64 bits, so a word equal to one of them does not tell on which side u lies. That
+    table has 64 bits, so a word equal to one of them does not show on which side u lies. That
     happens once in 2^52 draws; deciding it makes the drawn law the geometric one itself.
 
     Args:

@@ -181,7 +181,7 @@ def _worst_pair(sums: "array[int]", steps: int) -> WorstPair:
         WorstPair((steps, 0), steps, WORD - sums[steps - 1], WORD - sums[-1]),
     )
     inside = list(map(sub, sums[1:], sums))
-    # Reports inside are less telling than the ends by a step of noise; only where a weight is so
+    # Reports inside are less revealing than the ends by a step of noise; only where a weight is so
     # small that rounding decides need all pairs be compared.
     if steps > 1 and max(inside) * worst.denominator > worst.numerator * min(inside):
         worst = reduce(_worse, _inside_pairs(inside, steps), worst)

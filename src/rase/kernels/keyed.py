@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from rase.kernels.words import KeyedRandom, Keystream, OneStream, Random, Words, source_of
+from rase.kernels.words import KeyedRandom, Keystream, Random, Words, WordStream, source_of
 
 __all__ = [
     "ROWS_AT_ONCE",
@@ -216,7 +216,7 @@ class RoundRandom(KeyedRandom):
 
     def __init__(self, key: bytes) -> None:
         """Start with the first word."""
-        self._stream = OneStream(key)
+        self._stream = WordStream(key)
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""

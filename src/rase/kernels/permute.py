@@ -224,7 +224,7 @@ def inversion_count(order: Order) -> int:
         order: A permutation of 0 .. n - 1.
 
     Raises:
-        ValueError: If it is none, where that is noticed: the compiled count always does.
+        ValueError: If the entries are no permutation; the compiled count always notices.
 
     Example:
         >>> inversion_count(np.array([2, 0, 3, 1]))
@@ -253,7 +253,7 @@ def disagreement_count(a: NDArray[Any], b: NDArray[Any]) -> int | None:
 
 
 def is_permutation(entries: Order) -> bool:
-    """Tell whether the entries are 0 .. n - 1, each once."""
+    """Return whether the entries are 0 .. n - 1, each once."""
     if backend.native is None:
         return numpy_is_permutation(entries)
     return backend.native.is_permutation(np.ascontiguousarray(entries, dtype=np.int64))
@@ -319,7 +319,7 @@ def numpy_swap_rows(words: Words, rows: NDArray[Any], source: Random) -> None:
 
 
 def numpy_is_permutation(entries: Order) -> bool:
-    """Tell by NumPy alone whether the entries are 0 .. n - 1, each once."""
+    """Return by NumPy alone whether the entries are 0 .. n - 1, each once."""
     n = entries.size
     if n and (entries.min() < 0 or entries.max() >= n):
         return False
@@ -351,7 +351,7 @@ def numpy_inversion_count(order: Order) -> int:
 
 
 def _is_plain(values: NDArray[Any], *, sizes: tuple[int, ...]) -> bool:
-    """Tell whether values are one column of entries of such sizes, which may be moved as bits."""
+    """Return whether values are one column of entries of such sizes, which may be moved as bits."""
     return values.ndim == 1 and values.itemsize in sizes and not values.dtype.hasobject
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 __all__ = [
     "KeyedRandom",
     "Keystream",
-    "OneStream",
     "Random",
     "Resampling",
     "SecureRandom",
     "SeededRandom",
+    "WordStream",
     "Words",
     "checked_secure",
     "resampling_source_of",
@@ -80,7 +80,7 @@ class SeededRandom:
         if isinstance(seed, bool) or not isinstance(seed, int | str):
             raise TypeError(f"seed must be a whole number or a text, got {seed!r}.")
         self.seed = seed
-        self._stream = OneStream(f"rase seed {seed!r}")
+        self._stream = WordStream(f"rase seed {seed!r}")
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
@@ -119,7 +119,7 @@ class Resampling:
 
     def __init__(self, release: bytes) -> None:
         """Derive the key."""
-        self._stream = OneStream(f"rase resampling {release.hex()}")
+        self._stream = WordStream(f"rase resampling {release.hex()}")
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the stream."""
@@ -127,7 +127,7 @@ class Resampling:
 
 
 class KeyedRandom(ABC):
-    """The face of sources whose words follow from a run's key and a place in its data."""
+    """Sources whose words follow from a run's key and a place in its data."""
 
     __slots__ = ()
 
@@ -189,7 +189,7 @@ def source_of(rng: Random | None) -> Random:
     return rng
 
 
-class OneStream:
+class WordStream:
     """Give the words of a key as one stream, however many are asked for at a time.
 
     Args:

@@ -1,4 +1,4 @@
-"""How near estimates come to the truth on measured data, each beside what anybody could say."""
+"""How near estimates come to the truth on measured data, each next to what anybody could guess."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -142,11 +142,11 @@ def accuracy(
 def _of_papers(reports: Floats, sizes: NDArray[np.int64], truth: Floats) -> dict[str, float]:
     """Return the errors of the paper's estimators, from the second round on."""
     rounds = np.split(reports, np.cumsum(sizes)[:-1])
-    told = {
+    shown = {
         "sample_mean": np.array([round.mean() for round in rounds]),
         "median": np.array([np.median(round) for round in rounds]),
     }
     return {
         name: float(np.sqrt(np.mean(np.square(values - truth)[1:])))
-        for name, values in told.items()
+        for name, values in shown.items()
     }

@@ -1,4 +1,4 @@
-"""Attack several schemes on one set of readings, device by device, and tell how far it got.
+"""Attack several schemes on one set of readings, device by device, and show how far it got.
 
 What the dashboard's attack lab runs in a process of its own; the result is plain values, so that it
 can travel as JSON.

@@ -41,7 +41,7 @@ _FLEET = re.compile(r"fleet(?::(\d+)x(\d+)(?::(\d+))?)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Say how data shall be read; every field has a default.
+    """How data is read; every field has a default.
 
     Args:
         every: The length of a round, such as "1h"; None for the data's own interval.
@@ -55,7 +55,7 @@ class Wanted:
         device_column: Name of the column of devices; a table with one is long, not wide.
         value_column: Name of the column of readings, likewise.
         decimal: How a wide table writes decimals.
-        unit: The unit of a reading, where the data does not tell.
+        unit: The unit of a reading, where the data does not say.
         has_mains: Whether the mains of the REFIT download count as devices.
 
     Raises:
@@ -353,7 +353,7 @@ def open_panel(
         end: The first moment no longer wanted.
         min_coverage: The share of a round that must be measured.
         min_present: The share of rounds in which a device must have a reading.
-        unit: The unit of a reading, where the data does not tell.
+        unit: The unit of a reading, where the data does not say.
 
     Returns:
         The panel; memory beyond it does not grow with the data.
@@ -381,11 +381,11 @@ def open_panel(
 def load(
     source: str, wanted: Wanted, *, on_progress: Callable[[float], None] | None = None
 ) -> Loaded:
-    """Open data as `open_panel` does, and tell how it was read.
+    """Open data as `open_panel` does, and report how it was read.
 
     Args:
         source: As for `open_panel`.
-        wanted: How it shall be read.
+        wanted: How it is read.
         on_progress: Called with the share read, from 0 to 1.
 
     Raises:

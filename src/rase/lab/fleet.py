@@ -1,4 +1,4 @@
-"""A synthetic fleet: homes with appliances, their habits, and the power each one draws.
+"""A synthetic fleet: homes with appliances, their routines, and the power each one draws.
 
 Made for demonstrations and tests where no measured data may be shipped. Nobody lives here, so the
 randomness is an ordinary seeded generator; no noise for privacy comes from this module.
@@ -37,7 +37,7 @@ class Appliance:
         power_w: Smallest and largest power while on.
         minutes: Shortest and longest time on.
         uses_per_day: Fewest and most uses of a day; 0 for what cycles by itself.
-        habits: Where in the day of its home uses fall: share, anchor and offset in minutes.
+        routines: Where in the day of its home uses fall: share, anchor and offset in minutes.
         heating_w: Power of a water heater inside, on for the first quarter of a use.
         standby_w: Largest power while off.
         winter: How much more it is used in midwinter than in midsummer, as a share; below 0 less.
@@ -48,7 +48,7 @@ class Appliance:
     power_w: tuple[float, float]
     minutes: tuple[float, float]
     uses_per_day: tuple[float, float] = (0.0, 0.0)
-    habits: tuple[tuple[float, str, float], ...] = ()
+    routines: tuple[tuple[float, str, float], ...] = ()
     heating_w: float = 0.0
     standby_w: float = 0.0
     winter: float = 0.0
@@ -56,17 +56,17 @@ class Appliance:
     @property
     def is_cycling(self) -> bool:
         """Whether a thermostat switches it, day and night."""
-        return not self.habits
+        return not self.routines
 
     @property
     def sums_of_shares(self) -> NDArray[np.float64]:
-        """The partial sums of the shares of its habits, up to 1."""
-        return _sums_of_shares(self.habits)
+        """The partial sums of the shares of its routines, up to 1."""
+        return _sums_of_shares(self.routines)
 
 
 @cache
-def _sums_of_shares(habits: tuple[tuple[float, str, float], ...]) -> NDArray[np.float64]:
-    sums = np.cumsum([share for share, _, _ in habits])
+def _sums_of_shares(routines: tuple[tuple[float, str, float], ...]) -> NDArray[np.float64]:
+    sums = np.cumsum([share for share, _, _ in routines])
     return np.asarray(sums / sums[-1])
 
 
@@ -98,7 +98,7 @@ class SyntheticFleet:
     """Simulate the mean power of a fleet of appliances, day by day.
 
     People of a home get up, leave, come back; weekends are later and busier. Appliances they switch
-    run when these habits say, thermostats cycle all day; winter brings light and tea, summer warm
+    run when these routines say, thermostats cycle all day; winter brings light and tea, summer warm
     kitchens. A home whose collection fails has no readings until it works again. Power is simulated
     by minutes and averaged. A day is made when it is asked for, so a long fleet costs no memory.
 
@@ -139,7 +139,7 @@ class SyntheticFleet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The identity of each device, which tells its home and kind."""
+        """The identity of each device, which names its home and kind."""
         return tuple(appliance.name for appliance in self._installed_devices)
 
     def batches(self) -> Iterator[Rows]:
@@ -189,13 +189,13 @@ class SyntheticFleet:
 
 _DEVICES_PER_HOME = 4
 # Spread of the time of a use from device to device, and from day to day.
-_OWN_HABIT_MIN = 60.0
-_DAILY_HABIT_MIN = 45.0
+_OWN_ROUTINE_MIN = 60.0
+_DAILY_ROUTINE_MIN = 45.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """The habits of a home, in minutes of the day."""
+    """The routines of a home, in minutes of the day."""
 
     wake: float
     home: float
@@ -229,7 +229,7 @@ class _Outages:
         midnight = day * _DAY_MIN
         fails = self._rng.random(homes) < self._per_day
         begin = midnight + self._rng.uniform(0, _DAY_MIN, homes)
-        # Half of them are mended within six hours, one in twenty takes two days or more.
+        # Half of them are repaired within six hours, one in twenty takes two days or more.
         length = np.minimum(self._rng.lognormal(np.log(360), 1.2, homes), 14 * _DAY_MIN)
         is_new = fails & (begin >= self._end)
         self._begin = np.where(is_new, begin, self._begin)
@@ -271,7 +271,7 @@ class _Installed:
             off_min=on_min * rng.uniform(0.8, 2.8),
             uses_per_day=rng.uniform(*kind.uses_per_day),
             standby_w=rng.uniform(0, kind.standby_w),
-            shift_min=rng.normal(0, _OWN_HABIT_MIN),
+            shift_min=rng.normal(0, _OWN_ROUTINE_MIN),
         )
 
     def run(self, day: int, minutes: Minutes, rng: np.random.Generator) -> None:
@@ -284,10 +284,12 @@ class _Installed:
         is_weekend = day % _SUNDAY_TO_SATURDAY in {0, 6}
         uses = rng.poisson(self.uses_per_day * season * (1.25 if is_weekend else 1.0))
         # The numbers of `rng.choice` with these shares, without all that it checks every time.
-        for habit in self.kind.sums_of_shares.searchsorted(rng.random(uses), side="right").tolist():
-            _, anchor, offset = self.kind.habits[habit]
+        for routine in self.kind.sums_of_shares.searchsorted(
+            rng.random(uses), side="right"
+        ).tolist():
+            _, anchor, offset = self.kind.routines[routine]
             centre = self.home.anchor(anchor, is_weekend=is_weekend) + offset + self.shift_min
-            start = int(min(max(rng.normal(centre, _DAILY_HABIT_MIN), 0), _DAY_MIN - 1))
+            start = int(min(max(rng.normal(centre, _DAILY_ROUTINE_MIN), 0), _DAY_MIN - 1))
             if minutes[start] > self.standby_w:
                 continue  # it is still running
             length = max(int(min(rng.uniform(0.6, 1.4) * self.on_min, _OVERLAP_MIN)), 1)

@@ -41,13 +41,13 @@ def write_fleet(
         raise ValueError(f'suffix must be ".csv" or ".parquet", got {suffix!r}.')
     names = pa.array(fleet.names)
     text = pa.string() if suffix == ".csv" else pa.dictionary(pa.int32(), pa.string())
-    told = {
+    shown = {
         "title": f"synthetic fleet, {fleet.devices} devices, {fleet.days} days, seed {fleet.seed}",
         "unit": "W",
     }
     schema = pa.schema(
         [("time", pa.timestamp("ms", tz="UTC")), ("device", text), ("value", pa.float64())],
-        metadata=told,
+        metadata=shown,
     )
     rows = 0
     with _writer(file, schema, suffix) as writer:

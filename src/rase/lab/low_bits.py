@@ -61,7 +61,7 @@ def excluded_by_table(
 ) -> float:
     """Return the share of reports on the grid that cannot come from a candidate reading.
 
-    Exact: a report is excluded if its weight for both grid points beside the candidate is 0. Noise
+    Exact: a report is excluded if its weight for both grid points next to the candidate is 0. Noise
     without end draws every place of the grid, by its law.
 
     Args:
@@ -74,18 +74,18 @@ def excluded_by_table(
     exact = min(max((candidate - public.low) / public.step, 0.0), float(public.steps))
     if randomizer.certificate().total is None:
         return 0.0
-    beside = {math.floor(exact), math.ceil(exact)}
+    neighbours = {math.floor(exact), math.ceil(exact)}
     possible = {
         place
-        for index, row in enumerate(islice(randomizer.table_rows(), max(beside) + 1))
+        for index, row in enumerate(islice(randomizer.table_rows(), max(neighbours) + 1))
         for place, weight in row.items()
-        if weight and index in beside
+        if weight and index in neighbours
     }
     return sum(place not in possible for place in places) / len(places)
 
 
 def _is_reachable(report: float, candidate: float, scale: float) -> bool:
-    """Tell whether some U leads from the candidate to exactly this float."""
+    """Return whether some U leads from the candidate to exactly this float."""
     distance = (report - candidate) / scale
     half = math.exp(-abs(distance)) / 2
     # The report was rounded when the noise was added, so more than one noise may lead to it.

@@ -130,7 +130,7 @@ def score_guesses(
         scheme: The scheme's name.
         split: How training and test were parted.
         seed: Of the bootstrap.
-        ks: For which k to tell the top-k share; those beyond ``ranked`` are left out.
+        ks: For which k to report the top-k share; those beyond ``ranked`` are left out.
         resamples: How many bootstrap samples.
 
     Raises:

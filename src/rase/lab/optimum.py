@@ -38,7 +38,7 @@ _NEGLIGIBLE_MASS = 1e-13
 def programme_for(epsilon: float, *, folder: Path | None = None) -> Programme:
     """Return the optimal channel for a budget, from the cache or solved and cached.
 
-    A file that is damaged or of another format is solved anew and replaced.
+    A file that is damaged or of another format is solved again and replaced.
 
     Args:
         epsilon: The budget of a report, from 0.1 to 10.
@@ -304,7 +304,7 @@ def _programme(epsilon: float, parts: int, solved: _Solved) -> Programme:
     mass, z = solved.mass.copy(), solved.columns.value.copy()
     sums = (here + there).T
     for _ in range(4):
-        # Relative changes, the smallest that mend sums and means.
+        # Relative changes, the smallest that correct sums and means.
         means = ((here - there) * z[:, None]).T[1:]
         system = np.vstack([sums, means]) * mass
         off = np.concatenate([1 - sums @ mass, reading[1:] - means @ mass])

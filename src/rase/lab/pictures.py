@@ -67,7 +67,7 @@ class Chart:
         levels: Lines across.
         x_scale: "linear", "log", or "even" for places at equal distance.
         y_scale: "linear" or "log".
-        y_limits: Ends of the vertical axis, where they shall be the same in several charts.
+        y_limits: Ends of the vertical axis, where they must be the same in several charts.
     """
 
     title: str
@@ -91,7 +91,7 @@ class HeatMap:
         columns: Their names.
         rows: Their names.
         values: The numbers, rows x columns; NaN stays blank.
-        unit: What the numbers are, beside the scale of colours.
+        unit: What the numbers are, next to the scale of colours.
         limits: The numbers at the two ends of the scale.
     """
 

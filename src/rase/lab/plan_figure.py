@@ -181,7 +181,7 @@ def _label_lines(axes: Axes, plan: Plan) -> None:
 
 
 def _is_far_right(epsilon: float, plan: Plan) -> bool:
-    """Say whether a label beside an epsilon must stand to its left."""
+    """Return whether a label next to an epsilon must stand to its left."""
     first, last = plan.curve[0].epsilon, plan.curve[-1].epsilon
     return math.log(epsilon / first) > 0.7 * math.log(last / first)
 

@@ -199,12 +199,12 @@ def _draw_line(axes: Axes, line: Line, number: int, places: Sequence[float]) -> 
 def _log_axis(axes: Axes, places: Sequence[float]) -> None:
     """Label a logarithmic axis at the places measured, as far as they leave room."""
     axes.set_xscale("log")
-    told: list[float] = []
+    ticks: list[float] = []
     least = (math.log(places[-1]) - math.log(places[0])) / 13
     for place in places:
-        if not told or math.log(place) - math.log(told[-1]) >= least:
-            told.append(place)
-    axes.xaxis.set_major_locator(FixedLocator(told))
+        if not ticks or math.log(place) - math.log(ticks[-1]) >= least:
+            ticks.append(place)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
 

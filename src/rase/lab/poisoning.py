@@ -135,7 +135,7 @@ def _shift_bound(honest: Floats, randomizer: RangeRandomizer, name: str, liars: 
     """Return how far an estimator can be moved, in the unit of readings."""
     n: int = honest.shape[1]
     if name == TRACKED:
-        # The tracker keeps its estimate in the range, whatever it is told.
+        # The tracker keeps its estimate in the range, whatever it is given.
         return randomizer.domain.width
     if name == "median":
         # Of n reports m can move the middle by m places, no matter how far out they are.

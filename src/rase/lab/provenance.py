@@ -21,7 +21,7 @@ class Measurement:
 
     Args:
         rooms: The files and folders of the package that are measured; all they import counts too.
-        clock: Tells the date and how long it took.
+        clock: Gives the date and how long it took.
 
     Raises:
         FileNotFoundError: If a room is not in the package.

@@ -4,7 +4,7 @@ A wide table, as many UCI data sets are, has a column of times and one column of
 
 Irregular rows of REFIT become means per round, house by house. Both releases are read:
 ``CLEAN_House1.csv`` with a column ``Issues``, and the older ``House_1.csv`` without. Rows may be
-unsorted or double; ``Unix`` alone tells the time, in UTC. A value holds until the next row, for
+unsorted or double; ``Unix`` alone gives the time, in UTC. A value holds until the next row, for
 rows were written on change; where rows stop for longer there was an outage.
 """
 
@@ -43,7 +43,7 @@ Decimal = Literal["auto", "point", "comma"]
 _BLOCK_BYTES = 1 << 20
 _PARQUET_CELLS = 1 << 20
 _SEPARATORS = ",;\t|"
-# Beside OSError, what reading a damaged gzip file raises.
+# Besides OSError, what reading a damaged gzip file raises.
 _UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 
@@ -73,7 +73,7 @@ class WideTable:
             self._place = names.index(time_column)
         self.names = tuple(name for place, name in enumerate(names) if place != self._place)
         if not self.names:
-            raise DataError(f"{path} has no column beside the times; give one column per device.")
+            raise DataError(f"{path} has no column besides the times; give one column per device.")
         double = {name for name in self.names if self.names.count(name) > 1}
         if double:
             raise DataError(f"{path} has two columns named {min(double)!r}; keep one.")
@@ -260,7 +260,7 @@ class RefitFiles:
         min_coverage: The share of a round that must be measured; below, there is no reading.
         outage_s: Rows further apart than this have an outage between them.
         spike_w: The most an appliance can draw.
-        has_mains: Whether the mains (``H01-AGG``) count as a device beside the nine appliances.
+        has_mains: Whether the mains (``H01-AGG``) count as a device besides the nine appliances.
         keeps_issues: Whether rows marked by ``Issues`` (the appliances sum to more than the mains)
             count as measured.
     """
@@ -369,7 +369,7 @@ def refit_houses(path: Path) -> tuple[tuple[int, Path], ...]:
         match = re.search(r"House_?(\d{1,2})\.csv$", path.name, re.IGNORECASE)
         if match is None:
             raise DataError(
-                f"the name of {path} must tell its house, such as CLEAN_House1.csv; rename it."
+                f"the name of {path} must name its house, such as CLEAN_House1.csv; rename it."
             )
         return ((int(match.group(1)), path),)
     found: dict[int, Path] = {}

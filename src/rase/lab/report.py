@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, with CSV, SVG and PNG files beside it."""
+"""The report: one HTML file that needs nothing else, with CSV, SVG and PNG files next to it."""
 
 import csv
 import html
@@ -262,11 +262,11 @@ def _finite(value: Any) -> Any:
 def _study(document: Mapping[str, Any]) -> Study:
     if document["schema"] != _SCHEMA:
         raise ValueError(f"schema must be {_SCHEMA}, got {document['schema']!r}.")
-    told = {name: value for name, value in document.items() if name != "schema"}
+    fields = {name: value for name, value in document.items() if name != "schema"}
     return Study(
         **{
-            **told,
-            "rows": tuple(told["rows"]),
-            "checks": tuple(Check(**check) for check in told["checks"]),
+            **fields,
+            "rows": tuple(fields["rows"]),
+            "checks": tuple(Check(**check) for check in fields["checks"]),
         }
     )

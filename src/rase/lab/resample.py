@@ -78,7 +78,7 @@ class Grid:
 
         Args:
             least: How many readings a cell needs.
-            devices: How many columns to return, where devices without any reading shall have one.
+            devices: How many columns to return, where devices without any reading must have one.
         """
         count = self._count[: self._rounds, : self._devices]
         means = np.full((self._rounds, self._devices if devices is None else devices), np.nan)

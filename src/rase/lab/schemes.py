@@ -1,6 +1,6 @@
 """The schemes of the evaluation: a panel of readings in, what the fusion centre sees out.
 
-Noise first, then an order. Who sent which report is returned beside the release and never inside
+Noise first, then an order. Who sent which report is returned with the release and never inside
 it, so that an attack cannot see it by accident.
 """
 
@@ -99,7 +99,7 @@ class Scheme:
             panel: The readings.
             arrival: "fixed" if devices report in the same sequence every round, as the paper's
                 set-up implies: its unshuffled BR can be told apart by position, and it plots
-                results by device index. "random" draws the sequence anew each round.
+                results by device index. "random" draws a new sequence each round.
             rng: None for secure randomness; a `SeededRandom` for study.
 
         Raises:

@@ -23,7 +23,7 @@ class TableOneRow:
 
     Args:
         group: "training" or "test".
-        houses: The numbers of the houses; empty where devices do not tell their house.
+        houses: The numbers of the houses; empty where devices do not name their house.
         device_types: How many kinds of devices; None if unknown.
         sensors: How many devices.
         sensors_per_house: The fewest devices of a house; None where houses are unknown.
@@ -52,7 +52,7 @@ def table_one(
     """Compute Table I: training houses up to a number, test houses after it.
 
     Args:
-        panel: The readings. Devices named ``H01-A1`` or ``home-1 kettle`` tell their house; if any
+        panel: The readings. Devices named ``H01-A1`` or ``home-1 kettle`` name their house; if any
             does not, all devices are one group, "training".
         types: The kind of each device; None asks `device_types`.
         last_training_house: The paper's 17 of REFIT's 21.
@@ -89,7 +89,7 @@ def table_one(
 def device_types(panel: Panel) -> dict[str, str]:
     """Return the kinds of those devices that are known.
 
-    The synthetic fleet names them; those of REFIT stand in a file beside the prepared data, where
+    The synthetic fleet names them; those of REFIT stand in a file next to the prepared data, where
     RASE_DATA names its folder.
     """
     types = {
@@ -106,7 +106,7 @@ def device_types(panel: Panel) -> dict[str, str]:
 
 
 def house_of(device: str) -> int | None:
-    """Return the number of the house a device's name tells, if it does.
+    """Return the number of the house a device's name states, if it does.
 
     Example:
         >>> house_of("H07-A2"), house_of("home-3 kettle"), house_of("kettle")

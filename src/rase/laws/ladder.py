@@ -69,7 +69,7 @@ def _lines() -> dict[float, str]:
     text = files("rase.laws").joinpath(_FILE).read_text(encoding="utf-8")
     found = {}
     for line in text.splitlines():
-        # Fields stand in one order, so the budget can be told without parsing the rest.
+        # Fields stand in one order, so the budget can be read without parsing the rest.
         start = line.index('"epsilon":') + len('"epsilon":')
         found[float(line[start : line.index(",", start)])] = line
     return found

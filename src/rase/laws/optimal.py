@@ -157,7 +157,7 @@ class Optimal(RangeRandomizer):
 
 
 class ProgrammeLaw(BoundedLaw, RangeLaw):
-    """Draw from the rows of the two inputs beside a reading, mixed.
+    """Draw from the rows of the two inputs next to a reading, mixed.
 
     Validation: chi-square against the exact law in tests/statistical/test_noise.py.
     """
@@ -176,7 +176,7 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         return self._programme.drawn_ratio(self.steps)
 
     def weights(self, index: int) -> dict[int, int]:
-        """Return the weights of the two inputs beside the index, mixed as they are drawn."""
+        """Return the weights of the two inputs next to the index, mixed as they are drawn."""
         row = self._programme.mixed_row(*divmod(index * self.parts, self.steps), self.steps)
         return dict(zip(self._outputs, row, strict=True))
 
@@ -326,19 +326,19 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         return self._mix_inputs(mean, index), self._mix_inputs(square, index)
 
     def cumulative(self, index: Indices, place: Floats) -> Floats:
-        """Return the mixed distribution functions of the two inputs beside each index."""
+        """Return the mixed distribution functions of the two inputs next to each index."""
         sums = np.hstack([np.zeros((self.parts + 1, 1)), np.cumsum(self.rows, axis=1)])
         sums[:, -1] = 1.0
         at = np.searchsorted(self._places, place, side="right")
-        below, above, share = self._beside(index)
+        below, above, share = self._neighbours(index)
         return np.asarray((1 - share) * sums[below, at] + share * sums[above, at])
 
     def _mix_inputs(self, by_input: Floats, index: Indices) -> Floats:
-        below, above, share = self._beside(index)
+        below, above, share = self._neighbours(index)
         return np.asarray((1 - share) * by_input[below] + share * by_input[above])
 
-    def _beside(self, index: Indices) -> tuple[Places, Places, Floats]:
-        """Return the inputs beside each place of the grid, and the share of the upper one."""
+    def _neighbours(self, index: Indices) -> tuple[Places, Places, Floats]:
+        """Return the inputs next to each place of the grid, and the share of the upper one."""
         whole, rest = np.divmod(index * self.parts, self.steps)
         below = whole.astype(np.int64)
         return below, np.minimum(below + 1, self.parts), rest / self.steps

@@ -160,7 +160,7 @@ def window_alone(epsilon: float, steps: int) -> Parts:
 
 
 def square_wave(epsilon: float, steps: int) -> Parts:
-    """Return the weights of a window that tells most about the index, and has all words."""
+    """Return the weights of a window that reveals most about the index, and has all words."""
     half = square_wave_half(epsilon, steps)
     near, far = _window(epsilon, steps, half, WORD)
     return Parts(steps=steps, half=half, near=near, far=far)
@@ -208,7 +208,7 @@ def window_half(epsilon: float, steps: int) -> int:
 
 
 def square_wave_half(epsilon: float, steps: int) -> int:
-    """Return half of the window at which a report tells most about its reading, likewise.
+    """Return half of the window at which a report reveals most about its reading, likewise.
 
     A share b = (e E - E + 1) / (2 E (E - 1 - e)) of the grid, where e is the budget and E its
     exponential (Li et al. 2020, Eq. 5); 1/2 for the smallest budgets.

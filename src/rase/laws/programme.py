@@ -232,10 +232,10 @@ class Programme:
     def _sorted_outputs(self) -> tuple[tuple[float, float, int], ...]:
         """All outputs with their mirror images, by value; ties by mass and pattern."""
         both = [(o.value, o.mass, o.favoured) for o in self.outputs]
-        both += [(-o.value + 0.0, o.mass, self._mirror_pattern(o.favoured)) for o in self.outputs]
+        both += [(-o.value + 0.0, o.mass, self._reflect_pattern(o.favoured)) for o in self.outputs]
         return tuple(sorted(both))
 
-    def _mirror_pattern(self, favoured: int) -> int:
+    def _reflect_pattern(self, favoured: int) -> int:
         return sum(1 << self.parts - j for j in range(self.parts + 1) if favoured >> j & 1)
 
     @cached_property
@@ -278,7 +278,7 @@ class Programme:
             raise DataError("a programme must be a table of fields, got something else.")
         if fields.get("format") != FORMAT:
             raise DataError(
-                f"format must be {FORMAT}, got {fields.get('format')!r}; solve the programme anew."
+                f"format must be {FORMAT}, got {fields.get('format')!r}; solve the programme again."
             )
         plain = {name: value for name, value in fields.items() if name != "sha256"}
         if fields.get("sha256") != _checksum(plain):

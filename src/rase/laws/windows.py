@@ -131,7 +131,7 @@ class Hybrid(RangeRandomizer):
 class SquareWave(RangeRandomizer):
     """Report a place near the reading e^epsilon times as often as any other.
 
-    The law has the shape of Piecewise, with the window that makes a report tell most about its
+    The law has the shape of Piecewise, with the window that makes a report reveal most about its
     reading: use it where a histogram, quantiles or a better range are wanted. Its reports still
     decode to an unbiased mean, with more noise than the best mechanism for means has: 1.3 to 1.4
     times its variance up to epsilon 1, 1.7 at 2, 3.8 at 4.

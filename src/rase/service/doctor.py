@@ -116,12 +116,12 @@ def check_signing_key(where: str, path: Path, role: Role) -> tuple[Finding, Sign
 def check_opening_keys(
     where: str, paths: Sequence[Path], configs: Sequence[KeyConfig], *, role: Role, now_s: float
 ) -> list[Finding]:
-    """Check that all opening keys can be read and fit the public keys that were told.
+    """Check that all opening keys can be read and fit the published public keys.
 
     Args:
         where: The folder.
         paths: The private files that the settings name.
-        configs: The public keys that were told of this server.
+        configs: The public keys that were published for this server.
         role: The server.
         now_s: The time.
     """
@@ -146,7 +146,7 @@ def check_opening_keys(
             found.append(Finding(where, "opening key", Level.PROBLEM, text))
         elif _public_side(keys[config.id], config) != config.public_key:
             text = (
-                f"key {config.id} is not the private side of what {where} tells in public; put "
+                f"key {config.id} is not the private side of what {where} publishes; put "
                 "its file back, or run rase keys rotate."
             )
             found.append(Finding(where, "opening key", Level.PROBLEM, text))
@@ -285,7 +285,7 @@ def check_clock(where: str, role: Role, date: str | None, *, now_s: float) -> Fi
     try:
         theirs_s = parsedate_to_datetime(date or "").timestamp()
     except ValueError:
-        text = f"the {_NAMES[role]} does not tell its time; compare the clocks yourself."
+        text = f"the {_NAMES[role]} does not send its time; compare the clocks yourself."
         return Finding(where, "clock", Level.WARNING, text, is_network=True)
     off_s = now_s - theirs_s
     # The header was cut to whole seconds, which is no fault of either clock.

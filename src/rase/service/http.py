@@ -45,7 +45,7 @@ class HttpProblem(RaseError):
     """Answer with a problem; raise it anywhere below an endpoint.
 
     Args:
-        problem: What the other side is told.
+        problem: What the other side is sent.
         headers: Further headers, e.g. Retry-After.
     """
 
@@ -100,11 +100,11 @@ def create_app(
         max_body_bytes: The most bytes of a request's body.
         body_limits: Other limits, by the beginning of the path.
         plain_routes: Routes that bypass FastAPI; they check their size by `read_body`.
-        lifespan: What runs beside the app, from start to graceful shutdown.
+        lifespan: What runs in the background of the app, from start to graceful shutdown.
         openapi_url: Where the description of the queries is; None for nowhere.
         description: What the app does, for that description.
         process: Which process it is, by the names of `rase.service.metrics.COUNTERS`.
-        gauges: What ``/metrics`` tells beside counters.
+        gauges: What ``/metrics`` shows besides counters.
     """
     # No pages for the description: they would load scripts from another host.
     app = _App(
@@ -207,13 +207,13 @@ def serve(
     limits: ConnectionSettings | None = None,
     shutdown_s: int = 10,
 ) -> None:
-    """Serve an app until the process is told to end; requests under way are finished.
+    """Serve an app until the process is asked to end; requests under way are finished.
 
     Args:
         app: The app.
         host: The address to listen on.
-        port: The port; 0 for any free one, told in the log.
-        telemetry: Tells where the server listens.
+        port: The port; 0 for any free one, which is logged.
+        telemetry: Logs where the server listens.
         limits: How many connections, and how large and slow their requests may be.
         shutdown_s: How long open requests may take at the end.
 
@@ -257,7 +257,7 @@ def serve(
 
 
 class _Discreet:
-    """Tell failures that nobody answered by their kind alone, instead of in the server's own log.
+    """Log failures that nobody answered by their kind alone, instead of in the server's own log.
 
     An answer that was begun is cut off by the server when the app returns.
     """
@@ -289,7 +289,7 @@ class _App(FastAPI):
     ) -> None:
         super().__init__(**options)
         self._plain_routes = {(route.method, route.path): route.endpoint for route in plain_routes}
-        self._told = telemetry
+        self._event_log = telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         plain = None
@@ -300,8 +300,8 @@ class _App(FastAPI):
             return
         try:
             await plain(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - told by its kind, and answered as a failure
-            await _answer_to(error, self._told)(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - logged by its kind, and answered as a failure
+            await _answer_to(error, self._event_log)(scope, receive, send)
 
 
 class _Front:

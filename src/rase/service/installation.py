@@ -131,7 +131,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Hold what an installation shall be.
+    """What an installation should be.
 
     Args:
         campaign: What the fleet agrees to.
@@ -171,7 +171,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """Tell what was made.
+    """What was made.
 
     Args:
         folder: Where.
@@ -194,7 +194,7 @@ def install(
 
     Args:
         folder: Where; it must not exist, or be empty.
-        plan: What they shall hold.
+        plan: What they should hold.
         now_s: The time, from which the keys are used.
         device_text: Makes a device's settings of the public signing keys of fusion centre and
             shuffler, in base64url.

@@ -1,4 +1,4 @@
-"""The keys of an installed server: told in public, exchanged with the other server, renewed.
+"""The keys of an installed server: published, exchanged with the other server, renewed.
 
 A folder holds ``rase.toml``, the private keys in ``keys``, and ``public.json`` with their public
 sides; the fusion centre's also ``keyset.json``, which it publishes.
@@ -93,7 +93,7 @@ class PublicKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """Tell what a rotation did.
+    """What a rotation did.
 
     Args:
         public: The public keys of the server now.
@@ -135,7 +135,7 @@ def read_public_keys(path: Path) -> PublicKeys:
     """Read a ``public.json``.
 
     Raises:
-        ConfigurationError: If it is none.
+        ConfigurationError: If the file has no public keys.
     """
     document = _document(path)
     try:
@@ -155,7 +155,7 @@ def read_keyset(path: Path) -> Keyset:
     """Read a ``keyset.json``.
 
     Raises:
-        ConfigurationError: If it is none.
+        ConfigurationError: If the file has no keyset.
     """
     document = _document(path)
     try:

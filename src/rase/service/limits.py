@@ -22,7 +22,7 @@ class RateLimit:
 
     Args:
         per_minute: How often.
-        clock: Tells when a minute is over.
+        clock: Shows when a minute is over.
         most_senders: How many are counted one by one in a minute, so that memory is bounded; those
             beyond share one count.
     """

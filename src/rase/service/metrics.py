@@ -1,4 +1,4 @@
-"""What a server tells Prometheus: counters and gauges in its text format, version 0.0.4.
+"""Metrics for Prometheus: counters and gauges in its text format, version 0.0.4.
 
 Base units, ``_total`` for counters, labels of few values; a device is never one. The format is some
 lines of text, so no package is needed for it.
@@ -36,7 +36,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "problems": "Refusals, by problem.",
         "mqtt_messages": "Messages that the broker brought.",
         "broker_connections": "Connections to the broker that were made.",
-        "closer_deaths": "Ends of the closer beside this process.",
+        "closer_deaths": "Ends of the closer process of this server.",
         "connections_refused": _REFUSED,
         "connections_slow": _SLOW,
         "traces_failed": _TRACES_FAILED,
@@ -116,7 +116,7 @@ def exposition(telemetry: Telemetry, process: str, gauges: Gauges = tuple) -> st
     Args:
         telemetry: Its counters.
         process: One of `COUNTERS`; what it has not counted yet is 0.
-        gauges: What else it tells; left out while its database does not answer.
+        gauges: What else it shows; left out while its database does not answer.
     """
     prefix = f"rase_{telemetry.role}_"
     counted: dict[str, dict[str, int]] = {f"{prefix}{name}_total": {} for name in COUNTERS[process]}

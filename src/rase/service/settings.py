@@ -1,4 +1,4 @@
-"""Settings: a table of rase.toml, then RASE_SECTION__KEY, then flags; all mistakes told at once."""
+"""Settings: a table of rase.toml, then RASE_SECTION__KEY, then flags; all mistakes at once."""
 
 import os
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ class Settings(BaseModel):
         return self._source
 
 
-def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
+def _relative_to_file(value: Any, info: ValidationInfo) -> Any:
     folder = (info.context or {}).get("folder", Path())
     return folder / value if isinstance(value, str | Path) else value
 
 
-PathSetting = Annotated[Path, BeforeValidator(_beside_the_file)]
+PathSetting = Annotated[Path, BeforeValidator(_relative_to_file)]
 """A path; a relative one starts where the settings file is."""
 
 

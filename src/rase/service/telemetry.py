@@ -48,12 +48,12 @@ class Tracer(Protocol):
     """Take the spans of a server somewhere."""
 
     def begin(self, name: str) -> Ending:
-        """Begin a span and return what ends it; a span that is never ended is never told."""
+        """Begin a span and return what ends it; a span that is never ended is never sent."""
         ...
 
 
 class Span:
-    """Hold what is told of one piece of work when it ends.
+    """What is reported of one piece of work when it ends.
 
     Args:
         fields: What is known at its beginning; each one of `FIELDS`.
@@ -65,7 +65,7 @@ class Span:
         self.fields = _check_fields(fields)
         self.is_forgotten = False
 
-    def tell(self, **fields: str | float) -> None:
+    def add_fields(self, **fields: str | float) -> None:
         """Add what is known by now.
 
         Raises:
@@ -107,8 +107,12 @@ class Telemetry:
         Raises:
             ValueError: If a field is not one of `FIELDS`.
         """
-        told = _check_fields(fields)
-        words = [self.role, name, *(f"{key}={_format_value(value)}" for key, value in told.items())]
+        checked = _check_fields(fields)
+        words = [
+            self.role,
+            name,
+            *(f"{key}={_format_value(value)}" for key, value in checked.items()),
+        ]
         # The log may be on the disk that is full; no server fails for want of a line.
         with suppress(OSError):
             print(*words, file=self._stream or sys.stderr, flush=True)
@@ -117,7 +121,7 @@ class Telemetry:
     def span(self, name: str, **fields: str | float) -> Iterator[Span]:
         """Time a piece of work, for the collector of traces if there is one.
 
-        Of an error only its kind is told: its message may name files or hold what was sent.
+        Of an error only its kind is logged: its message may name files or hold what was sent.
 
         Raises:
             ValueError: If a field is not one of `FIELDS`.
@@ -150,7 +154,7 @@ class Telemetry:
 def _check_fields(fields: Mapping[str, str | float]) -> dict[str, str | float]:
     unknown = sorted(set(fields) - FIELDS)
     if unknown:
-        raise ValueError(f"fields must be among those that tell nothing, got {unknown}.")
+        raise ValueError(f"fields must be among those that reveal nothing, got {unknown}.")
     return dict(fields)
 
 

@@ -37,7 +37,7 @@ def agglomerate(n: int, edges: Edges, group_count: int, *, cost: MergeCost) -> l
     Args:
         n: How many items.
         edges: Distinct pairs of items that may join, as from `as_edges`.
-        group_count: How many groups shall remain.
+        group_count: How many groups remain.
         cost: The cost of a merge, from both clusters and the number of edges between them.
 
     Raises:
@@ -47,7 +47,7 @@ def agglomerate(n: int, edges: Edges, group_count: int, *, cost: MergeCost) -> l
     links: list[dict[int, int]] = [{} for _ in range(n)]
     for a, b in edges.tolist():
         links[a][b] = links[b][a] = 1
-    # A merge makes all older offers of its group stale; the version tells them.
+    # A merge makes all older offers of its group stale; the version marks them.
     versions = [0] * n
     offers = [
         (cost(clusters[a], clusters[b], 1), a, b, 0, 0) for a in range(n) for b in links[a] if a < b

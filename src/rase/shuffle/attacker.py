@@ -16,7 +16,7 @@ __all__ = ["OrderAttack", "exposed_success", "order_attack", "uniform_attack"]
 
 # Up to this n the marginals are exact; they take about 30 ms.
 _EXACT_UP_TO = 512
-# Where theta n is above this, the law's ends and its middle tell all but 1e-13 of it.
+# Where theta n is above this, the law's ends and its middle show all but 1e-13 of it.
 _FAR_APART = 64.0
 # From this theta on the ends of an order no longer feel each other at that n.
 _LOCAL_FROM = 0.05

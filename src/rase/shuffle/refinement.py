@@ -47,7 +47,7 @@ def refine(
     rank: ArrayLike | None = None,
     edges: Iterable[tuple[int, int]] | Edges | None = None,
 ) -> Refinement:
-    """Group contributors anew into ``group_count`` groups of small width (Alg. 2 l. 5).
+    """Regroup contributors into ``group_count`` groups of small width (Alg. 2 l. 5).
 
     Every method begins with single contributors, as the paper does: of a partition only its number
     of contributors is used.

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Shuffler(Protocol):
-    """Permute the reports of one round, so that an observer cannot tell who sent which."""
+    """Permute the reports of one round, so that an observer cannot know who sent which."""
 
     def shuffle(self, values: ArrayLike, *, rng: Random | None = None) -> "Release":
         """Return the values in a random order, with a manifest.
@@ -54,7 +54,7 @@ class RoundShuffler(Shuffler, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Say what a shuffler did and what it means, without telling the permutation.
+    """What a shuffler did and what it means, without the permutation.
 
     A round of no reports has nothing to guess: its shares are 0. With one report they are 1.
 

@@ -201,7 +201,7 @@ class Robust:
             f"Theta {theta:.4g} = alpha {self.alpha:g} / sensitivity {exact} of "
             f"{measured.group_count} groups {'lets' if is_hidden else 'would let'} the best "
             f"observer of order name the first and the last sender in {100 * success:.3g} % of "
-            f"rounds, {self._beside_the_cap(n, is_hidden=is_hidden)}."
+            f"rounds, {self._compare_with_cap(n, is_hidden=is_hidden)}."
         )
         at_most = None
         if measured.alphas_at_most is not None:
@@ -223,7 +223,7 @@ class Robust:
             real_loss=theta * measured.real if at_most is None else at_most,
         )
 
-    def _beside_the_cap(self, n: int, *, is_hidden: bool) -> str:
+    def _compare_with_cap(self, n: int, *, is_hidden: bool) -> str:
         if self.attacker_cap == math.inf:
             return "and there is no cap"
         return (
@@ -297,7 +297,7 @@ class _Sensitivities:
 
 
 def _is_inside(inner: Partition, outer: Partition) -> bool:
-    """Tell whether each group of one partition lies within a group of the other."""
+    """Return whether each group of one partition lies within a group of the other."""
     pairs = np.unique(np.stack([inner.labels, outer.labels]), axis=1)
     return len(pairs.T) == inner.group_count
 

@@ -12,7 +12,7 @@ The way of a report::
     gateway       several devices' reports in one request
     commits       concurrent reports share one commit
     rounds        which rounds are due, and who holds the lease to close one
-    peeling       the outer envelopes are opened, by processes where there are many
+    opening       the outer envelopes are opened, by processes where there are many
     order         the permutation, drawn once
     release       a round is closed: outbox written, payloads erased, in one transaction
     forward       the outbox is sent, identical bytes until the fusion centre has them

@@ -24,9 +24,9 @@ from rase.shuffler.documents import Countersigner
 from rase.shuffler.enrolment import NotEnrolled, check_token, enrol
 from rase.shuffler.health import gauges_of, readiness_of
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
-from rase.shuffler.report_handler import IntakeDesk
+from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import LimitSettings
-from rase.shuffler.signing import Signature, Signer, SigningDesk
+from rase.shuffler.signing import Signature, Signer, SigningService
 from rase.storage.interface import Database
 from rase.version import __version__
 from rase.wire.signed import PinnedKeys
@@ -35,7 +35,7 @@ __all__ = ["create_shuffler_app"]
 
 _MOST_ADDRESSES: Final = 100_000
 
-Beside = Callable[[IntakeDesk], AbstractAsyncContextManager[None]]
+Background = Callable[[ReportHandler], AbstractAsyncContextManager[None]]
 
 
 class _Enrolment(BaseModel):
@@ -55,33 +55,33 @@ def create_shuffler_app(
     telemetry: Telemetry,
     countersigner: Countersigner | None = None,
     limits: LimitSettings | None = None,
-    beside: Beside | None = None,
+    background: Background | None = None,
 ) -> FastAPI:
     """Return the shuffler's app.
 
     Args:
         database: The shuffler's.
-        clock: Tells the time.
+        clock: Gives the time.
         pinned: The public signing keys of both servers.
-        telemetry: Is told what happens.
+        telemetry: Logs what happens.
         countersigner: Signs campaigns and keysets in this process, where one process is the whole
-            shuffler; None leaves it to the closer's, as an intake that faces a network must.
+            shuffler; None leaves it to the closer's, as an intake with a public address must.
         limits: How much is taken in.
-        beside: What runs while the app does, such as the closer's process; it may take reports in.
+        background: What runs while the app does, such as the closer; it may take reports in.
     """
     limits = limits or LimitSettings()
-    desk = IntakeDesk(database, clock, pinned=pinned, telemetry=telemetry, limits=limits)
+    handler = ReportHandler(database, clock, pinned=pinned, telemetry=telemetry, limits=limits)
     app = create_app(
         "RASE shuffler",
         __version__,
         telemetry=telemetry,
         is_ready=lambda: asyncio.to_thread(
-            readiness_of, database, clock, obstacles=desk.obstacles()
+            readiness_of, database, clock, obstacles=handler.obstacles()
         ),
         max_body_bytes=MAX_PROPOSAL_BYTES,
         body_limits={"/v1/enrolments": 4096},
-        plain_routes=[PlainRoute("POST", "/v1/reports", desk)],
-        lifespan=_lifespan(desk, beside),
+        plain_routes=[PlainRoute("POST", "/v1/reports", handler)],
+        lifespan=_lifespan(handler, background),
         openapi_url=None,
         process="shuffler intake",
         gauges=lambda: gauges_of(database, clock),
@@ -90,28 +90,28 @@ def create_shuffler_app(
     signer = None
     if countersigner is not None:
         signer = Signer(database, clock, countersigner=countersigner, telemetry=telemetry)
-    _add_documents(app, desk, clock=clock)
-    _add_proposals(app, desk, SigningDesk(database, clock, pinned=pinned, signer=signer))
+    _add_documents(app, handler, clock=clock)
+    _add_proposals(app, handler, SigningService(database, clock, pinned=pinned, signer=signer))
     return app
 
 
 def _lifespan(
-    desk: IntakeDesk, beside: Beside | None
+    handler: ReportHandler, background: Background | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        refreshing = asyncio.create_task(desk.keep_fresh())
+        refreshing = asyncio.create_task(handler.keep_fresh())
         try:
-            if beside is None:
+            if background is None:
                 yield
             else:
-                async with beside(desk):
+                async with background(handler):
                     yield
         finally:
             refreshing.cancel()
             with suppress(asyncio.CancelledError):
                 await refreshing
-            await desk.aclose()
+            await handler.aclose()
 
     return lifespan
 
@@ -150,29 +150,29 @@ def _add_enrolment(
         return JSONResponse(answer, status_code=201, headers={"Cache-Control": "no-store"})
 
 
-def _add_documents(app: FastAPI, desk: IntakeDesk, *, clock: Clock) -> None:
+def _add_documents(app: FastAPI, handler: ReportHandler, *, clock: Clock) -> None:
     @app.get("/v1/campaigns/{campaign_id}")
     async def get_campaign(campaign_id: str, request: Request) -> Response:
-        agreed = desk.documents.newest(campaign_id)
+        agreed = handler.documents.newest(campaign_id)
         if agreed is None:
             raise WrongCampaign("no such campaign is known here.")
-        return _document(agreed.signed, request, desk)
+        return _document(agreed.signed, request, handler)
 
     @app.get("/v1/campaigns/{campaign_id}/versions")
     async def get_versions(campaign_id: str, request: Request) -> Response:
-        versions = desk.documents.published_bytes(campaign_id, now_s=clock.now_s())
+        versions = handler.documents.published_bytes(campaign_id, now_s=clock.now_s())
         if versions is None:
             raise WrongCampaign("no such campaign is known here.")
-        return _document(versions, request, desk)
+        return _document(versions, request, handler)
 
     @app.get("/v1/keyset")
     async def get_keyset(request: Request) -> Response:
-        if desk.documents.keyset is None:
+        if handler.documents.keyset is None:
             raise HTTPException(404, "There is no keyset yet.")
-        return _document(desk.documents.signed_keyset, request, desk)
+        return _document(handler.documents.signed_keyset, request, handler)
 
 
-def _add_proposals(app: FastAPI, desk: IntakeDesk, signing: SigningDesk) -> None:
+def _add_proposals(app: FastAPI, handler: ReportHandler, signing: SigningService) -> None:
     @app.put("/v1/campaigns/{campaign_id}/{version}", status_code=201)
     async def put_campaign(campaign_id: str, version: int, request: Request) -> Response:
         proposal = await request.body()
@@ -184,7 +184,7 @@ def _add_proposals(app: FastAPI, desk: IntakeDesk, signing: SigningDesk) -> None
         return await _countersign_response(await signing.keyset(await request.body()))
 
     async def _countersign_response(signature: Signature) -> Response:
-        await asyncio.to_thread(desk.refresh)
+        await asyncio.to_thread(handler.refresh)
         return Response(
             signature.value,
             status_code=201 if signature.is_new else 200,
@@ -192,9 +192,9 @@ def _add_proposals(app: FastAPI, desk: IntakeDesk, signing: SigningDesk) -> None
         )
 
 
-def _document(signed: bytes, request: Request, desk: IntakeDesk) -> Response:
+def _document(signed: bytes, request: Request, handler: ReportHandler) -> Response:
     etag = f'"{sha256(signed).hexdigest()[:32]}"'
-    keyset = desk.documents.keyset
+    keyset = handler.documents.keyset
     age_s = 60 if keyset is None else keyset.cache_s
     headers = {"ETag": etag, "Cache-Control": f"max-age={age_s}"}
     if request.headers.get("If-None-Match") == etag:

@@ -31,11 +31,11 @@ class Closer:
 
     Args:
         database: The shuffler's.
-        clock: Tells when a round is due.
+        clock: Gives when a round is due.
         releaser: Closes one round.
         sender: Reaches the fusion centre.
         pinned: The public signing keys of both servers.
-        telemetry: Is told what happens.
+        telemetry: Logs what happens.
         lease_s: How long one closer may take for a round before another tries.
         heart: Says that this closer runs; None if nobody asks.
     """
@@ -63,10 +63,10 @@ class Closer:
         # After a crash nobody knows whether the last scrub was done.
         self._is_scrubbed = False
         self._held: Lease | None = None
-        releaser.tell_keys()
+        releaser.publish_keys()
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop; what fails is told and tried again, after growing pauses.
+        """Work until asked to stop; what fails is logged and tried again, after growing pauses.
 
         Raises:
             StorageUnusable: If the database is damaged; trying again would not help.
@@ -134,7 +134,7 @@ class Closer:
                 closed = self._releaser.close(
                     lease, agreed, last_round=documents.last_round(agreed), now_s=now_s
                 )
-                span.tell(state=closed.state)
+                span.add_fields(state=closed.state)
         except LeaseLost:
             self._telemetry.count("leases_lost")
             return None
@@ -142,7 +142,7 @@ class Closer:
             self._held = lease
             raise
         self._is_scrubbed = False
-        self._tell_closed(lease, closed, campaign=name)
+        self._log_closed(lease, closed, campaign=name)
         return closed
 
     def forward_one(self) -> Forwarded | None:
@@ -153,7 +153,7 @@ class Closer:
                 span.forget()
                 return None
             answer = forwarded.answer
-            span.tell(round=forwarded.round, attempt=forwarded.attempt, state=answer.value)
+            span.add_fields(round=forwarded.round, attempt=forwarded.attempt, state=answer.value)
         self._telemetry.count(f"batches_{answer.value}")
         fields = {"round": forwarded.round, "attempt": forwarded.attempt}
         if answer is Answer.LATER:
@@ -169,13 +169,13 @@ class Closer:
         prune_rounds(self._database, before_s=now_s - _KEEP_S)
         prune_tokens(self._database, now_s=now_s)
 
-    def _tell_closed(self, lease: Lease, closed: Closed, *, campaign: str) -> None:
+    def _log_closed(self, lease: Lease, closed: Closed, *, campaign: str) -> None:
         self._telemetry.count(f"rounds_{closed.state}")
         self._telemetry.count("reports_released", closed.released)
         self._telemetry.count("reports_unopened", closed.unopened)
         self._telemetry.count("reports_carried", closed.carried)
         self._telemetry.count("reports_dropped", closed.dropped)
-        # How many came to a withheld round is not told, here neither.
+        # How many came to a withheld round is not logged either.
         fields: dict[str, int | str] = {"campaign": campaign, "round": lease.round}
         if closed.state == "released":
             fields |= {"n": closed.released, "batches": closed.batches}

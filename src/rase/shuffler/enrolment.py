@@ -193,7 +193,7 @@ def enrol_many(
     """
     if any(len(key) != _KEY_BYTES for key in device_keys):
         raise ValueError("device_keys must be public Ed25519 keys of 32 bytes each.")
-    # Random, so that the number tells nothing about when the device came.
+    # Random, so that the number reveals nothing about when the device came.
     made = [(secrets.randbits(63), secrets.token_urlsafe(_SECRET_BYTES)) for _ in device_keys]
     rows = [
         (device, credential_key(secret), key, group)
@@ -407,7 +407,7 @@ def _check_owner(transaction: Transaction, owner: bytes | None, *, most: int) ->
 
 
 def _add_device(transaction: Transaction, credential: str, *, key: bytes, token: _Token) -> int:
-    # Random, so that the number tells nothing about when the device came.
+    # Random, so that the number reveals nothing about when the device came.
     device = secrets.randbits(63)
     made = transaction.execute(
         "INSERT INTO device (id, digest, device_key, group_name, owner) VALUES (?, ?, ?, ?, ?) "
@@ -428,7 +428,7 @@ def _parts(credential: str) -> tuple[int, bytes]:
 
 
 def _number(handle: str) -> int | None:
-    """Return the number behind a device's handle; None if it is none."""
+    """Return the number behind a device's handle; None if it is not a handle."""
     if not _HANDLE.fullmatch(handle):
         return None
     number = int(handle, 16)

@@ -39,7 +39,7 @@ class Answer(Enum):
     LATER = "later"
 
 
-# Everything else an operator of either server may mend, so it is tried again.
+# Everything else an operator of either server may fix, so it is tried again.
 _ANSWERS: Final = {
     "final-round": Answer.FINAL,
     "bad-batch": Answer.REFUSED,

@@ -140,7 +140,7 @@ def readiness_of(database: Database, clock: Clock, *, obstacles: tuple[str, ...]
 
 
 def gauges_of(database: Database, clock: Clock) -> list[Gauge]:
-    """Return what metrics tell of the present."""
+    """Return what metrics show of the present."""
     with database.snapshot() as transaction:
         backlog = backlog_of(transaction, now_s=clock.now_s())
         ((devices,),) = transaction.execute("SELECT count(*) FROM device")

@@ -37,7 +37,7 @@ class Pending(NamedTuple):
 
 
 def check_report(wire: bytes, device: int, *, documents: Documents, now_s: float) -> Pending:
-    """Check all that the header tells: size, campaign, key, round.
+    """Check all that the header has: size, campaign, key, round.
 
     Args:
         wire: The report.
@@ -46,7 +46,7 @@ def check_report(wire: bytes, device: int, *, documents: Documents, now_s: float
         now_s: The time.
 
     Raises:
-        WireError: With the problem that the device is told.
+        WireError: With the problem that the device is sent.
     """
     head = wire[:HEADER_SIZE]
     found = documents.open_rounds.get(head)
@@ -69,7 +69,7 @@ def store_reports(database: Database, reports: Sequence[Pending]) -> list[Outcom
         What became of each.
 
     Raises:
-        StorageError: If nothing was stored, or it is not known whether: sending again tells.
+        StorageError: If nothing was stored, or it is not known whether: sending again shows.
     """
     return retry(lambda: _store(database, reports))
 

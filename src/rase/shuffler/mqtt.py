@@ -14,7 +14,7 @@ from typing import Final
 from rase.clock import Clock
 from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.report_handler import IntakeDesk
+from rase.shuffler.report_handler import ReportHandler
 from rase.transport.broker import Broker
 from rase.transport.session import Arrived, BrokerSession
 from rase.wire.frames import TAG_BYTES, Policy, Topics, answer_frame, report_id
@@ -32,18 +32,18 @@ _UNAVAILABLE: Final = 503
 
 @asynccontextmanager
 async def mqtt_intake(
-    desk: IntakeDesk, settings: BrokerSettings, *, clock: Clock, telemetry: Telemetry
+    handler: ReportHandler, settings: BrokerSettings, *, clock: Clock, telemetry: Telemetry
 ) -> AsyncIterator[None]:
     """Take reports in through a broker while the block lasts.
 
     Args:
-        desk: Checks and stores them.
+        handler: Checks and stores them.
         settings: The broker.
-        clock: Tells which versions are published.
-        telemetry: Is told what happens.
+        clock: Gives which versions are published.
+        telemetry: Logs what happens.
     """
     intake = MqttIntake(
-        desk,
+        handler,
         Broker.of(settings),
         client_id=settings.client_id or "rase-shuffler",
         clock=clock,
@@ -63,30 +63,30 @@ class MqttIntake:
     """Hold the session of one intake process.
 
     Args:
-        desk: Checks and stores reports.
+        handler: Checks and stores reports.
         broker: How the broker is reached.
         client_id: Fixed, and different for each process.
-        clock: Tells which versions are published.
-        telemetry: Is told what happens.
+        clock: Gives which versions are published.
+        telemetry: Logs what happens.
     """
 
     def __init__(
         self,
-        desk: IntakeDesk,
+        handler: ReportHandler,
         broker: Broker,
         *,
         client_id: str,
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
-        self._desk = desk
+        self._handler = handler
         self._clock = clock
         self._telemetry = telemetry
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._policies: dict[str, bytes] = {}
-        self._told_s = -float(_STATUS_S)
+        self._status_sent_s = -float(_STATUS_S)
         self._is_new = False
         self._renewing = False
         self._session = BrokerSession(
@@ -119,7 +119,7 @@ class MqttIntake:
         await asyncio.to_thread(self._session.stop, *last)
 
     def _publish_policies(self) -> None:
-        documents, now_s = self._desk.documents, self._clock.now_s()
+        documents, now_s = self._handler.documents, self._clock.now_s()
         if documents.keyset is None:
             return
         for campaign in {agreed.campaign.id for agreed in documents}:
@@ -130,13 +130,13 @@ class MqttIntake:
             if self._policies.get(campaign) != policy:
                 self._session.publish(Topics(campaign).policy, policy, is_retained=True)
                 self._policies[campaign] = policy
-                self._told_s = -float(_STATUS_S)
+                self._status_sent_s = -float(_STATUS_S)
                 self._telemetry.event("policy_published", campaign=campaign)
 
     def _publish_status(self) -> None:
         passed_s = self._clock.monotonic_s()
-        if passed_s - self._told_s >= _STATUS_S:
-            self._told_s = passed_s
+        if passed_s - self._status_sent_s >= _STATUS_S:
+            self._status_sent_s = passed_s
             for campaign in self._policies:
                 self._status(campaign, "online")
 
@@ -152,7 +152,7 @@ class MqttIntake:
     def _on_change(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
-            # A broker that lost its memory is told everything once more, by the loop's own thread.
+            # A broker that lost its memory is sent everything once more, by the loop's own thread.
             self._is_new = True
             self._telemetry.count("broker_connections")
             self._telemetry.event("broker_connected")
@@ -176,8 +176,8 @@ class MqttIntake:
         _, campaign, _, handle = arrived.topic.split("/")
         self._telemetry.count("mqtt_messages")
         try:
-            reply, key = await self._desk.take_frame(handle, arrived.payload)
-        except Exception as error:  # noqa: BLE001 - told by its kind; it is of this message alone
+            reply, key = await self._handler.take_frame(handle, arrived.payload)
+        except Exception as error:  # noqa: BLE001 - logged by its kind; it is of this message alone
             self._telemetry.event("unexpected", error=type(error).__name__)
             # Done with: its device sends the same bytes again until it is answered.
             self._session.acknowledge(arrived)

@@ -11,15 +11,15 @@ from rase.service.workers import Keys, OpenerPool
 from rase.wire.messages import INNER_SIZES, REPORT_SIZES
 from rase.wire.outer import OpenedOuter, OuterOpener
 
-__all__ = ["Peeler"]
+__all__ = ["OuterOpenerPool"]
 
 _CHUNK: Final = 1000
 
 
-class Peeler(OpenerPool):
+class OuterOpenerPool(OpenerPool):
     """Open the outer envelopes of any campaign with the shuffler's private keys."""
 
-    def peel(
+    def open_envelopes(
         self, wires: Sequence[bytes], *, campaign_hash: bytes, kem: int
     ) -> list[OpenedOuter | None]:
         """Return what is in each envelope, None for those that do not open.
@@ -29,7 +29,7 @@ class Peeler(OpenerPool):
             campaign_hash: CH.
             kem: The number of the campaign's KEM.
         """
-        work = partial(_peel_packed, campaign_hash=campaign_hash, kem=kem)
+        work = partial(_open_packed, campaign_hash=campaign_hash, kem=kem)
         pieces = [
             _pack_wires(wires[place : place + _CHUNK], kem)
             for place in range(0, len(wires), _CHUNK)
@@ -46,7 +46,7 @@ def _pack_wires(wires: Sequence[bytes], kem: int) -> bytes:
     return b"".join(wire if len(wire) == size else bytes(size) for wire in wires)
 
 
-def _peel_packed(keys: Keys, packed: bytes, *, campaign_hash: bytes, kem: int) -> bytes:
+def _open_packed(keys: Keys, packed: bytes, *, campaign_hash: bytes, kem: int) -> bytes:
     opener = OuterOpener(campaign_hash, keys, inner_kem=kem)
     wires = Struct(f"{REPORT_SIZES[kem]}s").iter_unpack(packed)
     row = _row(kem)

@@ -23,7 +23,7 @@ def draw_order(
     """Draw the order of release of reports whose senders' groups are given.
 
     Guarantee: that of `Uniform`, `MallowsShuffle` or `Robust` with the public groups as they are;
-    the uniform start inside each group makes the loss there 0, so the manifest tells an upper
+    the uniform start inside each group makes the loss there 0, so the manifest states an upper
     bound (tests/shuffler/test_order.py).
 
     Args:

@@ -1,4 +1,4 @@
-"""The shuffler's two processes: one faces the network, the other holds all private keys."""
+"""The shuffler's two processes: one serves the network, the other holds all private keys."""
 
 import asyncio
 import os
@@ -26,9 +26,9 @@ from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.release import Releaser
-from rase.shuffler.report_handler import IntakeDesk
+from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import (
     ShufflerSettings,
     opening_key_files,
@@ -40,9 +40,9 @@ from rase.storage.opening import open_database
 from rase.wire.keys import Role
 
 __all__ = [
-    "beside",
     "check_private_keys",
     "closer_command",
+    "keep_running",
     "run_closer",
     "run_intake",
     "stop_with_parent",
@@ -59,13 +59,13 @@ def run_intake(
     closer_command: Sequence[str] | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Serve the shuffler's routes until the process is told to end.
+    """Serve the shuffler's routes until the process is asked to end.
 
     Args:
         settings: What the operator decided.
-        telemetry: Is told what happens.
-        closer_command: How to start the closer beside it; None if it runs elsewhere.
-        clock: Tells the time.
+        telemetry: Logs what happens.
+        closer_command: How to start the closer process; None if it runs elsewhere.
+        clock: Gives the time.
 
     Raises:
         ConfigurationError: If keys or address cannot be used.
@@ -74,7 +74,7 @@ def run_intake(
     pinned = pinned_keys(settings)
     clock = clock or SystemClock()
     if settings.mqtt is not None:
-        # A mistake is told before anything is served.
+        # A mistake is reported before anything is served.
         settings.mqtt.secrets()
     with (
         closing(open_database(settings.database, migrations="shuffler")) as database,
@@ -86,8 +86,8 @@ def run_intake(
             pinned=pinned,
             telemetry=telemetry,
             limits=settings.limits,
-            beside=lambda desk: _all_beside(
-                desk, settings, closer_command, clock=clock, telemetry=telemetry
+            background=lambda handler: _run_background(
+                handler, settings, closer_command, clock=clock, telemetry=telemetry
             ),
         )
         serve(
@@ -133,13 +133,13 @@ def run_closer(
     telemetry: Telemetry,
     clock: Clock | None = None,
 ) -> None:
-    """Close and forward rounds, and countersign proposals, until told to stop.
+    """Close and forward rounds, and countersign proposals, until asked to stop.
 
     Args:
         settings: What the operator decided.
         stop: Set from another thread or by a signal.
-        telemetry: Is told what happens.
-        clock: Tells the time.
+        telemetry: Logs what happens.
+        clock: Gives the time.
 
     Raises:
         ConfigurationError: If keys cannot be used.
@@ -154,23 +154,23 @@ def run_closer(
         clock=clock,
         telemetry=telemetry,
     )
-    peeler = Peeler(keys(), processes=settings.workers, renewed=keys)
+    opener = OuterOpenerPool(keys(), processes=settings.workers, renewed=keys)
     sender = HttpSender(settings.fusion_url)
     with (
         closing(open_database(settings.database, migrations="shuffler")) as database,
-        peeler,
+        opener,
         closing(sender),
         send_spans(telemetry, settings.traces, process="shuffler closer"),
     ):
         closer = Closer(
             database,
             clock,
-            releaser=Releaser(database, peeler=peeler, key=key, name=settings.name),
+            releaser=Releaser(database, opener=opener, key=key, name=settings.name),
             sender=sender,
             pinned=pinned,
             telemetry=telemetry,
             lease_s=settings.lease_s,
-            heart=Heartbeat(database, clock, part="closer", keys=lambda: peeler.keys),
+            heart=Heartbeat(database, clock, part="closer", keys=lambda: opener.keys),
         )
         signer = Signer(
             database,
@@ -185,14 +185,14 @@ def run_closer(
             served_metrics(
                 settings.closer_metrics_port, lambda: exposition(telemetry, "shuffler closer")
             ),
-            _beside_closing(signer, stop),
+            _sign_while_closing(signer, stop),
         ):
             closer.run(stop)
         telemetry.event("stopped")
 
 
 @contextmanager
-def _beside_closing(signer: Signer, stop: threading.Event) -> Iterator[None]:
+def _sign_while_closing(signer: Signer, stop: threading.Event) -> Iterator[None]:
     """Countersign in a thread of its own: a large round takes longer to close than anyone waits."""
     with ThreadPoolExecutor(1, thread_name_prefix="signing") as pool:
         signing = pool.submit(signer.run, stop)
@@ -233,8 +233,8 @@ def stop_with_parent(stop: threading.Event, pipe: TextIO) -> None:
 
 
 @asynccontextmanager
-async def _all_beside(
-    desk: IntakeDesk,
+async def _run_background(
+    handler: ReportHandler,
     settings: ShufflerSettings,
     closer_command: Sequence[str] | None,
     *,
@@ -243,23 +243,23 @@ async def _all_beside(
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         if closer_command is not None:
-            await stack.enter_async_context(beside(closer_command, telemetry))
+            await stack.enter_async_context(keep_running(closer_command, telemetry))
         if settings.mqtt is not None:
             from rase.shuffler.mqtt import mqtt_intake
 
             await stack.enter_async_context(
-                mqtt_intake(desk, settings.mqtt, clock=clock, telemetry=telemetry)
+                mqtt_intake(handler, settings.mqtt, clock=clock, telemetry=telemetry)
             )
         yield
 
 
 @asynccontextmanager
-async def beside(command: Sequence[str], telemetry: Telemetry) -> AsyncIterator[None]:
-    """Keep a process running beside the server; start it again whenever it ends.
+async def keep_running(command: Sequence[str], telemetry: Telemetry) -> AsyncIterator[None]:
+    """Keep a process running while the server runs; start it again whenever it ends.
 
     Args:
         command: The program and its arguments.
-        telemetry: Is told when it ends.
+        telemetry: Logs when it ends.
     """
     keeper = _Keeper(command, telemetry)
     task = asyncio.create_task(keeper.keep())

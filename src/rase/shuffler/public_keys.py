@@ -1,4 +1,4 @@
-"""The shuffler's own public keys: told by the process that opens, compared by the one that signs.
+"""The shuffler's own public keys: published by the opening process, compared by the signing one.
 
 Countersigning needs no private opening key, so the closer leaves the public halves in the database.
 """

@@ -18,7 +18,7 @@ from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed
 from rase.shuffler.intake import tag_number
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.order import draw_order
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.rounds import Lease, check_lease
@@ -37,7 +37,7 @@ class Closed:
 
     Args:
         state: "released"; "carried" if what came waits for the next round; "below_k".
-        batches: How many batches wait to be forwarded; one tells that the round is withheld.
+        batches: How many batches wait to be forwarded; one says that the round is withheld.
         released: How many reports they hold.
         unopened: How many reports did not open.
         carried: How many wait for the next round of the block.
@@ -83,7 +83,7 @@ class Releaser:
 
     Args:
         database: The shuffler's.
-        peeler: Opens outer envelopes.
+        opener: Opens outer envelopes.
         key: The shuffler's signing key.
         name: The shuffler's name in manifests.
         rng: The secure source of orders.
@@ -96,13 +96,13 @@ class Releaser:
         self,
         database: Database,
         *,
-        peeler: Peeler,
+        opener: OuterOpenerPool,
         key: SigningKey,
         name: str,
         rng: SecureRandom | None = None,
     ) -> None:
         self._database = database
-        self._peeler = peeler
+        self._opener = opener
         self._key = key
         self._name = name
         self._rng = checked_secure(rng)
@@ -110,16 +110,16 @@ class Releaser:
     @property
     def keys(self) -> tuple[OpeningKey, ...]:
         """The private keys that reports are opened with now."""
-        return self._peeler.keys
+        return self._opener.keys
 
-    def tell_keys(self) -> None:
+    def publish_keys(self) -> None:
         """Note in the database which public keys reports may be sealed for."""
-        keep_own_keys(self._database, self._peeler.keys)
+        keep_own_keys(self._database, self._opener.keys)
 
     def renew_keys(self) -> None:
         """Take the keys that the settings name now, and note them in the database."""
-        if self._peeler.renew():
-            self.tell_keys()
+        if self._opener.renew():
+            self.publish_keys()
 
     def close(self, lease: Lease, agreed: Agreed, *, last_round: int, now_s: float) -> Closed:
         """Close a round for good.
@@ -173,7 +173,7 @@ class Releaser:
                 "DELETE FROM report WHERE round >= ? AND round <= ? AND tag = ?", (*block, tag)
             )
             if carried:
-                # Fewer than k_min of each key, so writing them anew costs little.
+                # Fewer than k_min of each key, so writing them again costs little.
                 transaction.execute_many(
                     "INSERT INTO report (round, tag, device, wire) VALUES (?, ?, ?, ?)",
                     [(one.round, tag, one.device, one.wire) for one in carried],
@@ -206,7 +206,7 @@ class Releaser:
         """Return the newest report of each device by its fusion key, and how many did not open."""
         kem = KEM_NUMBERS[agreed.campaign.kem]
         wires = [one.wire for one in sent]
-        opened = self._peeler.peel(wires, campaign_hash=agreed.hash, kem=kem)
+        opened = self._opener.open_envelopes(wires, campaign_hash=agreed.hash, kem=kem)
         newest: dict[int, tuple[int, _Member]] = {}
         unopened = 0
         for found, one in zip(opened, sent, strict=True):

@@ -41,9 +41,9 @@ from rase.wire.signed import PinnedKeys
 __all__ = [
     "GATEWAY_TYPE",
     "GroupCommit",
-    "Handed",
-    "IntakeDesk",
     "Overloaded",
+    "ReportHandler",
+    "SubmittedReport",
     "body_limit",
     "read_reports",
     "reply_to",
@@ -52,11 +52,11 @@ __all__ = [
 
 GATEWAY_TYPE: Final = "application/cbor"
 # A credential, and the heads of the pair and its parts.
-_BESIDE_REPORT: Final = 128 + 16
+_OVERHEAD_BYTES: Final = 128 + 16
 _RETRY_S: Final = 5
 
 
-class Handed(NamedTuple):
+class SubmittedReport(NamedTuple):
     """A report with the credential of the device that made it."""
 
     credential: str
@@ -65,10 +65,10 @@ class Handed(NamedTuple):
 
 def body_limit(most: int) -> int:
     """Return the most bytes of a request with ``most`` reports."""
-    return most * (max(REPORT_SIZES.values()) + _BESIDE_REPORT) + 16
+    return most * (max(REPORT_SIZES.values()) + _OVERHEAD_BYTES) + 16
 
 
-def read_reports(body: bytes, *, most: int) -> list[Handed]:
+def read_reports(body: bytes, *, most: int) -> list[SubmittedReport]:
     """Read the CBOR array [[credential, report], …].
 
     Args:
@@ -87,11 +87,11 @@ def read_reports(body: bytes, *, most: int) -> list[Handed]:
                 f"reports must be pairs [credential as text, report as bytes]; number {place} is "
                 "not, and none was taken."
             )
-    return [Handed(*pair) for pair in pairs]
+    return [SubmittedReport(*pair) for pair in pairs]
 
 
 def reply_to(error: RaseError) -> Reply:
-    """Return what a gateway is told about a report that was refused."""
+    """Return what a gateway is sent about a report that was refused."""
     match error:
         case HttpProblem():
             retry_s = error.headers.get("Retry-After")
@@ -128,12 +128,12 @@ _TYPES: Final = (_REPORT_TYPE, _GATEWAY_TYPE)
 _NO_CONTENT: Final = [(b"content-length", b"0")]
 
 
-class IntakeDesk:
+class ReportHandler:
     """Take reports in: authenticate, check, hand to the group commit, answer after it.
 
     Args:
         database: The shuffler's.
-        clock: Tells which rounds are open.
+        clock: Gives which rounds are open.
         pinned: The public signing keys of both servers.
         telemetry: Counts what happens.
         limits: How much is taken in.
@@ -169,7 +169,7 @@ class IntakeDesk:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read anew what was agreed, and forget devices that were revoked."""
+        """Read again what was agreed, and forget devices that were revoked."""
         # One after the other: what was read earlier must not take the place of what is newer.
         with self._reading:
             began_s = self._clock.monotonic_s()
@@ -250,7 +250,7 @@ class IntakeDesk:
         """Return the status of a report once it is on the disk.
 
         Raises:
-            WireError: With the problem that the device is told.
+            WireError: With the problem that the device is sent.
             StorageError: If it could not be stored.
         """
         try:
@@ -259,7 +259,7 @@ class IntakeDesk:
             if error.problem not in _NEWS:
                 raise
             # Another process may have countersigned what the device knows and we do not; a device
-            # that is told "unknown-campaign" gives its report up.
+            # that is sent "unknown-campaign" gives its report up.
             await self._look_again()
             pending = self._check_report(wire, device)
         try:
@@ -313,9 +313,9 @@ class IntakeDesk:
             body = await read_body(receive, limit=body_limit(self._gateway_reports))
         except BodyTooLarge as error:
             raise WrongSize(str(error)) from None
-        handed = read_reports(body, most=self._gateway_reports)
-        # Handed to the group commit together, so that they share one.
-        answer = write_replies(await asyncio.gather(*map(self._reply, handed)))
+        submitted = read_reports(body, most=self._gateway_reports)
+        # SubmittedReport to the group commit together, so that they share one.
+        answer = write_replies(await asyncio.gather(*map(self._reply, submitted)))
         headers = [
             (b"content-type", _GATEWAY_TYPE),
             (b"content-length", str(len(answer)).encode()),
@@ -323,11 +323,11 @@ class IntakeDesk:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _reply(self, handed: Handed) -> Reply:
+    async def _reply(self, submitted: SubmittedReport) -> Reply:
         try:
-            device = await self._device(handed.credential)
+            device = await self._device(submitted.credential)
             self._rate.check(device)
-            return Reply(await self.take(handed.wire, device))
+            return Reply(await self.take(submitted.wire, device))
         except RaseError as error:
             reply = reply_to(error)
             self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
@@ -430,7 +430,7 @@ class GroupCommit(Generic[_In, _Out]):
                 break
             try:
                 outcomes = await self._write_group([one.item for one in group])
-            except Exception as error:  # noqa: BLE001 - told to everybody who waits for it
+            except Exception as error:  # noqa: BLE001 - passed to everybody who waits for it
                 for one in group:
                     if not one.future.done():
                         one.future.set_exception(error)

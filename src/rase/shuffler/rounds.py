@@ -41,7 +41,7 @@ class Lease:
 
 
 def begin_rounds(database: Database, documents: Documents, *, now_s: float) -> bool:
-    """Note the rounds whose time is up, also those without any report: they are told as withheld.
+    """Note the rounds whose time is up, also those without any report: they are withheld.
 
     Returns:
         Whether some are left for the next call, as after a long outage.

@@ -68,7 +68,7 @@ class LimitSettings(ConnectionSettings):
             with one right token.
         devices_per_owner: The most devices of one owner, where tokens were made for owners.
         gateway_reports: The most reports of one request of a gateway.
-        max_waiting: How many reports may wait for the disk; more are told to come back.
+        max_waiting: How many reports may wait for the disk; more are asked to come back.
         max_wait_s: How many seconds a report may wait for its commit to begin.
         max_group: The most reports of one commit.
     """

@@ -22,7 +22,7 @@ from rase.storage.interface import Database, Row
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import PinnedKeys
 
-__all__ = ["Signature", "Signer", "SigningDesk", "prune_proposals"]
+__all__ = ["Signature", "Signer", "SigningService", "prune_proposals"]
 
 _CAMPAIGN: Final = "campaign"
 _KEYSET: Final = "keyset"
@@ -42,7 +42,7 @@ class Signature(NamedTuple):
     is_new: bool
 
 
-class SigningDesk:
+class SigningService:
     """Get proposals countersigned, without a private key.
 
     Args:
@@ -129,7 +129,7 @@ class SigningDesk:
         return _read(rows[0]) if rows and rows[0][0] != "waiting" else None
 
     def _withdraw(self, name: bytes) -> Signature:
-        # Nothing may be signed after its proposer was told that it was not.
+        # Nothing may be signed after its proposer was answered that it was not.
         with self._database.transaction() as transaction:
             rows = transaction.execute(
                 "DELETE FROM proposal WHERE id = ? "

@@ -1,1 +1,1 @@
-"""Where the servers keep their state: one small face over a database, and numbered migrations."""
+"""Where the servers keep their state: a small interface to a database, numbered migrations."""

@@ -92,7 +92,7 @@ def _problem(url: str) -> str:
     if port is not None and not 1 <= port <= _MAX_PORT:
         return f"its port must be 1 to {_MAX_PORT}, got {port}"
     if "@" in parts.path:
-        # Behind a stray slash a password would be taken for a database, and told as one.
+        # Behind a stray slash a password would be taken for a database, and shown as one.
         return "a / in its user or password must be written %2F"
     if any(character.isspace() or not character.isprintable() for character in url):
         return "it has a blank"

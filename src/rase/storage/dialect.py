@@ -1,4 +1,4 @@
-"""One SQL for both engines: what is written once, and how each of them is told.
+"""One SQL for both engines: what is written once, and how it is translated for each.
 
 Statements have ``?`` for each parameter, and may end with a lock on the rows they read. SQLite lets
 one writer in at a time, so it needs no such lock; PostgreSQL has other marks for parameters, and no

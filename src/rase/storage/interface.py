@@ -2,7 +2,7 @@
 
 The SQL uses ``?`` for parameters, BIGINT, TEXT and BYTEA, ``INSERT … ON CONFLICT`` and
 ``RETURNING``: what SQLite and PostgreSQL both have. Row numbers are never made by the database,
-because a serial number tells the order of arrival.
+because a serial number reveals the order of arrival.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ class Database(Protocol):
         ...
 
     def share(self) -> AbstractContextManager[Transaction]:
-        """Write beside others who share; otherwise as `transaction`.
+        """Write at the same time as others who share; otherwise as `transaction`.
 
         What is read to decide what is written must be read with ``FOR SHARE`` or ``FOR UPDATE``,
         in the same order everywhere; each statement sees what was committed before it.

@@ -28,7 +28,7 @@ def migrate(database: Database, role: str, *, target: int | None = None) -> int:
 
     Args:
         database: The database; an empty one becomes one of ``role``.
-        role: Whose migrations: the name of a folder beside this module.
+        role: Whose migrations: the name of a folder next to this module.
         target: Stop after this step; for tests of earlier forms.
 
     Returns:

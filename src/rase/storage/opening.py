@@ -59,7 +59,7 @@ def look_at(address: DatabaseAddress, *, role: str) -> int:
 
 @contextmanager
 def looked_into(address: DatabaseAddress, *, role: str) -> Iterator[Transaction | None]:
-    """Read a server's database beside the server, without changing anything.
+    """Read a server's database while the server runs, without changing anything.
 
     Args:
         address: A file of SQLite, or a database of PostgreSQL.

@@ -1,4 +1,4 @@
-"""PostgreSQL behind the face: any number of processes on any number of machines share one state.
+"""PostgreSQL: any number of processes on any number of machines share one state.
 
 Isolation: transactions that write run READ COMMITTED with row locks in one order, so none of them
 has to be repeated because another one read the same rows; those that must be alone take a lock on
@@ -93,7 +93,7 @@ class PostgresDatabase:
         begin = "BEGIN ISOLATION LEVEL"
         # One text, so that the lock costs no journey of its own.
         self._alone = f"{begin} READ COMMITTED; SELECT pg_advisory_xact_lock{lock}"
-        self._beside = f"{begin} READ COMMITTED; SELECT pg_advisory_xact_lock_shared{lock}"
+        self._share_lock = f"{begin} READ COMMITTED; SELECT pg_advisory_xact_lock_shared{lock}"
         self._reading = f"{begin} REPEATABLE READ READ ONLY"
 
     @contextmanager
@@ -104,8 +104,8 @@ class PostgresDatabase:
 
     @contextmanager
     def share(self) -> Iterator["_PostgresTransaction"]:
-        """Write beside others."""
-        with self._block(self._beside) as transaction:
+        """Write at the same time as others."""
+        with self._block(self._share_lock) as transaction:
             yield transaction
 
     @contextmanager
@@ -303,7 +303,7 @@ _WAY_IN: Final = (
     "Set it in PGPASSWORD, in a file named by PGPASSFILE, or keep the whole address in a file "
     "named by database_file"
 )
-# libpq tells no codes when a connection fails, only words.
+# libpq gives no codes when a connection fails, only words.
 _WAYS_OUT: Final = {
     "password authentication failed": f"the password is wrong. {_WAY_IN}",
     "no password supplied": f"it asks for a password. {_WAY_IN}",

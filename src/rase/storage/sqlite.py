@@ -1,4 +1,4 @@
-"""SQLite behind the face: write-ahead log, every commit on the disk, deleted rows overwritten."""
+"""SQLite: write-ahead log, every commit on the disk, deleted rows overwritten."""
 
 import os
 import sqlite3

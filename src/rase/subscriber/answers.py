@@ -30,7 +30,7 @@ class FusionRefused(RaseError):
 
     Args:
         detail: Its reason.
-        problem: The name of its problem type; empty if it told none.
+        problem: The name of its problem type; empty if it named none.
         status: The HTTP status.
     """
 
@@ -46,7 +46,7 @@ def read_answer(body: bytes | str) -> Answer:
     """Read one answer.
 
     Raises:
-        FusionUnreachable: If it is none.
+        FusionUnreachable: If the body is not an answer.
     """
     return _answer(document_of(body))
 
@@ -55,7 +55,7 @@ def read_answers(body: bytes | str) -> list[Answer]:
     """Read an array of answers.
 
     Raises:
-        FusionUnreachable: If it is none.
+        FusionUnreachable: If the body is not an answer.
     """
     document = document_of(body)
     if not isinstance(document, list):

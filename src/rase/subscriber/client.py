@@ -127,13 +127,13 @@ class Subscriber:
     ) -> Iterator[Answer]:
         """Yield each round as it becomes final, for ever; broken connections are resumed.
 
-        No round is left out or told twice while the fusion centre keeps its database.
+        No round is left out or repeated while the fusion centre keeps its database.
 
         Args:
             last_id: Resume after this event; None to begin with the newest round.
             method: The estimator.
             attempts: How often in a row to connect in vain before giving up; None for ever.
-            on_failure: Told why, once for each time the stream is interrupted.
+            on_failure: Called with the reason, once for each time the stream is interrupted.
 
         Raises:
             FusionRefused: If the fusion centre refuses; for now only, if ``attempts`` were in vain.

@@ -40,7 +40,7 @@ class Following:
     Args:
         last_id: Resume after this event; None to begin with the newest round.
         attempts: How often in a row to connect in vain before giving up; None for ever.
-        on_failure: Told why, once for each time the stream is interrupted.
+        on_failure: Called with the reason, once for each time the stream is interrupted.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Following:
         return max(self._reader.retry_s, self._asked_s)
 
     def connection(self) -> dict[str, Any]:
-        """Begin anew, and return the options of the request."""
+        """Begin again, and return the options of the request."""
         self._reader.restart()
         self._asked_s = 0.0
         headers = {"Accept": "text/event-stream"}

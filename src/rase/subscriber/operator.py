@@ -117,7 +117,7 @@ class AsyncOperator(AsyncSubscriber):
     async def add_subscriber(
         self, name: str, *, scopes: list[str], valid_s: int | None = None
     ) -> str:
-        """Make a subscriber and return the token, which is told this once."""
+        """Make a subscriber and return the token, which is shown this once."""
         body = {"name": name, "scopes": scopes, "valid_s": valid_s}
         found = await self._document("POST", "/v1/subscribers", body=body)
         return str(found["token"])

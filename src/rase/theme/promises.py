@@ -56,12 +56,12 @@ def towards_fusion(campaign: Campaign) -> Iterator[str]:
 
     Each sentence ends with what is left if both servers work together.
     """
-    told = 0
+    stated = 0
     for span, length_s in (("round", campaign.round_s), ("day", _DAY_S), ("month", 30 * _DAY_S)):
         rounds = max(1, length_s // campaign.round_s)
         claim = campaign.claim_over(rounds)
-        if claim is not None and claim.reports > told:
-            told = claim.reports
+        if claim is not None and claim.reports > stated:
+            stated = claim.reports
             yield in_words(claim, span)
     if campaign.delta is not None:
         among = f"{number(campaign.k_min)} reports"

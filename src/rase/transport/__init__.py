@@ -1,1 +1,1 @@
-"""How messages travel: one face, over HTTP, through a broker, or in memory with faults."""
+"""How messages travel: one interface, over HTTP, through a broker, or in memory with faults."""

@@ -100,14 +100,14 @@ class Broker:
         """Return a client that is not connected yet.
 
         Args:
-            client_id: Its name to the broker; it must tell nothing about the machine.
+            client_id: Its name to the broker; it must reveal nothing about the machine.
             is_lasting: MQTT 5 with acknowledgement by hand, for servers; otherwise 3.1.1, for
                 devices.
 
         Raises:
             ConfigurationError: If a file for TLS cannot be used.
         """
-        # Only whoever is told of a broker pays for the package.
+        # Only whoever uses a broker pays for the package.
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 

@@ -80,7 +80,7 @@ class ClientTls:
 class HttpTransport:
     """Speak to one server; each message has a connection of its own.
 
-    Connections are not kept: a device sends once in a round, and a lasting connection would tell
+    Connections are not kept: a device sends once in a round, and a lasting connection would show
     when it is switched on. Proxy variables of the environment are not looked at.
 
     Args:
@@ -156,19 +156,19 @@ class HttpTransport:
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
-        told = {"Host": self._authority, "Accept": "*/*", **headers}
+        fields = {"Host": self._authority, "Accept": "*/*", **headers}
         try:
             with self._connection() as connection:
                 response = exchange(
                     connection,
                     method,
                     self._root + path,
-                    headers=told,
+                    headers=fields,
                     body=body,
                     most=MAX_ANSWER_BYTES,
                 )
         except (OSError, NotHttp) as error:
-            # What went wrong is told by its kind: a message may quote what was sent.
+            # What went wrong is reported by its kind: a message may quote what was sent.
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise Unreachable(f"{self._host} does not answer: {reason}.") from None
         if len(response.body) > MAX_ANSWER_BYTES:

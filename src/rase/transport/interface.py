@@ -1,4 +1,4 @@
-"""The face of every transport: ask for bytes, hand over bytes, and what comes back."""
+"""The interface of every transport: ask for bytes, hand over bytes, and what comes back."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol

@@ -1,7 +1,7 @@
 """MQTT 3.1.1 for devices: campaign and keys as a retained message, reports at QoS 1.
 
 Each question has a connection of its own, with a random client id, no last will and nothing
-retained: a lasting session would tell the broker when somebody is at home. The broker's
+retained: a lasting session would show the broker when somebody is at home. The broker's
 acknowledgement is not taken for the shuffler's: a report is sent again, the same bytes, until the
 shuffler itself has answered.
 """
@@ -58,8 +58,8 @@ class MqttTransport:
             broker = replace(broker, user=self._handle, password=broker_password(self._key))
         self._broker = broker
         self._clock = SystemClock()
-        # What the last message held beside what was asked for.
-        self._beside: dict[str, bytes] = {}
+        # What the last message held besides what was asked for.
+        self._extra: dict[str, bytes] = {}
 
     def get(self, path: str, *, etag: str | None = None) -> Answer:
         """Ask for the campaign's versions or the keyset; both come in one message.
@@ -69,10 +69,10 @@ class MqttTransport:
         """
         if path not in (self._versions_path, _KEYSET_PATH):
             return Answer(404)
-        if path not in self._beside:
+        if path not in self._extra:
             policy = self._policy()
-            self._beside = {self._versions_path: policy.versions, _KEYSET_PATH: policy.keyset}
-        body = self._beside.pop(path)
+            self._extra = {self._versions_path: policy.versions, _KEYSET_PATH: policy.keyset}
+        body = self._extra.pop(path)
         found = hashlib.sha256(body).hexdigest()[:32]
         return Answer(304, etag=found) if found == etag else Answer(200, body, etag=found)
 

@@ -1,6 +1,6 @@
 """A look at a broker, for whoever checks an installation: may we connect, write, what is there?
 
-MQTT 5, because earlier versions do not tell a client that it may not write. What is written goes to
+MQTT 5, because earlier versions do not say that a client may not write. What is written goes to
 a campaign that does not exist, is empty and not retained: every rule of the ACL with ``+`` in the
 campaign's place covers it, and nobody waits for it.
 """
@@ -111,7 +111,7 @@ class BrokerProbe:
         _, number = self._client.subscribe(topic, qos=1)
         if number is None or not self._wait(lambda: number in self._granted):
             raise Unreachable(f"{self._broker.url} does not let us subscribe to {topic}.")
-        # Nothing tells that no more will come.
+        # Nothing shows that no more will come.
         self._wait(lambda: False, _RETAINED_S)
         return dict(self._retained)
 

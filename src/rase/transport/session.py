@@ -42,7 +42,7 @@ class Arrived:
 
 
 class BrokerSession:
-    """Keep a session with a broker until told to stop; the network has a thread of its own.
+    """Keep a session with a broker until it is stopped; the network has a thread of its own.
 
     Args:
         broker: How it is reached.
@@ -111,7 +111,7 @@ class BrokerSession:
         """Hand a message over; it is sent when there is a connection.
 
         Returns:
-            What tells whether it was sent.
+            What shows whether it was sent.
         """
         properties = None
         if expires_s is not None:
@@ -122,7 +122,7 @@ class BrokerSession:
         )
 
     def acknowledge(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is done with."""
+        """Acknowledge a message to the broker."""
         if arrived.connection == self._connection:
             self._client.ack(arrived.number, 1)
 
@@ -142,10 +142,10 @@ class BrokerSession:
         """Disconnect; the broker keeps the session.
 
         Args:
-            *last: What `publish` returned for messages that shall still be sent.
+            *last: What `publish` returned for messages that must still be sent.
         """
         for message in last:
-            # A broker that is away cannot be told.
+            # A broker that is away cannot be notified.
             with suppress(RuntimeError, ValueError):
                 message.wait_for_publish(_FAREWELL_S if self.is_up else 0.01)
         self._client.disconnect()

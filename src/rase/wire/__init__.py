@@ -12,7 +12,7 @@ The way of a report::
     frames     how reports and answers go through a broker that is not trusted
     parcel     how a batch goes to the fusion centre, its manifest ahead of it
     cbor       deterministic CBOR, the form of everything that is signed or hashed
-    problems   how a refusal is told to the other side
+    problems   how a refusal is sent to the other side
 
 The bytes are described in docs/reference/wire-format.md, with test vectors.
 """

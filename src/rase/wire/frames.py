@@ -89,7 +89,7 @@ class Policy(NamedTuple):
         """Read the retained message.
 
         Raises:
-            WireError: Named, if it is none; signatures are checked by whoever uses the parts.
+            WireError: If the bytes are no policy; signatures are checked by whoever uses the parts.
         """
         parts: Any = cbor.decode(data, max_size=MAX_POLICY_BYTES)
         if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes]:
@@ -144,11 +144,11 @@ def answer_frame(report: str, handle: str, reply: Reply, key: bytes | None) -> b
     Args:
         report: The report's `report_id`.
         handle: The device.
-        reply: What it is told.
+        reply: What it is sent.
         key: The device's; None if the shuffler has none, and the device is not enrolled.
     """
-    told = {name: value for name, value in reply._asdict().items() if value is not None}
-    text = json.dumps({"report": report, **told}, separators=(",", ":")).encode()
+    fields = {name: value for name, value in reply._asdict().items() if value is not None}
+    text = json.dumps({"report": report, **fields}, separators=(",", ":")).encode()
     return text + (bytes(TAG_BYTES) if key is None else _tag(_ANSWER, handle, text, key))
 
 
@@ -165,7 +165,7 @@ def read_answer(frame: bytes, handle: str, key: bytes) -> tuple[str, Reply] | No
         reply = Reply(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    if not _is_told(report, *reply):
+    if not _is_reply(report, *reply):
         return None
     is_tagged = hmac.compare_digest(tag, _tag(_ANSWER, handle, text, key))
     if not is_tagged and reply.problem != _UNTAGGED:
@@ -173,7 +173,7 @@ def read_answer(frame: bytes, handle: str, key: bytes) -> tuple[str, Reply] | No
     return report, reply
 
 
-def _is_told(report: object, status: object, problem: object, retry_after_s: object) -> bool:
+def _is_reply(report: object, status: object, problem: object, retry_after_s: object) -> bool:
     """Return whether all members of an answer have their types; JSON has others."""
     return (
         isinstance(report, str)

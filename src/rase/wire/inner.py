@@ -72,5 +72,5 @@ class InnerOpener:
 
 
 def replay_tag(inner: bytes) -> bytes:
-    """Return what identifies an envelope within its round, without telling anything of it."""
+    """Return what identifies an envelope within its round, without revealing anything of it."""
     return sha256(inner).digest()[:16]

@@ -107,7 +107,7 @@ class KeyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyset:
-    """Hold the public keys of both servers; devices fetch it anew at least every ``cache_s``.
+    """Hold the public keys of both servers; devices fetch it again at least every ``cache_s``.
 
     Args:
         version: One more for each change; a device never goes back.
@@ -165,7 +165,7 @@ class Keyset:
         just before the key expired, and may send in the next round.
 
         Raises:
-            UnknownKey: If there is none; the report must be sealed anew.
+            UnknownKey: If there is none; the report must be sealed again.
         """
         for config in self.configs:
             if (config.role, config.id) == (role, key_id):

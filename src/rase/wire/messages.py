@@ -204,7 +204,7 @@ class BatchManifest:
     Args:
         batch_id: SHA-256 of the batch's body.
         shuffler: The shuffler's name.
-        n: How many reports the batch holds; 0 if the round is withheld, how many came is not told.
+        n: How many reports the batch holds; 0 if the round is withheld, however many came.
         k_min: The fewest that it would have released.
         method: The law the permutation was drawn from, "uniform" or "mallows"; "withheld" if
             fewer than k_min came and nothing is released.
@@ -334,7 +334,7 @@ def check_format(kind: str, values: Any) -> dict[str, Any]:
         UnknownVersion: If the format is another than 1; it is named.
     """
     if not isinstance(values, dict) or type(values.get("format")) is not int:
-        raise Malformed(f"a {kind} must be a map with a format; this is none.")
+        raise Malformed(f"a {kind} must be a map with a format; this is not.")
     if values["format"] != VERSION:
         raise UnknownVersion(
             f"{kind} format {values['format']} is unknown; this release knows {VERSION}."

@@ -1,4 +1,4 @@
-"""How a refusal is told to the other side: stable problem types, in the form of RFC 9457."""
+"""How a refusal is sent to the other side: stable problem types, in the form of RFC 9457."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ _TYPES = (
         "outdated-config",
         409,
         "The report was sealed for a key or campaign version that is no longer used.",
-        "Fetch campaign and keyset again and seal the same noisy value anew.",
+        "Fetch campaign and keyset again and seal the same noisy value again.",
         is_final=False,
     ),
     ProblemType(
@@ -79,7 +79,7 @@ _TYPES = (
         "bad-batch",
         400,
         "The batch or its manifest is not such as the protocol allows.",
-        "Keep the batch and tell the operators of both servers.",
+        "Keep the batch and inform the operators of both servers.",
         is_final=True,
     ),
     ProblemType(
@@ -193,9 +193,9 @@ class Problem:
         try:
             document = json.loads(data)
         except (ValueError, RecursionError):
-            raise Malformed("a problem must be a JSON object; this is none.") from None
+            raise Malformed("a problem must be a JSON object; this is not.") from None
         if not isinstance(document, dict) or not isinstance(document.get("type"), str):
-            raise Malformed("a problem must be a JSON object with a type; this is none.")
+            raise Malformed("a problem must be a JSON object with a type; this is not.")
         kind = PROBLEM_TYPES.get(document["type"].removeprefix(_PREFIX))
         detail = document.get("detail", "")
         if kind is None or not isinstance(detail, str):
@@ -205,5 +205,5 @@ class Problem:
 
 
 def problem_of(error: WireError) -> Problem:
-    """Return what the other side is told about a refusal."""
+    """Return what the other side learns about a refusal."""
     return Problem(PROBLEM_TYPES[error.problem], str(error))

@@ -23,11 +23,11 @@ def seal_report(
     installed the pure sealer does the work, slower and with the default suite only.
 
     Args:
-        content: What the fusion centre shall read.
+        content: What the fusion centre reads.
         campaign_hash: CH, the campaign's hash.
         shuffler: The shuffler's active key.
         fusion: The fusion centre's active key, of the campaign's KEM.
-        round: The round that the shuffler is told, if another than the content's: where the
+        round: The round that the shuffler sees, if another than the content's: where the
             campaign carries rounds, the content names the first of the block.
 
     Returns:
@@ -42,8 +42,8 @@ def seal_report(
         raise ValueError("shuffler and fusion must be the keys of those servers.")
     if len(campaign_hash) != 32:
         raise ValueError(f"campaign_hash must have 32 bytes, got {len(campaign_hash)}.")
-    told = content.round if round is None else round
-    header = Header(shuffler.id, campaign_hash[:8], told).to_bytes()
+    visible = content.round if round is None else round
+    header = Header(shuffler.id, campaign_hash[:8], visible).to_bytes()
     inner = _seal_part(fusion, inner_info(campaign_hash, content.round), content.to_bytes())
     outer = _seal_part(shuffler, outer_info(campaign_hash, header), bytes((fusion.id,)) + inner)
     return header + outer

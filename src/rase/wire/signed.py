@@ -160,7 +160,7 @@ class SignedManifest:
     signature: bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
-        """Return what travels beside the batch."""
+        """Return what travels with the batch."""
         return _pack(_MANIFEST, self.manifest.to_bytes(), (self.signature,))
 
     @classmethod

@@ -88,7 +88,7 @@ def public_key(kem: int, data: bytes) -> "Public":
     """Return cryptography's form of a public key.
 
     Raises:
-        Malformed: If it is none.
+        Malformed: If the bytes are not a public key.
         Unsupported: If this cryptography was built without ML-KEM.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -107,7 +107,7 @@ def public_key(kem: int, data: bytes) -> "Public":
     except UnsupportedAlgorithm:
         raise Unsupported("X-Wing needs a cryptography built with ML-KEM.") from None
     except ValueError:
-        raise Malformed("a public key must be one of its kind; this is none.") from None
+        raise Malformed("a public key must be one of its kind; this is not.") from None
 
 
 def private_key(kem: int, seed: bytes) -> "Private":

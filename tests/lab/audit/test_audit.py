@@ -131,7 +131,9 @@ def test_a_finding_says_whether_the_claim_stands() -> None:
 def test_progress_is_told_up_to_the_end() -> None:
     """Shares grow from subject to subject and end at one."""
     told: list[float] = []
-    audit_claims([coin(0.5), coin(0.6)], samples=1000, tell=lambda _, share: told.append(share))
+    audit_claims(
+        [coin(0.5), coin(0.6)], samples=1000, report_progress=lambda _, share: told.append(share)
+    )
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1.0)
 

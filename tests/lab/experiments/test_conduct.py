@@ -80,7 +80,7 @@ def test_progress_is_told(cache: CellCache, measured_keys: list[str]) -> None:
     def tell(done: int, total: int, left_s: float | None) -> None:
         told.append((done, total, left_s))
 
-    outcomes_of(CELLS, PANEL, cache=cache, tell=tell)
+    outcomes_of(CELLS, PANEL, cache=cache, report_progress=tell)
     assert [(done, total) for done, total, _ in told] == [(n, 4) for n in range(5)]
     assert told[0][2] is None
     assert told[-1][2] == 0

@@ -157,6 +157,6 @@ def _is_above(
     middle: tuple[float, float, float],
     right: tuple[float, float, float],
 ) -> bool:
-    """Tell whether the middle lies on or above the chord of the other two."""
+    """Return whether the middle lies on or above the chord of the other two."""
     rise, run = right[1] - left[1], right[0] - left[0]
     return (middle[1] - left[1]) * run >= rise * (middle[0] - left[0])

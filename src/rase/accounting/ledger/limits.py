@@ -109,7 +109,7 @@ class CampaignLimits:
         return -(-time_s // self.round_s)
 
     def is_looser_than(self, other: "CampaignLimits") -> bool:
-        """Tell whether these limits allow anything that the other ones refuse."""
+        """Return whether these limits allow anything that the other ones refuse."""
         return (
             self.window < other.window
             or self.window_nano > other.window_nano

@@ -34,7 +34,7 @@ from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Policy
 from rase.shuffler.enrolment import enrol_many
 from rase.shuffler.forward import HttpSender
-from rase.shuffler.opening import Peeler
+from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database
@@ -210,12 +210,12 @@ def _centre(
 def _closer(made: _Made, clock: FakeClock, stack: ExitStack, *, path: Path, url: str) -> Closer:
     """Return the shuffler's part with the private key, with a connection of its own."""
     state = stack.enter_context(closing(open_sqlite(path, migrations=Role.SHUFFLER)))
-    peeler = stack.enter_context(Peeler([made.openers[Role.SHUFFLER]]))
+    opener = stack.enter_context(OuterOpenerPool([made.openers[Role.SHUFFLER]]))
     client = httpx.Client(timeout=30.0, trust_env=False)
     return Closer(
         state,
         clock,
-        releaser=Releaser(state, peeler=peeler, key=made.signers[Role.SHUFFLER], name="demo"),
+        releaser=Releaser(state, opener=opener, key=made.signers[Role.SHUFFLER], name="demo"),
         sender=stack.enter_context(closing(HttpSender(url, client=client))),
         pinned=made.pinned,
         telemetry=made.telemetry[Role.SHUFFLER],

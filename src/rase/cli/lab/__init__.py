@@ -131,7 +131,7 @@ def _run_audit(
             subjects,
             samples=samples,
             rng=rng,
-            tell=lambda name, share: show(f"audit {name}", share),
+            report_progress=lambda name, share: show(f"audit {name}", share),
         )
 
 
@@ -346,7 +346,7 @@ def _run_studies(
                 data=data,
                 jobs=jobs,
                 engine=engine,
-                tell=tell,
+                report_progress=tell,
             )
     except KeyboardInterrupt:
         click.echo("what was measured is kept: the same command goes on from there.", err=True)

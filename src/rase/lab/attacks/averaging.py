@@ -98,7 +98,7 @@ def error_by_rounds(
         panel: The readings, without gaps.
         scheme: The scheme; devices report in a fixed sequence, so without a shuffle slot i is
             device i.
-        rounds: After how many rounds to tell.
+        rounds: After how many rounds to report.
         rng: None for secure randomness; a `SeededRandom` for study.
 
     Returns:

@@ -153,6 +153,6 @@ def _profiles(case: Case) -> tuple[Floats, Codes]:
     np.add.at(sums, (day, hours % 24), np.where(has_value, case.values, 0.0))
     np.add.at(counts, (day, hours % 24), has_value.astype(np.float64))
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    # An hour in which no round falls on any day tells nothing.
-    told = (counts > 0).any(axis=(0, 2))
-    return means[:, told].transpose(0, 2, 1), first_rounds.astype(np.int64)
+    # An hour in which no round falls on any day shows nothing.
+    has_rounds = (counts > 0).any(axis=(0, 2))
+    return means[:, has_rounds].transpose(0, 2, 1), first_rounds.astype(np.int64)

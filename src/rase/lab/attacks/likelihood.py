@@ -97,7 +97,7 @@ def likelihood_of(
     Args:
         model: What is known of readings.
         randomizer: The mechanism; None if readings are reported as they are.
-        reports: Reports the bins shall resolve; up to ``bins`` different ones are told apart
+        reports: Reports that the bins resolve; up to ``bins`` different ones are told apart
             exactly.
         bins: How many bins of reports, at most.
     """

@@ -1,4 +1,4 @@
-"""The face of every attack: what it may know, what it sees, and what it answers."""
+"""The interface of every attack: what it may know, what it sees, and what it answers."""
 
 from dataclasses import dataclass
 from enum import Enum

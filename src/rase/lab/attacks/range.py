@@ -23,7 +23,7 @@ class RangeAttack:
 
     Knowledge:
         Knows the smallest and the largest raw reading of each device in the training rounds, which
-        a type plate would tell as well, and the public mechanism. Sees the value. Cost n x bins^2
+        a type plate would show as well, and the public mechanism. Sees the value. Cost n x bins^2
         and one look-up a report: within n log n.
 
     Args:

@@ -16,7 +16,7 @@ class ValueSlotAttack(ForestAttack):
     """Classify a report by its value and its slot, against the true sender.
 
     Knowledge:
-        Knows the sender of four fifths of the released records, and so learns the habits of the
+        Knows the sender of four fifths of the released records, and so learns the routines of the
         shuffler too. Sees value and slot. Cost n^2 (records x classes) at a fixed number of
         rounds.
     """

@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 _SINGLE_SHARE = 1 / 250
 _WIDE_SHARE = 1 / 10
-# A report in a release is told by three letters: at the lower end, between, at the upper one.
+# A report in a release is coded by three letters: at the lower end, between, at the upper one.
 _LETTERS = 3
 
 
@@ -131,7 +131,7 @@ def channel_subject(
         shuffler: What draws the order.
         readings: The fleet's readings, in their sequence of arrival, for the two inputs.
         claim: The epsilon (or alpha) that is claimed of the release.
-        delta: The delta that is claimed beside it.
+        delta: The delta that is claimed with it.
         is_ordered: Whether releases are told apart slot by slot, or by their counts alone; the
             latter for larger fleets, where the order is uniform.
         share: Which share of the samples asked for is drawn; by the size of the fleet unless given.

@@ -34,14 +34,14 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# A report is told by its place, in bins of a 32nd of the range up to two ranges beyond its ends,
+# A report is coded by its place, in bins of a 32nd of the range up to two ranges beyond its ends,
 _BINS = 32
 _BEYOND = 2
 _PLACES = _BINS * (2 * _BEYOND + 1) + 4
 # and, unless it is a point of the grid, by its low bits: of which power of two it is a multiple.
 _LOW_BITS = 6
 _OF_EIGHTHS = np.array([1, 4, 3, 4, 2, 4, 3, 4], dtype=np.int64)
-# Two reports together are told by fewer places each, and by whether they are equal.
+# Two reports together are coded by fewer places each, and by whether they are equal.
 _FEW_PLACES = 13
 
 _DEVICE_SHARE = 1 / 50
@@ -147,7 +147,7 @@ def pair_subject(name: str, noise: Noise, *, claim: float, share: float = 1.0) -
     """Claim that the reports of two devices together hide the reading of the first.
 
     The second device's reading stays, and it has randomness of its own; were it shared, its report
-    would tell the first one's noise.
+    would reveal the first one's noise.
 
     Args:
         name: What to call it.
@@ -196,7 +196,7 @@ def _in_child(work: Callable[[], Floats]) -> Callable[[], Floats]:
     """Begin work in a forked process; return what waits for its result."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # Newer Pythons warn of forks beside threads; the child does nothing but draw and write.
+        # Newer Pythons warn of forks next to threads; the child does nothing but draw and write.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

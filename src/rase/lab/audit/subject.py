@@ -23,8 +23,8 @@ __all__ = [
     "Cells",
     "Finding",
     "LawSubject",
+    "ReportProgress",
     "Subject",
-    "Tell",
     "audit_claims",
     "chosen_event",
     "clopper_pearson",
@@ -77,12 +77,12 @@ def loss_bound(first: int, second: int, trials: int, *, delta: float, error: flo
         first: How often the event was seen for the first input.
         second: How often for the second one.
         trials: How often each input was tried.
-        delta: The delta that is claimed beside epsilon.
+        delta: The delta that is claimed with epsilon.
         error: With which probability each of the two bounds may be wrong.
 
     Returns:
         ln((low - delta) / high), low and high being the bounds on the two probabilities; minus
-        infinity where the event tells nothing.
+        infinity where the event shows nothing.
 
     Example:
         >>> round(loss_bound(7311, 2689, 10_000, delta=0.0, error=1e-9), 2)
@@ -144,7 +144,7 @@ def chosen_event(
         first: How often the pilot saw each outcome for the first input.
         second: How often for the second one.
         trials: How often each input will be tried after the pilot.
-        delta: The delta that is claimed beside epsilon.
+        delta: The delta that is claimed with epsilon.
         error: With which probability each bound may be wrong.
 
     Returns:
@@ -186,8 +186,8 @@ def _upper(counts: Floats | Counts, trials: int, error: float) -> Floats:
 
 
 Cells = NDArray[np.int64]
-Tell = Callable[[str, float], None]
-"""Told: the name of the subject, and which share of all samples is drawn."""
+ReportProgress = Callable[[str, float], None]
+"""Called with the name of the subject, and which share of all samples is drawn."""
 
 # That no bound of a whole audit is above the true loss.
 CONFIDENCE: Final = 1 - 1e-6
@@ -211,7 +211,7 @@ class Subject:
         cells: How many outcomes are told apart.
         draw: Draws outcomes: for the second input rather than the first, how many, and from which
             source. Outcomes are numbers from 0 to ``cells`` - 1.
-        delta: The delta that is claimed beside epsilon.
+        delta: The delta that is claimed with epsilon.
         share: Which share of the samples asked for is drawn, where each is slow.
 
     Raises:
@@ -306,7 +306,7 @@ class Finding:
         kind: What is claimed of.
         inputs: The two inputs, in words.
         claim: The epsilon that is claimed.
-        delta: The delta beside it.
+        delta: The delta that goes with it.
         lower_bound: The loss is at least this, at the confidence of the whole audit; 0 where the
             samples prove nothing.
         samples: How many samples of each input were counted.
@@ -338,7 +338,7 @@ def audit_claims(
     samples: int,
     rng: Random | None = None,
     confidence: float = CONFIDENCE,
-    tell: Tell | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> list[Finding]:
     """Audit claims, all of them at one simultaneous confidence.
 
@@ -351,7 +351,7 @@ def audit_claims(
         samples: How many samples of each input are counted.
         rng: None for secure randomness, as in production; a `SeededRandom` for study.
         confidence: Of all bounds together.
-        tell: Called after each piece of work.
+        report_progress: Called after each piece of work.
 
     Returns:
         One finding for each subject, in sequence.
@@ -367,7 +367,7 @@ def audit_claims(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}.")
     error = (1 - confidence) / (4 * len(subjects))
-    work = _Work(subjects, samples, tell)
+    work = _Work(subjects, samples, report_progress)
     return [_finding(subject, samples, error, _source(rng, subject), work) for subject in subjects]
 
 
@@ -452,17 +452,20 @@ def _source(rng: Random | None, subject: Subject | LawSubject) -> Random:
 
 
 class _Work:
-    """Tell how much of all the sampling is done."""
+    """Report how much of all the sampling is done."""
 
     def __init__(
-        self, subjects: Sequence[Subject | LawSubject], samples: int, tell: Tell | None
+        self,
+        subjects: Sequence[Subject | LawSubject],
+        samples: int,
+        report_progress: ReportProgress | None,
     ) -> None:
         self._total = sum(one.draws_of(samples) / one.share for one in subjects)
         self._done = 0.0
-        self._tell = tell
+        self._report_progress = report_progress
 
     def add_work(self, subject: Subject | LawSubject, size: int) -> None:
         # A slow sample counts as so many quick ones.
         self._done += size / subject.share
-        if self._tell is not None:
-            self._tell(subject.name, self._done / self._total)
+        if self._report_progress is not None:
+            self._report_progress(subject.name, self._done / self._total)

@@ -285,7 +285,7 @@ FIG6A = Experiment(
     why="They agree on the direction; part of the fall is chance itself, 1/n. The paper does not "
     "show that its Algorithm 2 enters the Mallows branch at n = 9 to 24 (alpha 30), where refined "
     "groups make θ so large that nothing moves.",
-    choices={**_CHOICES, **_EPSILON, "n": "8 to 64", "devices": "drawn anew in every trial"},
+    choices={**_CHOICES, **_EPSILON, "n": "8 to 64", "devices": "drawn again in every trial"},
     steps=by_devices,
 )
 FIG6B = Experiment(
@@ -295,7 +295,7 @@ FIG6B = Experiment(
     paper_says="Precision and recall increase with epsilon for all schemes; Laplace-fisher, "
     "BR-mallows and RASE are extremely close.",
     why="Without a shuffle it rises. After a uniform shuffle a slot is nobody, so a profile of it "
-    "tells nothing at any epsilon: an increase there can only come from an attacker who looks at "
+    "reveals nothing at any epsilon: an increase there can only come from an attacker who looks at "
     "single values (attack value), for whom the shuffle makes no difference.",
     choices={**_CHOICES, "epsilon": "0.01 to 10, the paper's interval"},
     steps=by_epsilon,
@@ -419,8 +419,8 @@ def _warning(found: Mapping[tuple[str, str], Score]) -> str:
     if not found["value", "br"].recall.is_below(found["value", "best"].recall):
         return ""
     return (
-        " Ours tells the value attacker more than BR at the same epsilon: what makes a mean more "
-        "exact makes a report more telling."
+        " Ours reveals more to the value attacker than BR at the same epsilon: what makes a mean "
+        "more exact makes a report more revealing."
     )
 
 

@@ -145,9 +145,9 @@ def _score(trials: Sequence[Outcome]) -> Score:
 
     def by_device(name: str) -> tuple[float, ...]:
         table = np.array([trial[name] for trial in trials], dtype=np.float64)
-        told = ~np.isnan(table)
-        sums = np.where(told, table, 0.0).sum(axis=0)
-        return tuple((sums / np.maximum(told.sum(axis=0), 1)).tolist())
+        is_known = ~np.isnan(table)
+        sums = np.where(is_known, table, 0.0).sum(axis=0)
+        return tuple((sums / np.maximum(is_known.sum(axis=0), 1)).tolist())
 
     return Score(
         precision=interval("macro_precision"),

@@ -15,10 +15,10 @@ from rase.lab.experiments.measure import measured
 from rase.lab.experiments.study import Cell, Experiment, Findings, Outcome, Setup, Steps, Study
 from rase.lab.panel import Panel
 
-__all__ = ["CellEngine", "Tell", "outcomes_of", "run_experiments", "weight"]
+__all__ = ["CellEngine", "ReportProgress", "outcomes_of", "run_experiments", "weight"]
 
-Tell = Callable[[int, int, float | None], None]
-"""Told: how many cells are done, of how many, and the seconds that are probably left."""
+ReportProgress = Callable[[int, int, float | None], None]
+"""Called with how many cells are done, of how many, and the seconds that are probably left."""
 
 
 class CellEngine(Protocol):
@@ -42,7 +42,7 @@ def run_experiments(
     data: str,
     jobs: int = 1,
     engine: CellEngine | None = None,
-    tell: Tell | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> list[Study]:
     """Run experiments and return their studies, in the order given.
 
@@ -56,7 +56,7 @@ def run_experiments(
         data: What was typed as their source.
         jobs: How many processes measure; 1 measures in this one.
         engine: Where cells are measured instead, such as on a cluster.
-        tell: Called whenever a cell is done.
+        report_progress: Called whenever a cell is done.
 
     Raises:
         DataError: If the readings do not serve.
@@ -67,7 +67,9 @@ def run_experiments(
         steps = experiment.steps(setup)
         begun.append((experiment, steps, next(steps)))
     asked = {cell.key: cell for _, _, cells in begun for cell in cells}
-    found = outcomes_of(asked, setup.panel, cache=cache, jobs=jobs, engine=engine, tell=tell)
+    found = outcomes_of(
+        asked, setup.panel, cache=cache, jobs=jobs, engine=engine, report_progress=report_progress
+    )
     return [
         _study(
             experiment,
@@ -88,7 +90,7 @@ def outcomes_of(
     cache: CellCache,
     jobs: int = 1,
     engine: CellEngine | None = None,
-    tell: Tell | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> dict[str, Outcome]:
     """Return the outcomes of cells by their keys, measuring only what is not kept yet."""
     found: dict[str, Outcome] = {}
@@ -99,7 +101,7 @@ def outcomes_of(
             missing.append(cell)
         else:
             found[key] = kept
-    watch = _Watch(len(asked), len(found), tell)
+    watch = _Watch(len(asked), len(found), report_progress)
     measured_by = engine or partial(_measured_by, jobs=jobs)
     for cell, outcome in measured_by(missing, panel):
         cache.keep(cell.key, outcome)
@@ -109,20 +111,20 @@ def outcomes_of(
 
 
 class _Watch:
-    """Tell how far the work has come, and how long the rest will take at the pace so far."""
+    """Report how far the work has come, and how long the rest will take at the pace so far."""
 
-    def __init__(self, total: int, done: int, tell: Tell | None) -> None:
+    def __init__(self, total: int, done: int, report_progress: ReportProgress | None) -> None:
         self._total, self._done, self._before = total, done, done
-        self._tell = tell
+        self._report_progress = report_progress
         self._begin = time.monotonic()
-        if tell is not None:
-            tell(done, total, None)
+        if report_progress is not None:
+            report_progress(done, total, None)
 
     def one_more(self) -> None:
         self._done += 1
-        if self._tell is not None:
+        if self._report_progress is not None:
             pace = (time.monotonic() - self._begin) / (self._done - self._before)
-            self._tell(self._done, self._total, pace * (self._total - self._done))
+            self._report_progress(self._done, self._total, pace * (self._total - self._done))
 
 
 def _measured_by(

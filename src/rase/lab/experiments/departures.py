@@ -267,7 +267,7 @@ def composition(setup: Setup) -> Steps:
                 is_departure=True,
             ),
             Check(
-                "After a uniform shuffle watching slots tells no more than the fleet's mean.",
+                "After a uniform shuffle watching slots shows no more than the fleet's mean.",
                 bool(hidden[-1] > 0.9 * spread),
             ),
         ),
@@ -321,7 +321,7 @@ SWITCH_OFF = Experiment(
     title="Algorithm 2 switches its own shuffle off",
     paper_says="Refining the groups makes the sensitivity small, so that Mallows stays useful; "
     "θ is between 0 and 1 in practice.",
-    why="θ = alpha / sensitivity, and the rule that shall keep θ between 0.1 and 1 looks at the "
+    why="θ = alpha / sensitivity, and the rule that should keep θ between 0.1 and 1 looks at the "
     "sensitivity before it is refined. Afterwards θ is mostly above 1 and records keep their "
     "places (docs/explain/paper.md, row 6).",
     choices={"alpha": "30, the paper's default", "groups": "refined from one group of all"},

@@ -341,7 +341,7 @@ def _is_falling(values: Sequence[float]) -> bool:
 
 
 _CHOICES = {
-    "devices": "50, drawn anew in every trial",
+    "devices": "50, drawn again in every trial",
     "precision": "beta 0.5, rho 0.9: reports are clamped below epsilon 4.605",
     "rounds": "200, spread evenly over the data",
     "truth": "the mean of the readings, clipped to the range",
@@ -353,7 +353,7 @@ FIG7 = Experiment(
     paper_says="n = 50: the average AAE decreases from 1216.4 at epsilon 0.1 to 60.9 at epsilon 9.",
     why="The paper does not print its range; it was chosen here so that both numbers come out, as "
     "the absolute difference of estimate and truth. At small epsilon that error is the bias of "
-    "clamped reports, which more devices do not mend; the paper calls it noise.",
+    "clamped reports, which more devices do not remove; the paper calls it noise.",
     choices={
         **_CHOICES,
         "range": "0 to 2.8 kW",

@@ -402,7 +402,7 @@ TABLE1 = Experiment(
     "readings; the mean of a group in a round has about that size. REFIT has no house 14, and nine "
     "appliances a house, not 11 or 13 sensors. The table describes whatever readings are used.",
     choices={
-        "data range": "of the mean of a group in a round; single readings beside it",
+        "data range": "of the mean of a group in a round; single readings next to it",
         "houses": "1 to 17 and 18 on, by device name",
     },
     steps=data_table,

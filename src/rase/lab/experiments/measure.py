@@ -116,7 +116,7 @@ def mean_errors(
     rounds: int,
     seed: int,
 ) -> Measured:
-    """Estimate the mean of many rounds, and tell how wrong each estimator is.
+    """Estimate the mean of many rounds, and report how wrong each estimator is.
 
     The truth is the mean of the readings as devices report them, clipped to the range.
     """
@@ -163,10 +163,10 @@ def trace(
     randomizer = BudgetAware(epsilon, Range(0, high), PAPER_PRECISION)
     rng = SeededRandom(seed)
     day_of = np.unique(some.times_ms // _DAY_MS, return_inverse=True)[1]
-    told: dict[str, list[float]] = {name: [] for name in ("truth", *estimators)}
+    by_day: dict[str, list[float]] = {name: [] for name in ("truth", *estimators)}
     wrong: list[float] = []
     for day in range(min(days, int(day_of.max()) + 1)):
-        values: dict[str, list[float]] = {name: [] for name in told}
+        values: dict[str, list[float]] = {name: [] for name in by_day}
         variance = 0.0
         for row in some.values[day_of == day]:
             readings = np.clip(row[~np.isnan(row)], 0, high)
@@ -180,16 +180,16 @@ def trace(
                 if name == "unbiased_mean":
                     variance += estimate.standard_error**2
         for name, of_day in values.items():
-            told[name].append(float(np.mean(of_day)) if of_day else float("nan"))
+            by_day[name].append(float(np.mean(of_day)) if of_day else float("nan"))
         wrong.append(float(np.sqrt(variance)) / max(len(values["truth"]), 1))
     return {
-        "days": {name: _plain(np.array(means)) for name, means in told.items()},
+        "days": {name: _plain(np.array(means)) for name, means in by_day.items()},
         "standard_error": wrong,
     }
 
 
 def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
-    """Follow the mean through all rounds, beside the paper's estimators and a constant."""
+    """Follow the mean through all rounds, next to the paper's estimators and a constant."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
     (found,) = accuracy(some, Range(0, high), epsilon=epsilon, seeds=(seed,))
     return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
@@ -215,7 +215,7 @@ def watched(
     rounds: Sequence[int],
     seed: int,
 ) -> Measured:
-    """Watch slots for ever more rounds; tell how wrong an observer is about a device's mean."""
+    """Watch slots for ever more rounds; report how wrong an observer is about a device's mean."""
     complete = np.flatnonzero(~np.isnan(panel.values).any(axis=0))
     if not complete.size:
         raise DataError("watching needs a device with a reading in every round, got none.")
@@ -228,7 +228,7 @@ def watched(
 
 
 def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
-    """Tell what Algorithm 2 does for n reports in ``groups``: as printed, and corrected."""
+    """Return what Algorithm 2 does for n reports in ``groups``: as printed, and corrected."""
     del panel  # only numbers decide
     printed = paper_plan(
         np.arange(n),
@@ -255,7 +255,7 @@ def order(panel: Panel, *, n: int, groups: int, alpha: float) -> Measured:
 
 
 def variances(panel: Panel, *, mechanism: str, epsilon: float) -> Measured:
-    """Tell worst and mean variance of a decoded report, in squared widths of the range."""
+    """Return worst and mean variance of a decoded report, in squared widths of the range."""
     del panel  # only tables and formulas decide
     unit = Range(0, 1)
     # At any epsilon clamped: what BR is below its bound.
@@ -274,7 +274,7 @@ def variances(panel: Panel, *, mechanism: str, epsilon: float) -> Measured:
 def low_bits(
     panel: Panel, *, mechanism: str, epsilon: float, high: float, count: int, seed: int
 ) -> Measured:
-    """Tell in how many single reports of 0 the candidates 0 and ``high`` are excluded."""
+    """Return in how many single reports of 0 the candidates 0 and ``high`` are excluded."""
     del panel  # two candidates are enough
     if mechanism == "float laplace":
         scale = high / epsilon
@@ -305,7 +305,7 @@ def poisoning(
     estimators: Sequence[str],
     seed: int,
 ) -> Measured:
-    """Tell how far liars move each estimator of a fleet as large as asked for."""
+    """Return how far liars move each estimator of a fleet as large as asked for."""
     draw = np.random.default_rng(seed)
     # A larger fleet with the readings of this one: each device is one of the panel's in a round.
     known = panel.values[_spread(panel.rounds, rounds)]

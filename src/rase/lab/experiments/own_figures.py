@@ -286,7 +286,7 @@ def _accuracy_chart(rows: list[Row], unit: str) -> Chart:
 ACCURACY = Experiment(
     name="accuracy",
     figure="not in the paper",
-    title="The mean followed through time, beside single rounds and beside a constant",
+    title="The mean followed through time, next to single rounds and a constant",
     paper_says="Nothing on the rounds before; each round is estimated by itself.",
     why="At 64 devices one round says less than the mean of all earlier ones. What was released "
     "before is public, so borrowing from it costs no privacy.",
@@ -456,7 +456,7 @@ RANGES = Experiment(
     title="Range feedback from a range ten times too wide",
     paper_says="The fusion centre feeds a new precision back to the devices; the range is given.",
     why="The error is proportional to the width of the range. Square-wave reports of probing "
-    "rounds tell where the readings are, at no extra epsilon.",
+    "rounds show where the readings are, at no extra epsilon.",
     choices={
         "start": "from 0 on, ten times as wide as the best fixed range and nine tenths of readings",
         "best": "the fixed range with the least error from round 48 on, knowing all readings",

@@ -108,7 +108,7 @@ class Setup:
 
     Args:
         panel: The readings.
-        trials: How often noise, order and split are drawn anew.
+        trials: How often noise, order and split are drawn again.
         seed: Of everything that is drawn.
         is_fast: Whether small sizes are enough, as in the tests.
 

@@ -19,7 +19,6 @@ from rase.fusion.settings import FusionSettings
 from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
 from rase.service.live_keys import LiveKeys
-from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
 from rase.storage.opening import open_database
 from rase.wire.keys import OpeningKey, Role, SigningKey
@@ -45,7 +44,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
     try:
         keys = LiveKeys(
             Role.FUSION,
-            lambda: _opening_key_files(settings),
+            lambda: settings.current_opening_key_files(Role.FUSION),
             settings=settings.source,
             clock=clock,
             telemetry=telemetry,
@@ -92,13 +91,6 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
         )
     finally:
         database.close()
-
-
-def _opening_key_files(settings: FusionSettings) -> list[Path]:
-    """Return the private opening keys that the settings file names now."""
-    if settings.source is None:
-        return settings.opening_key_files
-    return load_settings(FusionSettings, Role.FUSION, path=settings.source).opening_key_files
 
 
 def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]:

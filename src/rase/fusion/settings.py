@@ -8,8 +8,8 @@ from rase.fusion.query import MAX_ROUNDS
 from rase.service.broker_settings import BrokerSettings
 from rase.service.connections import ConnectionSettings
 from rase.service.key_settings import AddressSetting, PublicKeySetting
-from rase.service.settings import DatabaseSetting, PathSetting, Settings
-from rase.service.tracing import TraceSettings
+from rase.service.server_settings import ServerSettings
+from rase.service.settings import Settings
 
 __all__ = [
     "MAX_BATCH_BYTES",
@@ -75,34 +75,22 @@ class FusionBrokerSettings(BrokerSettings):
     discovery: bool = False
 
 
-class FusionSettings(FusionPolicy):
+class FusionSettings(ServerSettings, FusionPolicy):
     """All settings of a fusion centre.
 
     Args:
-        host: The address to listen on.
         port: The port; 0 for any free one.
-        database: Its state: a file, or postgresql://user@host/database.
-        signing_key_file: Its private Ed25519 key.
-        opening_key_files: Its private HPKE keys, also old ones whose reports may still come.
         shuffler_key: The shuffler's public Ed25519 key, in hex or base64url.
         shuffler_url: Where campaigns and keysets are countersigned.
-        workers: How many processes open large batches; 0 for none, None for one a core.
         admin_over_http: Whether tokens with the scope admin:campaign may publish new versions,
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
         mqtt: The broker to which estimates are published; None for none.
-        traces: The collector of spans; None for none.
     """
 
-    host: str = "127.0.0.1"
     port: int = Field(default=8702, ge=0, le=65535)
-    database: DatabaseSetting
-    signing_key_file: PathSetting
-    opening_key_files: list[PathSetting] = Field(min_length=1)
     shuffler_key: PublicKeySetting
     shuffler_url: AddressSetting
-    workers: int | None = Field(default=None, ge=0, le=256)
     admin_over_http: bool = False
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None
-    traces: TraceSettings | None = None

@@ -31,7 +31,6 @@ from rase.shuffler.release import Releaser
 from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import (
     ShufflerSettings,
-    opening_key_files,
     own_signing_key,
     pinned_keys,
 )
@@ -149,7 +148,7 @@ def run_closer(
     clock = clock or SystemClock()
     keys = LiveKeys(
         Role.SHUFFLER,
-        lambda: opening_key_files(settings),
+        lambda: settings.current_opening_key_files(Role.SHUFFLER),
         settings=settings.source,
         clock=clock,
         telemetry=telemetry,

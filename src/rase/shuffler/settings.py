@@ -1,7 +1,5 @@
 """What the shuffler's operator decides: the section ``[shuffler]`` of rase.toml."""
 
-from pathlib import Path
-
 from pydantic import Field
 
 from rase.errors import ConfigurationError
@@ -14,8 +12,8 @@ from rase.service.key_settings import (
     read_signing_key,
 )
 from rase.service.keyring import PUBLIC_FILE, read_public_keys
-from rase.service.settings import DatabaseSetting, PathSetting, Settings, load_settings
-from rase.service.tracing import TraceSettings
+from rase.service.server_settings import ServerSettings
+from rase.service.settings import PathSetting, Settings
 from rase.shuffler.documents import Policy
 from rase.shuffler.enrolment import DEVICES_PER_OWNER
 from rase.wire.keys import Role, SigningKey
@@ -25,7 +23,6 @@ __all__ = [
     "LimitSettings",
     "PolicySettings",
     "ShufflerSettings",
-    "opening_key_files",
     "own_signing_key",
     "pinned_keys",
 ]
@@ -82,56 +79,34 @@ class LimitSettings(ConnectionSettings):
     max_group: int = Field(default=1000, ge=1)
 
 
-class ShufflerSettings(Settings):
-    """All settings of a shuffler.
+class ShufflerSettings(ServerSettings):
+    """All settings of a shuffler; only the closer reads its private keys.
 
     Args:
         name: The shuffler's name in manifests.
-        host: The address to listen on.
         port: The port; 0 for any free one.
-        database: Its state: a file, or postgresql://user@host/database.
-        signing_key_file: Its private Ed25519 key; only the closer reads it.
-        opening_key_files: Its private HPKE keys; only the closer reads them.
         public_keys_file: Its public keys; all that the intake knows of them.
         fusion_key: The fusion centre's public Ed25519 key, in hex or base64url.
         fusion_url: Where batches go.
         lease_s: How long one closer may take for a round before another tries.
-        workers: How many processes open large rounds.
+        workers: How many processes open many envelopes; fewer than 2 for none.
         policy: What the operator countersigns.
         limits: How much is taken in.
         closer_metrics_port: Where the closer serves ``/metrics``, on this machine; None for not.
         mqtt: The broker through which reports come as well; None for none.
-        traces: The collector of spans; None for none.
     """
 
     name: str = Field(default="shuffler", min_length=1, max_length=64)
-    host: str = "127.0.0.1"
     port: int = Field(default=8701, ge=0, le=65535)
-    database: DatabaseSetting
-    signing_key_file: PathSetting
-    opening_key_files: list[PathSetting] = Field(min_length=1)
     public_keys_file: PathSetting = Field(default=PUBLIC_FILE, validate_default=True)
     fusion_key: PublicKeySetting
     fusion_url: AddressSetting
     lease_s: int = Field(default=60, ge=1)
-    workers: int = Field(default=1, ge=1, le=256)
+    workers: int | None = Field(default=1, ge=0, le=256)
     policy: PolicySettings
     limits: LimitSettings = LimitSettings()
     closer_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     mqtt: BrokerSettings | None = None
-    traces: TraceSettings | None = None
-
-
-def opening_key_files(settings: ShufflerSettings) -> list[Path]:
-    """Return the private opening keys that the settings file names now.
-
-    Raises:
-        ConfigurationError: If the file cannot be used any more.
-    """
-    if settings.source is None:
-        return settings.opening_key_files
-    now = load_settings(ShufflerSettings, Role.SHUFFLER, path=settings.source)
-    return now.opening_key_files
 
 
 def pinned_keys(settings: ShufflerSettings) -> PinnedKeys:

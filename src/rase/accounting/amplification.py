@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from rase.accounting.accountant.attack import attack_epsilon
 from rase.accounting.accountant.bit import BIT_THEOREM, bit_profile
 from rase.accounting.blanket import (
     BLANKET_MAX_EPSILON,
@@ -29,6 +28,7 @@ from rase.accounting.clones import CLONE_THEOREM, ClonePair, closed_form
 from rase.accounting.curve import crossing
 from rase.accounting.lower_bounds import (
     CountingObserver,
+    attack_epsilon,
     best_questions,
     observed_epsilon,
     response_question,

@@ -14,6 +14,11 @@ lies between.
 
 A simpler observer asks one yes-no question of each shuffled report and counts. A count is a
 function of the release, so the release reveals at least as much: no true epsilon is below.
+
+Over many rounds an observer gives each shuffled report a whole number, about by how much it speaks
+for one of two readings, (R_x - R_x') / R_o. The sum over a round is a function of the release whose
+two laws are known exactly, so its loss ln P/Q is one that the release really has, and losses of
+rounds add up. Everything is rounded downwards.
 """
 
 import math
@@ -34,9 +39,9 @@ __all__ = [
     "CountingObserver",
     "LikelihoodObserver",
     "Question",
+    "attack_epsilon",
     "best_questions",
     "least_mean_excess",
-    "log_beyond",
     "observed_epsilon",
     "response_question",
 ]
@@ -195,7 +200,7 @@ def least_mean_excess(
     found = float((np.maximum(sums, 0.0) * chances).sum())
     # A sum from beyond counts at most s e^(-tilt s) for some s, which is largest at 1 / tilt.
     largest = min(step * high, 1 / (math.e * tilt)) if tilt else step * high
-    log_lost = log_factor + log_beyond(law, n, tilt, low=step * low, high=step * high)
+    log_lost = log_factor + _log_beyond(law, n, tilt, low=step * low, high=step * high)
     lost = largest * math.exp(min(log_lost, _LARGEST_EXPONENT))
     deviation = step * math.sqrt(n) / 2
     near = float((np.exp(-np.abs(sums) / deviation) * chances).sum())
@@ -216,7 +221,7 @@ def _layout(
     lowest, highest = n * float(values.min()), n * float(values.max())
     for reach in _REACHES:
         low, high = max(-reach * spread, lowest), min(reach * spread, highest)
-        if log_beyond(sketch, n, tilt, low=low, high=high) < _LOG_BEYOND:
+        if _log_beyond(sketch, n, tilt, low=low, high=high) < _LOG_BEYOND:
             break
     # Splitting widens the support by a noise of √n / 2 steps: ten times as much on either side.
     room = 5 * math.isqrt(n) + 8
@@ -227,18 +232,11 @@ def _layout(
     return step, first, first + size - 1
 
 
-def log_beyond(law: Lattice, n: int, tilt: float, *, low: float, high: float) -> float:
+def _log_beyond(law: Lattice, n: int, tilt: float, *, low: float, high: float) -> float:
     """Return a bound on the log of the tilted mass of sums outside ``low .. high`` (Chernoff).
 
     Any tilt on an end's side of the one in use gives a bound, the one that moves the mean to the
     end nearly the best.
-
-    Args:
-        law: The law of a summand.
-        n: How many summands.
-        tilt: The tilt in use.
-        low: The lowest sum looked at.
-        high: The highest.
     """
     found, at_tilt = -math.inf, law.log_mgf(tilt)
     if n * float(law.values[-1]) > high:
@@ -358,3 +356,103 @@ def _windows(question: Question, n: int, rounds: int, log_lost: float) -> tuple[
     ends = [window(rounds, chance, log_lost) for chance in (question.first, question.second)]
     lowest, highest = min(end[0] for end in ends), max(end[1] for end in ends)
     return range(low, high + 1), range(lowest, highest + 1)
+
+
+# Scores are whole numbers up to this size, and sums are counted modulo so many.
+_LARGEST_SCORE = 64
+_SCORE_REACH = 12.0
+_MOST_SCORES = 2**18
+# The rounding of the FFT, many times over; sums with less mass are left out.
+_ROUNDING = 1e-14
+_LEAST = 1e-12
+# Places for the losses of all rounds, and deviations looked at.
+_PLACES = 2**19
+_SCORE_SLACK = 1e-6
+
+
+def attack_epsilon(
+    channel: Channel, n: int, *, rounds: int, delta: float, local_epsilon: float
+) -> float:
+    """Return an epsilon that many rounds really have at least, at this delta.
+
+    Guarantee: no epsilon below it holds for all rounds together
+    (tests/accounting/test_attack.py enumerates small ones). The largest over observers
+    of the worst pair, in both orders, among others at an end, a quarter or the middle of the range.
+
+    Args:
+        channel: The mechanism's rows.
+        n: How many reports a round.
+        rounds: How many rounds.
+        delta: The delta allowed.
+        local_epsilon: The epsilon of one report.
+    """
+    found = 0.0
+    for first, second, others in _readings(channel):
+        losses, masses = _round_losses(first, second, others, n)
+        observer = _LeastSums(losses, masses, rounds, delta=delta)
+        highest = rounds * local_epsilon
+        found = max(found, crossing(observer.delta, delta, highest=highest, precision=1e-4)[0])
+    return found
+
+
+def _readings(channel: Channel) -> Iterator[tuple[Floats, Floats, Floats]]:
+    for first, second in ((channel.low, channel.high), (channel.high, channel.low)):
+        for others in (channel.middle, channel.quarter, channel.low):
+            if others is not None:
+                occurs = others > 0
+                yield first[occurs], second[occurs], others[occurs]
+
+
+def _round_losses(first: Floats, second: Floats, others: Floats, n: int) -> tuple[Floats, Floats]:
+    """Return losses that are at most those of a round's score, and masses at most those under P."""
+    exact = (first - second) / others
+    largest = float(np.abs(exact).max())
+    scores = np.rint(exact * (_LARGEST_SCORE / largest)).astype(np.int64)
+    spread = math.sqrt(n * float((others * np.square(scores)).sum()))
+    size = min(
+        _MOST_SCORES, 1 << math.ceil(math.log2(2 * _SCORE_REACH * spread + 8 * _LARGEST_SCORE))
+    )
+    # Sums modulo the size are a function of the sums, so nothing is lost to a proof by the cycle.
+    laws = [
+        np.bincount(scores % size, weights=law, minlength=size) for law in (others, first, second)
+    ]
+    spectra = [np.fft.rfft(law) for law in laws]
+    crowd = np.exp((n - 1) * np.log(np.where(spectra[0] == 0, 1e-300, spectra[0])))
+    under = [np.fft.irfft(crowd * own, size) for own in spectra[1:]]
+    likely, unlikely = under[0] - _ROUNDING, under[1] + _ROUNDING
+    kept = likely > _LEAST
+    return np.log(likely[kept] / unlikely[kept]), likely[kept]
+
+
+class _LeastSums:
+    """Hold the loss of many rounds, rounded down, and its delta, never too large."""
+
+    def __init__(self, losses: Floats, masses: Floats, rounds: int, *, delta: float) -> None:
+        mean = float((masses * losses).sum())
+        deviation = math.sqrt(float((masses * np.square(losses - mean)).sum())) + 1e-12
+        step = 2 * _SCORE_REACH * math.sqrt(rounds) * deviation / _PLACES
+        law = _rounded_down(losses, masses, step)
+        tilt = math.sqrt(-2 * math.log(delta) / rounds) / deviation
+        centre, spread = law.moments(tilt)
+        top = math.ceil((rounds * centre + _SCORE_REACH * math.sqrt(rounds) * spread) / step)
+        places = np.arange(top - _PLACES + 1, top + 1)
+        tilted, log_factor = law.sum_of(rounds, tilt=tilt, size=_PLACES)
+        self._sums = step * places
+        beyond = _log_beyond(
+            law, rounds, tilt, low=float(self._sums[0]), high=float(self._sums[-1])
+        )
+        # What comes round the cycle could have landed on any place; it is taken off all.
+        tilted = np.maximum(tilted - math.exp(beyond) - _ROUNDING / _PLACES, 0.0)
+        self._masses = tilted[places % _PLACES] * np.exp(
+            np.minimum(log_factor - tilt * self._sums, 700.0)
+        )
+
+    def delta(self, epsilon: float) -> float:
+        """Return a divergence that all rounds together have at least."""
+        first = int(np.searchsorted(self._sums, epsilon, side="right"))
+        above = (-np.expm1(epsilon - self._sums[first:]) * self._masses[first:]).sum()
+        return max(0.0, float(above) * (1 - _SCORE_SLACK))
+
+
+def _rounded_down(losses: Floats, masses: Floats, step: float) -> Lattice:
+    return split(losses, masses, step, upper_share=np.zeros_like)

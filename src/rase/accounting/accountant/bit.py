@@ -60,12 +60,27 @@ class BitProfile(Profile):
         """Return the divergence at epsilon, for the worst others, rounded up."""
         if epsilon >= self.local_epsilon:
             return 0.0
+        return min(1.0, float(self._divergences(epsilon).max()) * (1 + _SLACK) + _LOST)
+
+    def worst_others(self, epsilon: float) -> int:
+        """Return how many others at the high end make it easiest to tell two readings apart.
+
+        Args:
+            epsilon: Where the divergence is looked at. Numbers of others are joined above 1,000
+                reports; then it is the first of the worst block.
+        """
+        divergences = self._divergences(epsilon)
+        block = -(-self._n // divergences.size)
+        return int(divergences.argmax()) * block
+
+    def _divergences(self, epsilon: float) -> Floats:
+        """Return the divergence for each number of others at the high end, or block of them."""
         # Positive where the count is high: the best event is a number of ones from some w on.
         gain = -math.expm1(epsilon - self.local_epsilon) / (1 + math.exp(-self.local_epsilon))
         price = math.exp(epsilon) * (1 - self._flip) - self._flip
         tails = self._tails
-        found = float((gain * tails[:, :-1] - price * tails[:, 1:]).max(initial=0.0))
-        return min(1.0, found * (1 + _SLACK) + _LOST)
+        found: Floats = (gain * tails[:, :-1] - price * tails[:, 1:]).max(axis=1, initial=0.0)
+        return found
 
     @cached_property
     def _tails(self) -> Floats:

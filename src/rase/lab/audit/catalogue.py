@@ -16,6 +16,7 @@ from rase.lab.audit.orders import (
     mallows_law_subject,
     order_subject,
     position_subject,
+    promise_subjects,
 )
 from rase.lab.audit.reports import (
     certificate_subject,
@@ -44,6 +45,7 @@ _LOW, _HIGH = _PUBLIC.low, _PUBLIC.high
 # Lemma 1 clamps below its bound: always, and never from epsilon 0.36 on.
 _CLAMPED, _UNCLAMPED = Precision(beta=0, rho=0.9), Precision(beta=1, rho=0.3)
 _DELTA = 1e-3
+_PROMISED_DELTA = 1e-2
 _ALPHA = 1.0
 _WIDE, _THETA = 64, 0.1
 # Exact noise without end takes several times as long as the others.
@@ -55,7 +57,7 @@ def subjects() -> list[Subject | LawSubject]:
 
     Example:
         >>> sorted({subject.kind for subject in subjects()})
-        ['certificate', 'channel', 'device', 'law', 'order', 'pair', 'report']
+        ['certificate', 'channel', 'device', 'law', 'order', 'pair', 'promise', 'report']
     """
     return [
         *_reports(),
@@ -65,6 +67,7 @@ def subjects() -> list[Subject | LawSubject]:
         *_orders(),
         *_laws(),
         *_channels(),
+        *_promises(),
     ]
 
 
@@ -213,6 +216,17 @@ def _channels() -> Iterator[Subject]:
             delta=_DELTA,
             is_ordered=False,
         )
+
+
+def _promises() -> Iterator[Subject]:
+    # Bits among the others who hide them worst, and a channel that is mixed with its blanket.
+    for epsilon, n in ((2.0, 4), (1.0, 16)):
+        bit = randomizers(epsilon)["duchi"]
+        yield from promise_subjects(f"duchi {epsilon:g} among {n}", bit, n, delta=_PROMISED_DELTA)
+    mixed = randomizer_named("optimal", 2.35, domain=_PUBLIC)
+    yield from promise_subjects(
+        "optimal 2.35 among 16", mixed, 16, delta=_PROMISED_DELTA, share=_SLOW_SHARE
+    )
 
 
 def _different() -> dict[str, RangeRandomizer]:

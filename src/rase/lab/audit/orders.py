@@ -14,10 +14,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rase.accounting.accountant.bit import bit_profile
+from rase.accounting.accountant.claims import claims
+from rase.accounting.blanket import is_bit
 from rase.campaign import ShufflePlan
 from rase.kernels.words import Random, SecureRandom
 from rase.lab.audit.reports import Noise
 from rase.lab.audit.subject import Cells, LawSubject, Subject
+from rase.laws.randomizer import RangeRandomizer
+from rase.promise import Claim
 from rase.shuffle.release import RoundShuffler, Shuffler
 from rase.shuffler.order import draw_order
 
@@ -31,6 +36,7 @@ __all__ = [
     "mallows_law_subject",
     "order_subject",
     "position_subject",
+    "promise_subjects",
 ]
 
 Floats = NDArray[np.float64]
@@ -296,3 +302,83 @@ def _inversions(orders: Cells) -> Cells:
     for place in range(orders.shape[1] - 1):
         found += (orders[:, place : place + 1] > orders[:, place + 1 :]).sum(axis=1)
     return found
+
+
+# Into how many cells rounds are told apart by how much they lean to a reading.
+_LEANS = 2001
+
+
+def promise_subjects(
+    name: str,
+    drawn: RangeRandomizer,
+    n: int,
+    *,
+    delta: float,
+    stated: Claim | None = None,
+    share: float = 1.0,
+) -> list[Subject]:
+    """Return what is claimed of a shuffled round: of the best guess, and of epsilon at a delta.
+
+    The observer knows all other readings, and sums up for each round how much likelier it is under
+    one reading than under the other. That a guess is right at most S of the time is the claim that
+    no event has a chance of more than 2 S - 1 above what it has under the other reading.
+
+    Args:
+        name: What the claims are called in tables.
+        drawn: What devices draw by.
+        n: How many reports are shuffled.
+        delta: The delta of the claimed epsilon.
+        stated: The claim; what the accountant computes for ``drawn`` unless given.
+        share: As for `Subject`.
+    """
+    if stated is None:
+        (stated,) = claims(drawn, n, delta=delta, reports=1)
+    asked = (
+        ("best guess", 0.0, 2 * stated.guess - 1),
+        ("epsilon", stated.epsilon, delta),
+    )
+    return [
+        Subject(
+            name=f"{name}, {what}",
+            kind="promise",
+            inputs=f"one reading at either end, among {n - 1} others",
+            claim=claim,
+            cells=_LEANS,
+            draw=_Rounds(drawn, _worst_others(drawn, n, claim)).draw,
+            delta=summand,
+            share=share,
+        )
+        for what, claim, summand in asked
+    ]
+
+
+class _Rounds:
+    """Draw rounds as an observer sees them: by how much a round leans to the lower reading."""
+
+    def __init__(self, drawn: RangeRandomizer, others: list[float]) -> None:
+        law = drawn.law(drawn.guarantee.epsilon)
+        ends = [law.weights(index) for index in (0, drawn.domain.steps)]
+        self._drawn, self._others = drawn, others
+        self._places = np.array(sorted(ends[0]), dtype=np.int64)
+        rows = [[end[place] for place in self._places.tolist()] for end in ends]
+        least = np.array([min(both) for both in zip(*rows, strict=True)], dtype=np.float64)
+        self._odds = [np.array(row, dtype=np.float64) / least for row in rows]
+
+    def draw(self, is_second: bool, count: int, rng: Random) -> Cells:
+        domain = self._drawn.domain
+        own = domain.high if is_second else domain.low
+        rows = np.broadcast_to(np.array([own, *self._others]), (count, len(self._others) + 1))
+        at = np.searchsorted(self._places, self._drawn.draw_many(rows, rng=rng))
+        first, second = (odds[at].sum(axis=1) for odds in self._odds)
+        lean = (first - second) / (first + second)
+        return np.asarray(np.rint((lean + 1) / 2 * (_LEANS - 1)), dtype=np.int64)
+
+
+def _worst_others(drawn: RangeRandomizer, n: int, epsilon: float) -> list[float]:
+    """Return readings of the others that hide a reading badly: for a bit, worst of all."""
+    domain = drawn.domain
+    if not is_bit(drawn):
+        return [domain.middle] * (n - 1)
+    high = bit_profile(drawn.effective_epsilon, n, delta=1e-6).worst_others(epsilon)
+    # The observer of the profile looks for the high reading; ours for the low one, mirrored.
+    return [domain.low] * high + [domain.high] * (n - 1 - high)

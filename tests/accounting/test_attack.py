@@ -7,10 +7,10 @@ import numpy as np
 from tests.cases import each_case
 
 from rase import Duchi, Laplace, Optimal, Range
-from rase.accounting.accountant.attack import attack_epsilon
 from rase.accounting.accountant.rounds import shuffled_pair
 from rase.accounting.amplification import lower_bound
 from rase.accounting.blanket import Channel, Covered, channel_of
+from rase.accounting.lower_bounds import attack_epsilon
 
 PUBLIC = Range(0, 1)
 

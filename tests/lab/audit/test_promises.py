@@ -1,0 +1,60 @@
+"""The audit of both promises: honest ones hold, and a fault of 5 % in either is noticed.
+
+False alarms: none by chance, as the seed is fixed; at any seed fewer than one in a million audits.
+Power: each fault exceeds its claim by at least twice what the bound loses to chance.
+"""
+
+from dataclasses import replace
+
+import pytest
+from tests.cases import each_case
+
+from rase import Duchi, Optimal, Range, SeededRandom
+from rase.accounting.accountant.claims import claims
+from rase.lab.audit.orders import promise_subjects
+from rase.lab.audit.reports import report_subject
+from rase.lab.audit.subject import Subject, audit_claims
+from rase.laws.randomizer import RangeRandomizer
+from rase.promise import Claim
+
+PUBLIC = Range(0, 3000)
+SAMPLES = 1_000_000
+BIT = Duchi(2.0, PUBLIC)
+
+
+def broken(subjects: list[Subject], *, samples: int = SAMPLES) -> list[str]:
+    """Return the names of claims that an audit calls broken."""
+    found = audit_claims(subjects, samples=samples, rng=SeededRandom(2026))
+    return [one.name.rsplit(", ")[-1] for one in found if not one.holds]
+
+
+@pytest.fixture(scope="module")
+def claim() -> Claim:
+    """Return what four bits of epsilon 2 are claimed to give away."""
+    (found,) = claims(BIT, 4, delta=1e-2, reports=1)
+    return found
+
+
+@each_case(
+    ("law", "n", "samples"),
+    [(BIT, 4, SAMPLES), (Duchi(1.0, PUBLIC), 16, 200_000), (Optimal(2.35, PUBLIC), 16, 100_000)],
+)
+def test_honest_promises_hold(law: RangeRandomizer, n: int, samples: int) -> None:
+    """Neither the best guess nor epsilon is passed by the observer who knows all others."""
+    assert broken(promise_subjects("honest", law, n, delta=1e-2), samples=samples) == []
+
+
+def test_a_shuffled_promise_five_percent_too_good_is_noticed(claim: Claim) -> None:
+    """In the chance of a right guess beyond that of a coin, and in epsilon."""
+    better = replace(claim, guess=0.5 + 0.95 * (claim.guess - 0.5), epsilon=0.95 * claim.epsilon)
+    subjects = promise_subjects("too good", BIT, 4, delta=1e-2, stated=better)
+    assert broken(subjects) == ["best guess", "epsilon"]
+
+
+def test_noise_five_percent_too_small_breaks_both_promises(claim: Claim) -> None:
+    """Devices that draw with 5 % more epsilon than is stated, locally and shuffled."""
+    faulty = Duchi(1.05 * 2.0, PUBLIC)
+    subjects = promise_subjects("faulty", faulty, 4, delta=1e-2, stated=claim)
+    assert broken(subjects) == ["best guess", "epsilon"]
+    assert broken([report_subject("local", faulty, claim=2.0)]) == ["local"]
+    assert broken([report_subject("local", BIT, claim=2.0)]) == []

@@ -153,6 +153,32 @@ def test_whose_mean_is_answered_is_shown_and_may_change(
     assert (shown["version"], shown["target"]) == (2, "fleet")
 
 
+def test_a_promise_is_fitted_shown_and_updated(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file may name the wish alone; a next version has claims of its own and promises no less."""
+    file = config.parent / "campaign.toml"
+    lines = [line for line in CAMPAIGN.splitlines() if "epsilon" not in line]
+    lines = [line for line in lines if not line.startswith(("mechanism", "window_budget"))]
+    file.write_text("\n".join([*lines, "shuffled_epsilon = 0.5", "colluding = 1"]))
+    ran("campaign", "publish", file, "--config", config, capsys=capsys)
+    shown = ("campaign", "show", "--config", config)
+    text = ran(*shown, capsys=capsys)
+    assert "shuffled_epsilon 0.5\n" in text
+    assert "promise        Towards the fusion centre: (0.5, 1e-06)-DP; if both servers" in text
+    assert "claims" not in text
+    first = json.loads(ran(*shown, "--json", capsys=capsys))
+    assert (first["colluding"], first["cover"], first["claims"][0][0]) == (1, False, 1)
+    assert len(first["promises"]) >= 2
+    update = ("campaign", "update", "--config", config, "--reports", "100", "--yes")
+    ran(*update, "--k-min", "8", "--colluding", "2", "--epsilon", "0.4", capsys=capsys)
+    second = json.loads(ran(*shown, "--json", capsys=capsys))
+    assert (second["version"], second["epsilon"], second["k_min"]) == (2, [0.4], 8)
+    assert second["claims"][0][1] < first["claims"][0][1]
+    told = ran(*update, "--shuffled-epsilon", "0.9", capsys=capsys, exit_code=3)
+    assert "shuffled_epsilon must be at most 0.5, or owners would be promised less" in told
+
+
 def test_an_update_shows_its_effect_first(
     published: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,8 @@ class Owned:
         path: The device's folder, which is made.
         campaign: What it takes part in.
         span_epsilon: What the owner allows in a day.
-        options: More lines of device.toml.
+        habits: How its agent behaves.
+        caps: What the owner allows towards the fusion centre, a report and a day.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Owned:
         *,
         span_epsilon: float = 24.0,
         habits: Habits | None = None,
+        caps: tuple[float, float] | tuple[None, None] = (None, None),
     ) -> None:
         self.campaign = campaign
         self.clock = FakeClock(START_ROUND * 3600)
@@ -108,6 +110,8 @@ class Owned:
                 total_epsilon=1000.0,
                 value_range=(0.0, 3000.0),
                 least_k=20,
+                shuffled_epsilon=caps[0],
+                span_shuffled_epsilon=caps[1],
             ),
             encoding="utf-8",
         )

@@ -3,8 +3,10 @@
 import re
 import shutil
 import signal
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.live.installed import Installed
@@ -66,6 +68,11 @@ class Agent:
         """Return all it has told, in all of its lives."""
         return self._log.read_text(encoding="utf-8")
 
+    def given(self) -> float:
+        """Return what its reports of a day give away to the fusion centre, by its ledger."""
+        with closing(self._folder.ledger(self._folder.settings({}))) as ledger:
+            return ledger.status(int(SystemClock().now_s())).span_given
+
     def ledger(self) -> tuple[list[Entry], float]:
         """Return what it paid for, and what that sums up to."""
         with closing(self._folder.ledger(self._folder.settings({}))) as ledger:
@@ -73,21 +80,29 @@ class Agent:
 
 
 def enrolled_agents(
-    installed: Installed, capsys: pytest.CaptureFixture[str], *, count: int
+    installed: Installed,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    count: int,
+    name: str = "device",
+    owner: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Agent]:
-    """Enrol devices that read a file, and run them."""
+    """Enrol devices that read a file, and run them; owners may have other limits."""
     config = installed.configs[Role.SHUFFLER]
     tokens = rase(capsys, "shuffler", "enrol", "--config", config, "--count", count)
     agents = []
     for number, token in enumerate(tokens.split()):
-        folder = installed.folder / f"device-{number}"
+        folder = installed.folder / f"{name}-{number}"
         shutil.copytree(installed.folder / "installed/device", folder)
         (folder / "power.csv").write_text("power_w\n" + "1000\n" * 5000)
         settings = folder / "device.toml"
         source = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
-        settings.write_text(settings.read_text().replace('kind = "stdin"', source))
+        text = settings.read_text().replace('kind = "stdin"', source)
+        for limit, value in owner.items():
+            text = re.sub(rf"^{limit} = .*$", f"{limit} = {value!r}", text, flags=re.MULTILINE)
+        settings.write_text(text)
         given = installed.folder / "token"
         given.write_text(token)
         rase(capsys, "device", "enrol", "--folder", folder, "--token-file", given)
-        agents.append(Agent(folder, installed.folder / f"device-{number}.log"))
+        agents.append(Agent(folder, installed.folder / f"{name}-{number}.log"))
     return agents

@@ -8,7 +8,7 @@ import base64
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -103,6 +103,7 @@ class Installed:
         grace_s: How long a round waits for reports.
         postgres: Where the state of both is, if not in files.
         counts: How many processes of a part there are, if not one of each.
+        options: More words for ``rase init``.
     """
 
     def __init__(
@@ -113,20 +114,21 @@ class Installed:
         grace_s: int = 4,
         postgres: PostgresAddress | None = None,
         counts: Mapping[str, int] | None = None,
+        options: Sequence[object] = (),
     ) -> None:
         self.folder = folder
         self._capsys = capsys
         self._postgres = postgres
         ports = free_ports()
         self.shuffler_url, self.fusion_url = (f"http://127.0.0.1:{port}" for port in ports)
-        options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
-        options += ["--grace", f"{grace_s}s", "--k-min", K_MIN, "--window", 100]
+        asked = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
+        asked += ["--grace", f"{grace_s}s", "--k-min", K_MIN, "--window", 100]
         # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
-        options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
+        asked += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
         # Reports with known places: below its bound this law draws every place of the grid.
-        options += ["--mechanism", "budget-aware"]
-        options += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
-        rase(capsys, "init", folder / "installed", *options)
+        asked += ["--mechanism", "budget-aware"]
+        asked += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
+        rase(capsys, "init", folder / "installed", *asked, *options)
         self.configs = {
             role: folder / "installed" / role / "rase.toml" for role in (Role.SHUFFLER, Role.FUSION)
         }

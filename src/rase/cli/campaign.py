@@ -60,6 +60,11 @@ def publish(file: Path, config: Path) -> None:
 )
 @click.option("--k-min", type=int, help="Fewest reports released together; may only rise.")
 @click.option("--window-budget", type=float, help="Epsilon in a window; may only fall.")
+@click.option(
+    "--shuffled-epsilon", type=float, help="What a report gives the fusion centre; may only fall."
+)
+@click.option("--delta", type=float, help="Delta of --shuffled-epsilon; may only fall.")
+@click.option("--colluding", type=int, help="Reports of a round of whoever looks; may only rise.")
 @click.option("--from-round", type=int, help="First round of the new version; two rounds ahead.")
 @click.option("--last-round", type=int, help="Last round of the new version; as it is.")
 @click.option("--reports", type=click.IntRange(min=1), help="Reports a round to assume.")
@@ -189,6 +194,7 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
     from rase.fusion.query import Questions
     from rase.privacy import LocalDP
     from rase.storage.opening import open_database
+    from rase.theme.promises import towards_fusion
     from rase.wire.signed import campaign_hash
 
     database = open_database(fusion_settings(config).database, migrations="fusion")
@@ -196,7 +202,7 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
         campaign = Questions(database).campaign(campaign_id)
     finally:
         database.close()
-    promise = str(LocalDP(campaign.epsilon[-1]))
+    promise, promises = str(LocalDP(campaign.epsilon[-1])), list(towards_fusion(campaign))
     # Whose mean is answered is always shown, also where the signed fields leave the default out.
     fields = {**campaign.as_fields(), "target": campaign.target}
     if as_json:
@@ -205,13 +211,18 @@ def show(campaign_id: str | None, config: Path, as_json: bool) -> None:
             **fields,
             "hash": campaign_hash(campaign).hex(),
             "guarantee": promise,
+            **({"promises": promises} if promises else {}),
         }
         click.echo(json.dumps(document))
         return
+    # The table is for programs; its sentences are below.
+    fields.pop("claims", None)
     for name, value in fields.items():
         click.echo(f"{name:<14} {value}")
     click.echo(f"{'hash':<14} {campaign_hash(campaign).hex()}")
     click.echo(f"{'guarantee':<14} {promise}")
+    for sentence in promises:
+        click.echo(f"{'promise':<14} {sentence}")
 
 
 def _successor(now: Campaign, first: int, *, present: int, **changes: Any) -> Campaign:

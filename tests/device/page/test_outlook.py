@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.device.conftest import CAMPAIGN
+from tests.promising import with_promise
 from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
@@ -37,7 +38,7 @@ def both(
         ledger.join(limits)
         for round in range(first - before, first + 1):
             try:
-                spend(ledger, campaign.id, round, epsilon=0.7, draw=b"x")
+                spend(ledger, campaign.id, round, epsilon=0.7, claims=campaign.claims)
             except BudgetSpent:
                 continue
         told = outlook_of(
@@ -52,7 +53,8 @@ def both(
             if not turn(campaign, round):
                 continue
             try:
-                paid += spend(ledger, campaign.id, round, epsilon=0.7, draw=b"x").found is None
+                done = spend(ledger, campaign.id, round, epsilon=0.7, claims=campaign.claims)
+                paid += done.found is None
             except BudgetSpent:
                 continue
     return told.reports, paid
@@ -78,6 +80,23 @@ def test_the_outlook_is_what_the_ledger_then_pays(
     owner = OwnerLimits(report_epsilon=1.0, span_epsilon=span, total_epsilon=total)
     told, paid = both(quick_folder, campaign, owner, before=before, has_turn=has_turn)
     assert told == paid > 0
+
+
+@pytest.mark.parametrize("is_promised", [False, True])
+@pytest.mark.parametrize(("cap", "before"), [(1.5, 0), (1.5, 9), (0.6, 30)])
+def test_what_may_be_given_away_is_counted_in(
+    quick_folder: Path, cap: float, before: int, is_promised: bool
+) -> None:
+    """By claims where there are some, by the reports' own noise where there are none."""
+    campaign = replace(CAMPAIGN, epsilon=(0.7,))
+    if is_promised:
+        campaign = with_promise(campaign, 0.3, 0.5, 0.7, 1.4, 1.6)
+    owner = OwnerLimits(
+        report_epsilon=1.0, span_epsilon=24.0, total_epsilon=1000.0, span_shuffled_epsilon=cap
+    )
+    told, paid = both(quick_folder, campaign, owner, before=before)
+    assert told == paid
+    assert (told > 0) == (is_promised or cap > 0.7)
 
 
 def test_a_campaign_that_ends_has_no_more_reports(quick_folder: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.device.owning import HOURS, Owned, owned
+from tests.promising import with_promise
 
 from rase.campaign import Campaign
 from rase.device.behaviour import Habits
@@ -128,3 +129,34 @@ def test_the_charts_line_breaks_where_nothing_was_measured() -> None:
         assert shape.count("<circle") == 6
         assert "−50" in shape
     assert chart(seen[:1], HOURS) is None
+
+
+def test_a_promise_towards_the_fusion_centre_is_on_the_page(quick_folder: Path) -> None:
+    """Both promises in one sentence, and what pausing means without cover reports."""
+    campaign = with_promise(HOURS, 0.5, 0.7, 0.9)
+    with owned(quick_folder, campaign) as device:
+        device.run(2.2)
+        device.folder.switch(is_on=True)
+        text = device.get().text
+        for words in (
+            "Towards the fusion centre: (0.5, 1e-06)-DP; if both servers work together: epsilon 1.",
+            "55 of 100",
+            "towards the fusion centre, 50 by chance; 74 of 100 if both servers work together",
+            "This campaign has no cover reports",
+            "Fewer than 20 reports are never released together",
+        ):
+            assert words in text
+        assert "towards the fusion centre at most" not in text
+        device.folder.pause()
+        assert "Sharing is paused: nothing is sent, which the shuffler sees." in device.get().text
+
+
+def test_caps_towards_the_fusion_centre_are_on_the_page(quick_folder: Path) -> None:
+    """What the owner allows there, and how much of it is given away."""
+    campaign = with_promise(HOURS, 0.5, 0.7, 0.9)
+    with owned(quick_folder, campaign, caps=(0.5, 0.9)) as device:
+        device.run(0.2)
+        text = device.get().text
+        assert "; towards the fusion centre at most 0.5 a report and 0.9 in any day." in text
+        assert "towards the fusion centre, in any day" in text
+        assert "as reports leave it" in text

@@ -1,7 +1,9 @@
 """The parts of the owner's page: figures, notices, budgets, terms and the ledger."""
 
+import math
 from typing import Final
 
+from rase.accounting.ledger import OwnerLimits
 from rase.campaign import Campaign
 from rase.device.comparison import RoundSeen, Trouble
 from rase.device.page.markup import Child, Markup, tag
@@ -27,6 +29,8 @@ PLACE: Final = (
     "This page is served by the agent on this machine, for you alone; its address is a secret."
 )
 _MOST_ROWS: Final = 24
+# What a whole share may lie above itself as a float.
+_EXACT: Final = 1e-9
 _WORDS: Final = {"info": "Note", "warn": "Warning", "bad": "Problem", "good": "Done"}
 # Why a round has no noisy value, in the words of the journal.
 _WHY: Final = {
@@ -105,6 +109,15 @@ def figures(now: Moment) -> Markup:
             of_hundred(now.epsilon),
             f"right guesses between two readings, 50 by chance; epsilon {now.epsilon:g}",
         )
+        claim = None if now.campaign is None else now.campaign.claim_over(1)
+        if claim is not None:
+            odds = (
+                f"{math.ceil(100 * claim.guess - _EXACT)} of 100",
+                (
+                    "right guesses between two readings towards the fusion centre, 50 by chance; "
+                    f"{of_hundred(now.epsilon)} if both servers work together"
+                ),
+            )
     return tag(
         "dl",
         _stat("Measured now", *measured, unit="" if now.now is None else unit),
@@ -161,6 +174,11 @@ def budget(now: Moment) -> Markup:
         ),
         ("ever", status.total_spent, status.owner.total_epsilon, status.total_left, None),
     ]
+    if status.owner.span_shuffled_epsilon is not None:
+        limit = status.owner.span_shuffled_epsilon
+        left = max(limit - status.span_given, 0.0)
+        name = f"towards the fusion centre, in any {each(status.owner.span_s)}"
+        rows.append((name, status.span_given, limit, left, None))
     rows += [
         (
             f"campaign {item.limits.campaign}, in any {number(item.limits.window)} rounds",
@@ -191,7 +209,7 @@ def budget(now: Moment) -> Markup:
                     (number(spent), "number"),
                     (number(limit), "number"),
                     (number(left), "number"),
-                    ("never" if name == "ever" else moment(at_s, "%m-%d %H:%M"), "time"),
+                    (_more_from(name, at_s), "time"),
                 )
                 for name, spent, limit, left, at_s in rows
             ],
@@ -222,7 +240,8 @@ def terms(now: Moment) -> Markup:
         *promises(one),
         (
             f"Your own rules go before: at most epsilon {own.report_epsilon:g} a report, "
-            f"{own.span_epsilon:g} in any {each(own.span_s)}, {own.total_epsilon:g} ever."
+            f"{own.span_epsilon:g} in any {each(own.span_s)}, {own.total_epsilon:g} ever"
+            f"{_caps(own)}."
         ),
         (
             f"A new version that costs more than epsilon {now.limit:g} a report, or "
@@ -238,6 +257,23 @@ def terms(now: Moment) -> Markup:
             class_="prose",
         ),
     )
+
+
+def _caps(own: OwnerLimits) -> str:
+    """Return what the owner allows towards the fusion centre, as far as there is a limit."""
+    caps = []
+    if own.shuffled_epsilon is not None:
+        caps.append(f"{own.shuffled_epsilon:g} a report")
+    if own.span_shuffled_epsilon is not None:
+        caps.append(f"{own.span_shuffled_epsilon:g} in any {each(own.span_s)}")
+    return f"; towards the fusion centre at most {' and '.join(caps)}" if caps else ""
+
+
+def _more_from(name: str, at_s: int | None) -> str:
+    """Return when there is more under a limit; what is given away goes with its reports."""
+    if name.startswith("towards"):
+        return "as reports leave it"
+    return "never" if name == "ever" else moment(at_s, "%m-%d %H:%M")
 
 
 def _shuffles_less(now: Moment) -> str:

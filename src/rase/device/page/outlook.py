@@ -12,6 +12,7 @@ from rase.accounting.ledger import Entry, LedgerStatus
 from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending
 from rase.campaign import Campaign
 from rase.privacy import LocalDP
+from rase.promise import reports_within
 
 __all__ = ["WEEK_S", "Outlook", "of_hundred", "outlook_of"]
 
@@ -61,6 +62,17 @@ def outlook_of(
         status.owner.span_nano,
         ((starts[one.campaign].start_s(one.round), nano) for one, nano in charged),
     )
+    # What a day may give away to the fusion centre is so many reports of this campaign.
+    cap, most = status.owner.span_shuffled_epsilon, last - first + 1
+    if cap is not None and campaign.claims:
+        most = reports_within(campaign.claims, shuffled_epsilon=cap)
+    elif cap is not None:
+        most = nano_from_limit("span_shuffled_epsilon", cap) // cost
+    given = _Sliding(
+        status.owner.span_s,
+        most,
+        ((starts[one.campaign].start_s(one.round), 1) for one in entries),
+    )
     # Exact: what is left is a whole number of billionths.
     left = math.floor(status.total_left * 10**9 + 0.5)
     used = {one.round for one in entries if one.campaign == campaign.id}
@@ -69,11 +81,12 @@ def outlook_of(
         if left < cost or not campaign.holds_in(round):
             continue
         start_s = round * campaign.round_s
-        fits = window.fits(round, cost) and span.fits(start_s, cost)
+        fits = window.fits(round, cost) and span.fits(start_s, cost) and given.fits(start_s, 1)
         if round in used or not fits or not has_turn(campaign, round):
             continue
         window.add(round, cost)
         span.add(start_s, cost)
+        given.add(start_s, 1)
         left -= cost
         count += 1
     return Outlook(last - first + 1, count)

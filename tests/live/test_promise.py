@@ -1,0 +1,106 @@
+"""A promise towards the fusion centre through real processes: kept, capped, and in the answers."""
+
+import json
+import threading
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.live.agents import Agent, enrolled_agents
+from tests.live.installed import K_MIN, Installed
+from tests.live.running import rase
+from tests.patience import PATIENCE_S, until
+
+from rase.cli import main
+from rase.fusion.mechanism import campaign_of
+from rase.kernels.words import SeededRandom
+from rase.wire.keys import Role
+
+KILLS = 12
+
+
+def rounds(installed: Installed, state: str) -> list[int]:
+    """Return the rounds that are final, or withheld."""
+    found = installed.rows(Role.FUSION, f"SELECT round FROM rounds WHERE state = '{state}'")  # noqa: S608
+    return [round for (round,) in found]
+
+
+def kill_often(mortal: Agent, cap: float, *, logs: Path) -> None:
+    """Kill an agent at random moments; its ledger never holds more than three reports."""
+    rng, pause = SeededRandom(7), threading.Event()
+    for _ in range(KILLS):
+        until(lambda: mortal.is_working, logs=logs)
+        pause.wait(int(rng.words(1)[0]) % 1500 / 1000)
+        mortal.kill()
+        assert len(mortal.ledger()[0]) <= 3
+        assert mortal.given() <= cap
+        mortal.start()
+
+
+def test_both_promises_hold_from_publishing_to_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds below k_min are withheld, owners' caps refuse, answers carry both promises.
+
+    An agent that is killed again and again never gives away more than its owner's cap on a span.
+    """
+    installed = Installed(tmp_path, capsys, options=["--delta", "1e-6"])
+    agents: list[Agent] = []
+    try:
+        text = (tmp_path / "installed/fusion/campaign.toml").read_bytes()
+        campaign = campaign_of(tomllib.loads(text.decode())["campaign"])
+        installed.publish()
+        few = enrolled_agents(installed, capsys, count=K_MIN - 1)
+        agents += few
+        until(lambda: len(rounds(installed, "withheld")) >= 2, logs=tmp_path)
+        until(lambda: all(agent.sent() for agent in few), logs=tmp_path)
+        assert rounds(installed, "final") == []
+
+        # Owners who cap either number: their devices take no part, and say why.
+        promised = campaign.claims[0].epsilon
+        for name, cap, reason in (
+            ("shuffled_epsilon", 0.9 * promised, "shuffled-epsilon-above-limit"),
+            ("report_epsilon", 1.9, "epsilon-above-limit"),
+        ):
+            (refusing,) = enrolled_agents(installed, capsys, count=1, name=name, owner={name: cap})
+            agents.append(refusing)
+            assert refusing.process.wait(PATIENCE_S) == 5
+            assert f"reason={reason}" in refusing.log()
+            assert refusing.ledger() == ([], 0.0)
+
+        # An owner who caps a day at what three reports claim, on a device that dies all the time.
+        cap = campaign.claims[2].epsilon
+        (mortal,) = enrolled_agents(
+            installed, capsys, count=1, name="mortal", owner={"span_shuffled_epsilon": cap}
+        )
+        agents.append(mortal)
+        kill_often(mortal, cap, logs=tmp_path)
+        until(lambda: "event=budget-spent" in mortal.log(), logs=tmp_path)
+        assert (len(mortal.ledger()[0]), mortal.given()) == (3, cap)
+
+        # One more makes rounds large enough, and their answers carry both promises.
+        agents += enrolled_agents(installed, capsys, count=1, name="third")
+        until(lambda: bool(rounds(installed, "final")), logs=tmp_path)
+        at_fusion = ("--config", installed.configs[Role.FUSION])
+        token = rase(capsys, "fusion", "subscribers", "add", "me", *at_fusion)
+        (tmp_path / "subscriber").write_text(token)
+        asked = ("query", "avg", "--url", installed.fusion_url, "--json")
+        answer: dict[str, object] = {}
+
+        def is_answered() -> bool:
+            capsys.readouterr()
+            if main([*asked, "--token-file", str(tmp_path / "subscriber")]) == 0:
+                answer.update(json.loads(capsys.readouterr().out))
+            return answer.get("status") == "ok"
+
+        until(is_answered, logs=tmp_path)
+    finally:
+        for agent in agents:
+            agent.kill()
+        installed.kill()
+    assert answer["local_epsilon"] == 2.0
+    assert (answer["shuffled_epsilon"], answer["delta"]) == (promised, 1e-6)
+    assert str(answer["promise"]).startswith("Towards the fusion centre: (")
+    assert "if both servers work together: epsilon 2" in str(answer["promise"])
+    small = [n for (n,) in installed.rows(Role.FUSION, "SELECT n FROM answers")]
+    assert min(small) >= K_MIN

@@ -13,6 +13,7 @@ from rase.counts.registry import TRACKED, Estimator
 from rase.kernels.words import Random, Resampling
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.notebook import axes_for, frame_of, table_html
+from rase.series.smoother import smooth_record
 from rase.series.tracker import Tracker
 from rase.shuffle.release import Manifest
 
@@ -144,6 +145,30 @@ class Rounds(list[RoundResult]):
         if not self or self[0].start_ms is None:
             return f"Rounds({self._count})"
         return f"Rounds({self._count}, {_when(self[0])} to {_when(self[-1])} UTC)"
+
+    def smoothed(self) -> "Rounds":
+        """Return the rounds with ``tracked`` as it is known now, with the help of later rounds.
+
+        Estimates that later rounds helped have the method ``smoothed``. Where looking back is not
+        better than what was known then, at jumps and spikes, the estimate stays as it is, and so do
+        rounds without ``tracked``, a time or a mean of their own. It costs no privacy.
+        """
+        places = [
+            place
+            for place, one in enumerate(self)
+            if TRACKED in one.estimates and one.alone is not None and one.start_ms is not None
+        ]
+        known = [self[place] for place in places]
+        revised = smooth_record(
+            [(one.start_ms or 0) / 1000 for one in known],
+            [one.alone for one in known if one.alone is not None],
+            filtered=[one.estimates[TRACKED] for one in known],
+        )
+        rounds = Rounds(self)
+        for place, estimate in zip(places, revised, strict=True):
+            one = self[place]
+            rounds[place] = replace(one, estimates={**one.estimates, TRACKED: estimate})
+        return rounds
 
     def to_frame(self) -> Any:
         """Return a pandas data frame, one round a row; ``truth`` only where it is known.

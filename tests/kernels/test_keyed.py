@@ -1,8 +1,6 @@
 """Words by place: the same place gives the same words, other places other ones."""
 
-import math
 import pickle
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -187,17 +185,3 @@ def test_keyed_reports_follow_the_law(randomizer: RangeRandomizer) -> None:
     # 20 bins have 19 degrees of freedom: 1e-7 is at 70.2, 3.7 for each degree.
     assert distance(randomizer) < 3.7
     assert distance(replace(randomizer, epsilon=1.3 * float(np.max(randomizer.epsilon)))) > 3.7
-
-
-def test_shuffle_words_sort_uniformly() -> None:
-    """All 24 orders of four devices are equally likely over 24,000 rounds.
-
-    Chi-square with 23 degrees of freedom; its 1 - 1e-7 point is 77.6. An order that is missing
-    adds 1000, a fault of 30 % in one adds 90.
-    """
-    trials = 24_000
-    tags = np.tile(tags_of(["a", "b", "c", "d"]), (trials, 1))
-    words = KEY.order(np.repeat(np.arange(trials), 4), tags).reshape(trials, 4)
-    seen = Counter(tuple(order) for order in np.argsort(words, axis=1).tolist())
-    assert len(seen) == math.factorial(4)
-    assert sum((count - 1000) ** 2 / 1000 for count in seen.values()) < 77.6

@@ -60,7 +60,7 @@ def test_a_table_by_time_is_cut_and_hardly_read_twice() -> None:
     groups = groups_of([(1000 * hour, 1000 * hour + 999) for hour in range(40)], rows=1 << 18)
     parts = cut(groups, INTERVAL_MS, most_rows=1 << 30)
     assert parts is not None
-    assert len(parts) == 10
+    assert len(parts) == 20
     assert sum(part.rows for part in parts) <= 1.3 * sum(group.rows for group in groups)
     assert {part.slices for part in parts} == {1}
 

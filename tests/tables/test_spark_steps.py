@@ -33,6 +33,7 @@ TABLE = skewed()
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small."""
     monkeypatch.setattr("rase.tables.parts._USUAL_ROWS", 500)
+    monkeypatch.setattr("rase.tables.run._ONE_PART_ROWS", 500)
 
 
 def plan_of(**changes: Any) -> RunPlan:

@@ -168,20 +168,23 @@ def count_by_group(
     if group is not None:
         key += group * (sizes[1] * sizes[2])
     there, total = _count(key, counts, math.prod(sizes))
-    rest, place = np.divmod(there, sizes[2])
-    rows, own = np.divmod(rest, sizes[1])
-    return rows, Counts(place + low, total, None if budgets is None else budgets[own])
+    rows, place = np.divmod(there, sizes[2])
+    place += low
+    if budgets is None:
+        return rows, Counts(place, total)
+    rows, own = np.divmod(rows, sizes[1])
+    return rows, Counts(place, total, budgets[own])
 
 
 def _count(key: Places, counts: Places | None, cells: int) -> tuple[Places, Places]:
-    """Return the different keys, ascending, and how often each occurs."""
+    """Return the different keys, ascending, and how often each occurs; ``key`` is written over."""
     if cells <= _SPARSE * key.size + 1024:
         # Sums of whole numbers below 2^53 are exact as floats.
         total = np.bincount(key, weights=counts, minlength=cells)
         there = np.flatnonzero(total)
         return there, total[there].astype(np.int64)
     if counts is None:
-        key = np.sort(key)
+        key.sort()
         starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
         return key[starts], np.diff(starts, append=key.size)
     order = np.argsort(key, kind="stable")

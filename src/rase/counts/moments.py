@@ -123,6 +123,7 @@ def rounding_variance(domain: Range) -> float:
     return domain.step**2 / 4
 
 
+@functools.lru_cache(maxsize=1024)
 def variance_bounds(
     randomizer: RangeRandomizer, epsilon: float | None = None
 ) -> tuple[float, float]:
@@ -132,7 +133,10 @@ def variance_bounds(
         randomizer: The mechanism.
         epsilon: The budget, where contributors differ.
     """
-    return _bounds_of(randomizer, epsilon)
+    tried = np.linspace(randomizer.domain.low, randomizer.domain.high, _READINGS_TRIED)
+    budgets = None if epsilon is None else np.full(tried.shape, epsilon)
+    variances = randomizer.variance(tried, epsilon=budgets)
+    return float(variances.min()), float(variances.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +185,15 @@ def _decoded_squares(counts: Counts, randomizer: RangeRandomizer) -> tuple[Float
 
 def _noise_of(table: _Rows, own: Floats, randomizer: RangeRandomizer) -> Floats:
     """Return the mean variance of reports by group, from what each shows of its own."""
-    bounds = _bounds_by_group(table, randomizer)
+    epsilon = table.counts.epsilon
+    if epsilon is None:
+        bounds: tuple[Floats, Floats] | tuple[float, float] = variance_bounds(randomizer)
+    else:
+        # Averaged over the reports.
+        budgets, back = np.unique(epsilon, return_inverse=True)
+        each = np.array([variance_bounds(randomizer, one) for one in budgets.tolist()])
+        each = each.reshape(-1, 2)[back]
+        bounds = table.mean(each[:, 0]), table.mean(each[:, 1])
     # Kept within what the mechanism can have, which also bounds the loss of digits. Reports do not
     # show where between two grid points a reading was; the most that rounding can add is added.
     kept = np.clip(table.mean(own), *bounds)
@@ -203,20 +215,9 @@ def _variance_of_bits(table: _Rows, decoded: Floats, randomizer: RangeRandomizer
         )
         each = [bit_variance(int(one), int(size)) if size else 0.0 for one, size in pairs.T]
         # A bit varies most where it is as often high as low: by the square of half its two values.
-        greatest = _bounds_of(randomizer, budget)[1]
+        greatest = variance_bounds(randomizer, budget)[1]
         total += some.n * (4 * greatest * np.array(each)[back.ravel()])
     return total
-
-
-def _bounds_by_group(
-    table: _Rows, randomizer: RangeRandomizer
-) -> tuple[Floats, Floats] | tuple[float, float]:
-    """Return the least and the greatest variance over the range, averaged over the reports."""
-    if table.counts.epsilon is None:
-        return _bounds_of(randomizer, None)
-    budgets, back = np.unique(table.counts.epsilon, return_inverse=True)
-    bounds = np.array([_bounds_of(randomizer, float(one)) for one in budgets]).reshape(-1, 2)
-    return table.mean(bounds[back, 0]), table.mean(bounds[back, 1])
 
 
 def _degrees(randomizer: RangeRandomizer, counts: Counts, n: Places) -> Floats:
@@ -230,14 +231,6 @@ def _degrees(randomizer: RangeRandomizer, counts: Counts, n: Places) -> Floats:
     return np.asarray(np.maximum(_DEGREES_PER_KURTOSIS * n / tails, _FEWEST_DEGREES))
 
 
-@functools.lru_cache(maxsize=1024)
-def _bounds_of(randomizer: RangeRandomizer, budget: float | None) -> tuple[float, float]:
-    tried = np.linspace(randomizer.domain.low, randomizer.domain.high, _READINGS_TRIED)
-    budgets = None if budget is None else np.full(tried.shape, budget)
-    variances = randomizer.variance(tried, epsilon=budgets)
-    return float(variances.min()), float(variances.max())
-
-
 @functools.lru_cache(maxsize=256)
 def _excess_kurtosis(randomizer: RangeRandomizer) -> float:
     """Return the greatest excess kurtosis of a decoded report, over some readings of the range.
@@ -248,12 +241,13 @@ def _excess_kurtosis(randomizer: RangeRandomizer) -> float:
     domain = randomizer.domain
     # At small epsilon the optimal channel's reports lie up to four ranges beyond both ends.
     beyond = _RANGES_BEYOND * domain.steps
-    places = domain.low + domain.step * np.arange(-beyond, beyond + domain.steps + 1)
-    edges = np.append(places - domain.step / 2, places[-1] + domain.step / 2)
+    places = np.arange(-beyond, beyond + domain.steps + 1)
+    reports = domain.low + domain.step * places
+    edges = np.append(reports - domain.step / 2, reports[-1] + domain.step / 2)
     readings = np.linspace(domain.low, domain.high, 5)
     chances = randomizer.report_probabilities(readings, edges)
     can_occur = chances.max(axis=0) > _NEVER
-    errors = randomizer.decode(places[can_occur]) - readings[:, None]
+    errors = randomizer.decode_places(places[can_occur]) - readings[:, None]
     square = (chances[:, can_occur] * errors**2).sum(axis=1)
     fourth = (chances[:, can_occur] * errors**4).sum(axis=1)
     return float((fourth / square**2).max()) - 3

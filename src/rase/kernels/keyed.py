@@ -114,17 +114,6 @@ class RunKey:
         np.bitwise_xor(tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1])
         return RowRandom(self._derived_keys["noise"], blocks)
 
-    def order(self, rounds: NDArray[np.int64], tags: Tags) -> Words:
-        """Return for each report the word by which it is sorted: a uniform shuffle of its round.
-
-        Two of n words are equal with probability below n^2 / 2^65.
-
-        Validation: chi-square over the orders of 4 reports in tests/kernels/test_keyed.py.
-        """
-        blocks = tags.copy()
-        blocks[:, 0] ^= rounds.view(np.uint64)
-        return np.ascontiguousarray(_encrypt_blocks(self._derived_keys["order"], blocks)[:, 0])
-
     def round(self, number: int) -> "RoundRandom":
         """Return the source of what one round draws as a whole, such as resamples."""
         place = number.to_bytes(16, "big", signed=True)
@@ -135,7 +124,7 @@ class RunKey:
         """One key for each use, so that no word serves twice."""
         return {
             use: hashlib.sha256(b"rase run key, " + use.encode() + self._key).digest()
-            for use in ("device", "noise", "order", "round")
+            for use in ("device", "noise", "round")
         }
 
 
@@ -176,17 +165,14 @@ class RowRandom(KeyedRandom):
         if self._second is not None:
             second, self._second = self._second, None
             return second
-        pairs = self._pairs()
-        self._second = np.ascontiguousarray(pairs[:, 1])
-        return np.ascontiguousarray(pairs[:, 0])
-
-    def _pairs(self) -> Tags:
         blocks = self._blocks
         if self._lane:
             blocks = blocks.copy()
             blocks[:, 0] ^= np.uint64(self._lane) << _LANE_SHIFT
         self._lane += 1
-        return _encrypt_blocks(self._key, blocks)
+        pairs = _encrypt_blocks(self._key, blocks)
+        self._second = np.ascontiguousarray(pairs[:, 1])
+        return np.ascontiguousarray(pairs[:, 0])
 
     def stream(self) -> "RowRandom":
         """Return the source itself: so few rows are one piece of every sweep."""
@@ -290,9 +276,5 @@ def _encrypt_blocks(key: bytes, blocks: Tags) -> Tags:
         mode = modes.ECB()  # noqa: S305 - the blocks are distinct places, and AES is the PRF
         encryptor = Cipher(algorithms.AES256(key), mode).encryptor()
         encryptor.update_into(plain.view(np.uint8).reshape(-1).data, out.data)
-    return _as_words(out[: plain.nbytes].reshape(-1, _BLOCK))
-
-
-def _as_words(block_bytes: NDArray[np.uint8]) -> Tags:
-    words: Tags = np.ascontiguousarray(block_bytes).view("<u8").astype(np.uint64, copy=False)
-    return words
+    words: Tags = out[: plain.nbytes].view("<u8").astype(np.uint64, copy=False)
+    return words.reshape(-1, 2)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rase.kernels.entropy import Entropy
     from rase.kernels.words import Random
 
-__all__ = ["Randomizer", "RangeRandomizer", "as_readings", "check_epsilon"]
+__all__ = ["Randomizer", "RangeRandomizer", "as_readings", "check_budgets", "check_epsilon"]
 
 _GRID_TOLERANCE = 0.01
 # Reports computed at once: so many stay in the processor's cache.
@@ -57,7 +57,7 @@ class Randomizer(ABC):
 
     def __post_init__(self) -> None:
         """Check the budgets and the domain once."""
-        object.__setattr__(self, "epsilon", _check_budgets(self.epsilon))
+        object.__setattr__(self, "epsilon", check_budgets(self.epsilon))
         if not isinstance(self.domain, self.domain_kind):
             raise TypeError(
                 f"domain must be of type {self.domain_kind.__name__} for {self.name}, "
@@ -189,21 +189,24 @@ class Randomizer(ABC):
         """
         from rase.kernels.words import source_of
 
-        source = source_of(rng)
-        values = as_readings(readings)
-        budget = self._align_budgets(values.shape, None, is_own=True)
-        if isinstance(budget, float):
-            return self._draw(budget, values, source)
-        places = np.empty(values.shape, dtype=np.int64)
-        for value in np.unique(budget):
-            chosen = budget == value
-            places[chosen] = self._draw(float(value), values[chosen], source)
-        return places
-
-    def _draw(self, epsilon: float, readings: Floats, source: Random) -> Places:
-        places = self.law(epsilon).draw_many(readings, self.domain.grid, source=source)
+        source, values = source_of(rng), as_readings(readings)
+        if not isinstance(self.epsilon, tuple):
+            places = self.law(self.epsilon).draw_many(values, self.domain.grid, source=source)
+        else:
+            places = self._draw_by_budget(values, source)
         if places is None:
             raise ValueError("readings must be finite numbers, got NaN or infinity among them.")
+        return places
+
+    def _draw_by_budget(self, readings: Floats, source: Random) -> Places | None:
+        budgets = self._align_budgets(readings.shape, None, is_own=True)
+        places = np.empty(readings.shape, dtype=np.int64)
+        for budget in np.unique(budgets).tolist():
+            chosen = budgets == budget
+            drawn = self.law(budget).draw_many(readings[chosen], self.domain.grid, source=source)
+            if drawn is None:
+                return None
+            places[chosen] = drawn
         return places
 
     def check_places(self, places: Places, *, epsilon: ArrayLike | None = None) -> None:
@@ -216,8 +219,7 @@ class Randomizer(ABC):
         Raises:
             ValueError: If there is such a place.
         """
-        budget = self._align_budgets(places.shape, epsilon)
-        is_drawn = self._by_budget(lambda law, part: law.is_place(part), places, budget)
+        is_drawn = self._by_budget(lambda law, part: law.is_place(part), places, epsilon)
         if not is_drawn.all():
             raise ValueError("reports must be such as this randomizer can draw; one is not.")
 
@@ -244,9 +246,12 @@ class Randomizer(ABC):
         return np.broadcast_to(budgets, shape)
 
     def _by_budget(
-        self, function: Callable[[Any, Any], Any], values: Indices, budget: Floats | float
+        self, function: Callable[[Any, Any], Any], values: Indices, epsilon: ArrayLike | None
     ) -> Any:
         """Apply a function of law and values, each value with the law of its budget."""
+        if epsilon is None and not isinstance(self.epsilon, tuple):
+            return function(self.law(self.epsilon), values)
+        budget = self._align_budgets(values.shape, epsilon)
         if isinstance(budget, float):
             return function(self.law(budget), values)
         results: Any = None
@@ -384,8 +389,7 @@ class RangeRandomizer(Randomizer):
     def decode_places(self, places: Places, *, epsilon: ArrayLike | None = None) -> Floats:
         """Return what `decode` does, for the places of reports."""
         self.check_places(places, epsilon=epsilon)
-        budget = self._align_budgets(places.shape, epsilon)
-        index = self._by_budget(lambda law, part: law.decode(part), places, budget)
+        index = self._by_budget(lambda law, part: law.decode(part), places, epsilon)
         decoded: Floats = self.domain.low + self.domain.step * index
         return decoded
 
@@ -404,9 +408,8 @@ class RangeRandomizer(Randomizer):
     def decode_square_places(self, places: Places, *, epsilon: ArrayLike | None = None) -> Floats:
         """Return what `decode_square` does, for the places of reports."""
         self.check_places(places, epsilon=epsilon)
-        budget = self._align_budgets(places.shape, epsilon)
-        index = self._by_budget(lambda law, part: law.decode(part), places, budget)
-        square = self._by_budget(lambda law, part: law.decode_square(part), places, budget)
+        index = self._by_budget(lambda law, part: law.decode(part), places, epsilon)
+        square = self._by_budget(lambda law, part: law.decode_square(part), places, epsilon)
         low, step, _ = self.domain.grid
         decoded: Floats = low * low + 2 * low * step * index + step * step * square
         return decoded
@@ -420,9 +423,8 @@ class RangeRandomizer(Randomizer):
         """
         values = np.asarray(reading, dtype=np.float64)
         below, above, up = self._surround(values)
-        budget = self._align_budgets(values.shape, epsilon)
         at_below, at_above = (
-            self._by_budget(lambda law, part: law.variance(part), index, budget)
+            self._by_budget(lambda law, part: law.variance(part), index, epsilon)
             for index in (below, above)
         )
         mixed = (1 - up) * at_below + up * at_above
@@ -492,7 +494,13 @@ def check_epsilon(value: object) -> float:
     return budget
 
 
-def _check_budgets(epsilon: object) -> float | tuple[float, ...]:
+def check_budgets(epsilon: object) -> float | tuple[float, ...]:
+    """Return one budget, or one for each contributor, as floats; or refuse them.
+
+    Raises:
+        TypeError: If one is not a number.
+        ValueError: If one lies outside [1e-4, 30], or there is none.
+    """
     if isinstance(epsilon, str | bytes):
         raise TypeError(f"epsilon must be a number, got {epsilon!r}.")
     # Arrays have a shape; those without dimensions are numbers.

@@ -130,11 +130,11 @@ def randomizer_named(
         >>> type(randomizer_named("laplace", 1, domain=Range(0, 1))).__name__
         'Laplace'
     """
-    known = (AUTO, *mechanisms_of(type(domain)))
-    if name not in known:
-        raise ValueError(f"mechanism must be one of {', '.join(known)}, got {name!r}.")
     if name == AUTO:
         return auto(epsilon, domain)
+    if name not in REGISTRY or not isinstance(domain, REGISTRY[name][0]):
+        known = ", ".join((AUTO, *mechanisms_of(type(domain))))
+        raise ValueError(f"mechanism must be one of {known}, got {name!r}.")
     more = (precision,) if name == "budget-aware" else ()
     return randomizer_kind(name)(epsilon, domain, *more)
 
@@ -161,13 +161,13 @@ def auto(epsilon: float | Sequence[float], domain: Domain) -> Randomizer:
         >>> [type(auto(epsilon, Range(0, 1))).__name__ for epsilon in (0.5, 1, 4)]
         ['Duchi', 'Optimal', 'Optimal']
     """
-    first = randomizer_kind("randomized-response" if isinstance(domain, Categories) else "duchi")
-    # Its constructor refuses bad budgets before the best mechanism is looked for.
-    simple = first(epsilon, domain)  # type: ignore[arg-type]
-    if isinstance(domain, Categories):
-        return simple
-    best = randomizer_kind(best_mechanism(simple.epsilon))
-    return simple if best is first else best(simple.epsilon, domain)
+    from rase.laws.randomizer import check_budgets
+
+    # Bad budgets are refused before the best mechanism is looked for.
+    budgets = check_budgets(epsilon)
+    is_number = not isinstance(domain, Categories)
+    name = best_mechanism(budgets) if is_number else "randomized-response"
+    return randomizer_kind(name)(budgets, domain)
 
 
 def best_mechanism(epsilon: float | Sequence[float]) -> str:

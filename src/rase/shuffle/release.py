@@ -1,7 +1,7 @@
 """What a shuffler hands on: the shuffled values and a manifest of what was done to them."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rase.kernels.words import Random
 from rase.privacy import PermutationPrivacy
-from rase.shuffle.attacker import OrderAttack, order_attack, uniform_attack
+from rase.shuffle.attacker import order_attack
 
 __all__ = [
     "Manifest",
@@ -141,58 +141,54 @@ def uniform_manifest(n: int, reason: str, *, real_loss: float = 0.0) -> Manifest
         real_loss: What is lost nevertheless where the shuffler might have chosen another law, had
             the members of a real group arrived in another sequence.
     """
-    attack = _nothing_to_guess() if n == 0 else uniform_attack(n)
-    return _manifest("uniform", reason, attack, real_loss=real_loss)
+    # No order is likelier than another: whoever guesses is right once in n.
+    chance = 1 / n if n else 0.0
+    return Manifest(
+        method="uniform",
+        reason=reason,
+        n=n,
+        theta=None,
+        sensitivity=None,
+        alpha=0.0,
+        real_loss=real_loss,
+        stay_share=chance,
+        attacker_success=chance,
+        exposed_slot_success=chance,
+        chance=chance,
+    )
 
 
 def cyclic_manifest(n: int, reason: str) -> Manifest:
     """Return the manifest of the paper's loop: no report stays, and the loss is infinite."""
+    same = replace(uniform_manifest(n, reason), method="cyclic")
     if n < 2:
-        return _manifest("cyclic", reason, _nothing_to_guess() if n == 0 else uniform_attack(n))
+        return same
     others = 1 / (n - 1)
-    attack = OrderAttack(n, 0.0, others, 0, others, 0.0)
-    return _manifest("cyclic", reason, attack, alpha=math.inf, real_loss=math.inf)
+    return replace(
+        same,
+        alpha=math.inf,
+        real_loss=math.inf,
+        stay_share=0.0,
+        attacker_success=others,
+        exposed_slot_success=others,
+    )
 
 
 def mallows_manifest(
     n: int, reason: str, *, theta: float, sensitivity: float, alpha: float, real_loss: float
 ) -> Manifest:
     """Return the manifest of a Mallows shuffle of at least one report."""
-    return _manifest(
-        "mallows",
-        reason,
-        order_attack(n, theta),
+    attack = order_attack(n, theta)
+    return Manifest(
+        method="mallows",
+        reason=reason,
+        n=n,
         theta=theta,
         sensitivity=float(sensitivity),
-        alpha=alpha,
-        real_loss=real_loss,
-    )
-
-
-def _nothing_to_guess() -> OrderAttack:
-    return OrderAttack(0, 0.0, 0.0, 0, 0.0, 0.0)
-
-
-def _manifest(
-    method: Literal["uniform", "cyclic", "mallows"],
-    reason: str,
-    attack: OrderAttack,
-    *,
-    theta: float | None = None,
-    sensitivity: float | None = None,
-    alpha: float = 0.0,
-    real_loss: float = 0.0,
-) -> Manifest:
-    return Manifest(
-        method=method,
-        reason=reason,
-        n=attack.n,
-        theta=theta,
-        sensitivity=sensitivity,
         alpha=alpha,
         real_loss=real_loss,
         stay_share=attack.stay_share,
         attacker_success=attack.mean_success,
         exposed_slot_success=attack.exposed_success,
-        chance=1 / attack.n if attack.n else 0.0,
+        chance=1 / n,
     )

@@ -134,11 +134,6 @@ class RangeFeedback:
         self._every = math.ceil(1 / probe_share(epsilon))
 
     @property
-    def is_probing(self) -> bool:
-        """Whether the next round probes."""
-        return self._is_probing_in(self._rounds)
-
-    @property
     def randomizer(self) -> RangeRandomizer:
         """The mechanism of the next round."""
         return self._randomizer_in(self._rounds)

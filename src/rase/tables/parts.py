@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "cut", "cut_anyway"]
 
 # Parts of fewer rows cost more to hand out than they gain.
-_USUAL_ROWS = 1 << 20
+_USUAL_ROWS = 1 << 19
 # Reading more than this many times the rows of the table costs more than sorting them.
 _MOST_READ = 2.5
 # Rounds are below 2^55 in size, by their times in milliseconds or by fewer of them.

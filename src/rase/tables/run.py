@@ -1,9 +1,9 @@
 """Run a table: read it, draw noise once for each reading, count, estimate round by round.
 
-Tables whose footers show an order of time are read part by part. Of all others few rows are one
-part, and many pass once through a store that sorts them by rounds. Threads draw and estimate parts;
-results come in the order of time when all rows have been checked. On a cluster `rase.tables.spark`
-maps the same parts.
+Few rows are one part. Of more, tables whose footers show an order of time are read part by part,
+and all others pass once through a store that sorts their rows by rounds. Threads draw and estimate
+parts; results come in the order of time when all rows have been checked. On a cluster
+`rase.tables.spark` maps the same parts.
 """
 
 from __future__ import annotations
@@ -241,22 +241,24 @@ class LocalRun(TableRun):
 
     def _parts(self) -> Iterator[PartResult]:
         """Read the whole table, and yield what comes of its parts."""
-        if isinstance(self._source, ParquetSource):
-            interval_ms = self._plan.interval_ms
-            parts = cut(self._source.groups, interval_ms, most_rows=self._most_rows)
+        few, source = min(_ONE_PART_ROWS, self._most_rows), self._source
+        if isinstance(source, ParquetSource) and source.rows > few:
+            parts = cut(source.groups, self._plan.interval_ms, most_rows=self._most_rows)
             if parts is not None:
                 yield from self._each(parts, self._from_files)
                 return
-        chunks, held, count = self._source.chunks(), [], 0
+        chunks, held, count = source.chunks(), [], 0
         for chunk in chunks:
             held.append(chunk.keyed(self._key, self._plan, released=self._released))
             count += len(chunk.time_ms)
-            self._on_progress("read", self._source.share_read)
-            if count > min(_ONE_PART_ROWS, self._most_rows):
+            self._on_progress("read", source.share_read)
+            if count > few:
                 yield from self._through_store(held, chunks)
                 return
         if held:
-            yield self._draw_part([held[0] if len(held) == 1 else KeyedRows.joined(held)])
+            rows = held[0] if len(held) == 1 else KeyedRows.joined(held)
+            held.clear()
+            yield self._draw_part([rows])
 
     def _through_store(
         self, held: list[KeyedRows], chunks: Iterator[Chunk]

@@ -251,7 +251,11 @@ def test_the_campaign_file_builds_a_campaign(given: dict[str, str]) -> None:
 @pytest.mark.uncovered
 @pytest.mark.parametrize("given", QUESTIONS)
 def test_the_command_line_gives_the_same_numbers(given: dict[str, str]) -> None:
-    """The line runs as it is, and its JSON has the page's errors, guarantees and shuffle."""
+    """The line runs as it is, and its JSON has the page's errors, guarantees and shuffle.
+
+    The epsilon of shuffled reports is a quicker bound on the page: never smaller than the
+    command's, and not half as large again.
+    """
     found = explore(asked_of(given), 0.0)
     words = shlex.split(found.texts["cli"])
     assert words[:2] == ["rase", "plan"]
@@ -265,7 +269,8 @@ def test_the_command_line_gives_the_same_numbers(given: dict[str, str]) -> None:
     for one, other in zip(told["guarantees"], shown["guarantees"], strict=True):
         assert one["epsilon"] == other["epsilon"]
         if one["central"] is not None:
-            assert one["central"]["epsilon"] == pytest.approx(other["central"]["epsilon"], rel=1e-5)
+            exact, quick = one["central"]["epsilon"], other["central"]["epsilon"]
+            assert exact <= quick * (1 + 1e-5) <= 1.5 * exact
 
 
 def test_the_python_lines_run() -> None:

@@ -149,6 +149,7 @@ def test_the_constants_need_a_campaign_that_a_chip_can_serve(
         constants(capsys)
 
 
+@pytest.mark.needs("node", "micropython")
 def test_the_chip_draws_the_places_of_the_agent(
     chip: Path,
     duchi: Campaign,
@@ -171,6 +172,7 @@ def test_the_chip_draws_the_places_of_the_agent(
     assert {0, duchi.steps} == set(drawn)
 
 
+@pytest.mark.needs("node", "micropython")
 def test_the_chip_reports_once_a_round_and_its_report_opens(
     chip: Path,
     duchi: Campaign,
@@ -200,6 +202,7 @@ print(json.dumps([[one and one.hex() for one in made], open(MEMORY).read()]))
         assert opened == content
 
 
+@pytest.mark.needs("node", "micropython")
 def test_a_damaged_memory_stops_the_chip(
     chip: Path,
     duchi: Campaign,
@@ -218,6 +221,7 @@ print(json.dumps([told is None or told, len(words)]))
     assert on_chip(constants(capsys), "", calls, [7]) == ["stopped", 1]
 
 
+@pytest.mark.needs("node", "micropython")
 def test_the_same_bytes_are_sent_until_they_are_answered(
     chip: Path,
     duchi: Campaign,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.forecast import Forecast, foretell
+from rase.accounting.forecast import Forecast, forecast_error
 from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import PAPERS, SETS, Accuracy, MeasuredSet, accuracy
@@ -93,4 +93,4 @@ def _foretold(panel: Panel, slice_: MeasuredSet, epsilon: float, seeds: range) -
     made = randomizer_named(
         "auto", epsilon, domain=slice_.value_range, precision=Precision(beta=0.5, rho=0.9)
     )
-    return foretell(panel.values, panel.times_ms / 1000, mechanism=made, seeds=seeds)
+    return forecast_error(panel.values, panel.times_ms / 1000, mechanism=made, seeds=seeds)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import PeerMissing, Row, Target
-from rase.accounting.forecast import foretell
+from rase.accounting.forecast import forecast_error
 from rase.domain import Precision
 from rase.errors import DataError
 from rase.lab.accuracy import SETS
@@ -47,7 +47,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
             )
             forecasts, errors = (
                 [
-                    foretell(
+                    forecast_error(
                         panel.values[part],
                         times_s[part],
                         mechanism=mechanism,

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tests.counts.many import spread_of
 
 from rase import Duchi, Hybrid, Precision, Range, SeededRandom, unbiased_mean
-from rase.accounting.forecast import Forecast, Remedy, foretell, remedies
+from rase.accounting.forecast import Forecast, Remedy, forecast_error, remedies
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
 from rase.series.tracker import Tracker
@@ -43,7 +43,9 @@ def test_a_trial_is_a_run_of_the_estimator() -> None:
             errors.append(told.value - row.mean())
         squares.append(np.mean(np.square(errors[1:])))
     shares: list[float] = []
-    done = foretell(readings, hours, mechanism=mechanism, seeds=(3, 4), on_trial=shares.append)
+    done = forecast_error(
+        readings, hours, mechanism=mechanism, seeds=(3, 4), on_trial=shares.append
+    )
     assert done.tracked == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-3)
     assert shares == [0.0]
 
@@ -53,12 +55,12 @@ def test_trials_go_on_until_the_error_is_known(monkeypatch: pytest.MonkeyPatch) 
     readings, hours = wave(24, 4, 100.0)
     mechanism = made(0.1, WATTS)
     shares: dict[str, list[float]] = {"all": [], "some": []}
-    every = foretell(readings, hours, mechanism=mechanism, on_trial=shares["all"].append)
+    every = forecast_error(readings, hours, mechanism=mechanism, on_trial=shares["all"].append)
     assert every.error_high > 1.05 * every.tracked
     monkeypatch.setattr("rase.accounting.forecast._NEAR_ENOUGH", 2.0)
-    some = foretell(readings, hours, mechanism=mechanism, on_trial=shares["some"].append)
+    some = forecast_error(readings, hours, mechanism=mechanism, on_trial=shares["some"].append)
     assert shares == {"all": [0.0, 0.25, 0.5, 0.75], "some": [0.0]}
-    assert some == foretell(readings, hours, mechanism=mechanism, seeds=range(1, 17))
+    assert some == forecast_error(readings, hours, mechanism=mechanism, seeds=range(1, 17))
     assert every.error_high / every.error_low < some.error_high / some.error_low
 
 
@@ -66,15 +68,15 @@ def test_without_a_trial_nothing_is_foretold() -> None:
     """No seeds are refused."""
     readings, hours = wave(24, 4, 100.0)
     with pytest.raises(ValueError, match="seeds must hold one trial or more"):
-        foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=())
+        forecast_error(readings, hours, mechanism=made(1.0, WATTS), seeds=())
 
 
 def test_more_devices_and_more_epsilon_tell_more() -> None:
     """Copies of the fleet and a larger budget both lower the error."""
     readings, hours = wave(72, 20, 200.0)
-    one = foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,))
-    many = foretell(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,), copies=16)
-    rich = foretell(readings, hours, mechanism=made(8.0, WATTS), seeds=(1,))
+    one = forecast_error(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,))
+    many = forecast_error(readings, hours, mechanism=made(1.0, WATTS), seeds=(1,), copies=16)
+    rich = forecast_error(readings, hours, mechanism=made(8.0, WATTS), seeds=(1,))
     assert many.alone < one.alone / 2
     assert many.tracked < one.tracked
     assert rich.tracked < one.tracked
@@ -85,16 +87,16 @@ def test_rounds_without_readings_are_left_out() -> None:
     readings, hours = wave(30, 5, 100.0)
     readings[10:20] = np.nan
     readings[3, 2] = np.nan
-    told = foretell(readings, hours, mechanism=Hybrid(2.0, WATTS), seeds=(1,))
+    told = forecast_error(readings, hours, mechanism=Hybrid(2.0, WATTS), seeds=(1,))
     assert told.rounds == 20
     with pytest.raises(ValueError, match="readings must hold two rounds or more"):
-        foretell(readings[:1], hours[:1], mechanism=Hybrid(2.0, WATTS))
+        forecast_error(readings[:1], hours[:1], mechanism=Hybrid(2.0, WATTS))
 
 
 def test_remedies_are_the_least_that_beat_the_constant() -> None:
     """A wave that 20 devices cannot show at a small epsilon is shown by a change of each kind."""
     readings, hours = wave(96, 20, 200.0)
-    before = foretell(readings, hours, mechanism=Duchi(0.2, WATTS), seeds=(1,))
+    before = forecast_error(readings, hours, mechanism=Duchi(0.2, WATTS), seeds=(1,))
     found = remedies(readings, hours, mechanism_of=made, epsilon=0.2, value_range=WATTS)
     assert not before.beats_constant
     by_kind = {one.what: one for one in found}
@@ -118,7 +120,7 @@ def test_what_does_not_clearly_win_is_no_remedy(monkeypatch: pytest.MonkeyPatch)
     """A change after which the constant is as good as before is not offered."""
     readings, hours = wave(12, 3, 50.0)
     still = Forecast(12, 1.0, 9.0, 1.05, 0.95)
-    monkeypatch.setattr("rase.accounting.forecast.foretell", lambda *_, **__: still)
+    monkeypatch.setattr("rase.accounting.forecast.forecast_error", lambda *_, **__: still)
     assert remedies(readings, hours, mechanism_of=made, epsilon=1.0, value_range=WATTS) == ()
 
 
@@ -126,7 +128,7 @@ def test_a_forecast_without_error_has_all_skill() -> None:
     """Skill is infinite where nothing is off."""
     assert Forecast(2, 0.0, 0.0, 1.0, 1.0).skill == np.inf
     still = np.full((4, 3), 700.0)
-    told = foretell(still, np.arange(4.0) * 3600, mechanism=Hybrid(2.0, WATTS), seeds=(1,))
+    told = forecast_error(still, np.arange(4.0) * 3600, mechanism=Hybrid(2.0, WATTS), seeds=(1,))
     assert told.skill_low == 0.0
     assert told.error_high == np.inf
     assert not told.beats_constant
@@ -140,7 +142,7 @@ def test_the_interval_of_a_forecast_holds_what_other_noise_gives() -> None:
     """
     readings, hours = wave(96, 20, 200.0)
     one, other = (
-        foretell(readings, hours, mechanism=made(2.0, WATTS), seeds=seeds)
+        forecast_error(readings, hours, mechanism=made(2.0, WATTS), seeds=seeds)
         for seeds in (range(1, 17), range(101, 117))
     )
     assert one.error_low < one.tracked < one.error_high < 2 * one.error_low

@@ -7,8 +7,8 @@ import pytest
 from tests.cases import each_case
 
 from rase import Precision, Range
-from rase.accounting.forecast import foretell
-from rase.accounting.synthetic_forecast import Motion, foretell_motion, motion_remedies
+from rase.accounting.forecast import forecast_error
+from rase.accounting.synthetic_forecast import FleetMovement, forecast_movement, movement_remedies
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
 
@@ -29,7 +29,7 @@ def test_paths_move_as_described() -> None:
     The wander of a month has about 15 independent days a path; over 60 paths its variance is known
     to 5 %, and the bounds are six times that.
     """
-    motion = Motion(500.0, 40.0, 80.0)
+    motion = FleetMovement(500.0, 40.0, 80.0)
     paths = motion.paths(HOURS, seeds=range(60))
     assert paths.shape == (60, 720)
     assert abs(paths.mean() - 500) < 10
@@ -40,12 +40,12 @@ def test_paths_move_as_described() -> None:
 @pytest.mark.uncovered
 def test_it_foretells_what_reports_of_such_a_fleet_give() -> None:
     """The forecast without data is near one made from readings that move so."""
-    motion = Motion(600.0, 60.0, 120.0)
-    told = foretell_motion(
+    motion = FleetMovement(600.0, 60.0, 120.0)
+    told = forecast_movement(
         motion, every_s=3600, devices=100, mechanism=made(2.0, WATTS), seeds=range(1, 7)
     )
     path = motion.paths(HOURS, seeds=(7,))[0]
-    real = foretell(
+    real = forecast_error(
         np.repeat(path[:, None], 100, axis=1),
         HOURS,
         mechanism=made(2.0, WATTS),
@@ -58,12 +58,12 @@ def test_it_foretells_what_reports_of_such_a_fleet_give() -> None:
 
 def test_what_does_not_move_enough_is_told_and_what_would_help() -> None:
     """A mean that hardly moves is not worth following; more devices or a narrow range mend it."""
-    motion = Motion(300.0, 10.0, 25.0)
-    before = foretell_motion(
+    motion = FleetMovement(300.0, 10.0, 25.0)
+    before = forecast_movement(
         motion, every_s=3600, devices=50, mechanism=made(0.5, WATTS), seeds=range(1, 7)
     )
     assert not before.beats_constant
-    found = motion_remedies(
+    found = movement_remedies(
         motion, every_s=3600, devices=50, mechanism_of=made, epsilon=0.5, value_range=WATTS
     )
     assert {one.what for one in found} & {"devices", "epsilon", "range"}
@@ -72,8 +72,8 @@ def test_what_does_not_move_enough_is_told_and_what_would_help() -> None:
 
 def test_a_range_that_is_narrow_already_is_no_remedy() -> None:
     """Where the mean moves over the whole range, no narrower one is tried."""
-    found = motion_remedies(
-        Motion(1500.0, 800.0),
+    found = movement_remedies(
+        FleetMovement(1500.0, 800.0),
         every_s=3600,
         devices=2,
         mechanism_of=made,
@@ -97,5 +97,5 @@ def test_motions_that_cannot_be_are_refused(
 ) -> None:
     """Deviations are finite and not negative, and something moves."""
     with pytest.raises(ValueError, match=message):
-        Motion(*numbers)
-    assert not Motion(-5.0, 1.0).within(WATTS)
+        FleetMovement(*numbers)
+    assert not FleetMovement(-5.0, 1.0).within(WATTS)

@@ -24,7 +24,7 @@ from tests.fusion.conftest import (
 from rase.clock import FakeClock
 from rase.dashboard.app import dashboard_app
 from rase.dashboard.asgi_transport import InsideTransport
-from rase.dashboard.mounting import Beside
+from rase.dashboard.mounting import MountedDashboard
 from rase.dashboard.sessions import Sessions, Store
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.storage.sqlite import open_sqlite
@@ -46,7 +46,7 @@ class Desk:
             centre.clock,
             sessions=self.sessions,
         )
-        self.app = Beside(server, dashboard)
+        self.app = MountedDashboard(server, dashboard)
         self.cookies = httpx.Cookies()
         # Another server of the same fusion centre has visitors of its own.
         more = f" {next(_NUMBERS)}" if store is not None else ""

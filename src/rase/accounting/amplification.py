@@ -1,8 +1,8 @@
 """Amplification by uniform shuffling: what a shuffled round promises to each contributor.
 
 A report is epsilon-LDP whoever looks. Once n of them are shuffled uniformly, an observer of the
-release cannot tell whose report is whose, and the round as a whole is (epsilon, delta)-DP with a
-smaller epsilon. Each number names its theorem and stands beside a proven lower bound.
+release cannot know whose report is whose, and the round as a whole is (epsilon, delta)-DP with a
+smaller epsilon. Each number names its theorem and stands next to a proven lower bound.
 """
 
 from collections import Counter
@@ -139,7 +139,7 @@ def amplify(
 
     Guarantee: (epsilon, delta)-DP of the release for two rounds that differ in one contributor's
     reading. Assumes that the shuffler keeps its permutation secret, and that all n contributors
-    follow the protocol: those who lie or tell their reports hide nobody, so count them out. Small
+    follow the protocol: those who lie or reveal their reports hide nobody, so count them out. Small
     rounds are enumerated in tests/statistical/test_channel_audit.py.
 
     Contributors with different budgets hide only among those with the same one; the result is the
@@ -266,7 +266,7 @@ def lower_bound(
     Args:
         mechanism: A randomizer with one budget; or an epsilon, and the bound holds for some
             mechanism of that epsilon, namely randomized response.
-        n: How many reports share it; where budgets differ they are released beside the reports.
+        n: How many reports share it; where budgets differ they are released with the reports.
         rounds: How many rounds.
         delta: The delta allowed.
         is_quick: Whether milliseconds count more than the last percents, as for sliders.

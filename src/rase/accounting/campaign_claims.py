@@ -91,7 +91,7 @@ def state_promise(
         delta=delta,
         reports=campaign.most_reports(max(campaign.window, _MONTH_S // campaign.round_s)),
     )
-    table = tuple(_rounded(row, campaign.epsilon[0]) for row in rows)
+    table = tuple(_round_up_claim(row, campaign.epsilon[0]) for row in rows)
     return replace(
         campaign,
         shuffled_epsilon=table[0].epsilon if shuffled_epsilon is None else shuffled_epsilon,
@@ -114,7 +114,7 @@ def check_promise(campaign: Campaign) -> None:
     check_claims(campaign.claims, randomizer, n, delta=campaign.delta)
 
 
-def _rounded(row: Claim, epsilon: float) -> Claim:
+def _round_up_claim(row: Claim, epsilon: float) -> Claim:
     """Round a claim up to what people read, and never above what the noise itself leaves."""
     local = row.reports * epsilon
     return Claim(

@@ -23,7 +23,7 @@ _ULP = 2.0**-52
 
 
 class ClonePair:
-    """Hold the clone pair of n reports and tell its delta at any epsilon, never too small.
+    """The clone pair of n reports, with its delta at any epsilon, never too small.
 
     Guarantee: `delta` bounds the hockey-stick divergence of the shuffled round for any
     epsilon-LDP mechanism shared by all contributors, for rounds that differ in one contributor's

@@ -60,7 +60,7 @@ def compose_local(guarantee: LocalDP, rounds: int) -> LocalDP:
 def compose_permutation(guarantee: PermutationPrivacy, rounds: int) -> PermutationPrivacy:
     """Return what the shuffler promises for the same groups over many rounds: alphas add up.
 
-    The success of an observer of order alone stays: new permutations tell nothing about old ones.
+    The success of an observer of order alone stays: new permutations reveal nothing about old ones.
     An observer of values that recur can do better, and the larger alpha says so.
 
     Args:

@@ -94,7 +94,7 @@ def error_curves(
         value_range: The public range.
         epsilon: The epsilon in question, which the curves surround.
         devices: How many devices there are.
-        precision: The (beta, rho) asked for, which tells where budget-aware stops clamping.
+        precision: The (beta, rho) asked for, which decides where budget-aware stops clamping.
         window: How many rounds are averaged.
         turns: Of how many devices one reports in a round, by chance; 1 if all do.
         mechanism: The mechanism in question, or ``auto``.

@@ -135,7 +135,7 @@ PREDICTED = ROUND_MEANS
 # Of the means that a plan compares, the winsorized one is the unbiased one but for liars.
 COMPARED = tuple(name for name in ROUND_MEANS if name != "winsorized_mean")
 _DECODED = ("unbiased_mean", "winsorized_mean")
-# What `bootstrap_mean` draws unless told otherwise.
+# What `bootstrap_mean` draws by default.
 BOOTSTRAP_RESAMPLES = 1000
 # Readings that stand for all in the median's law; its error falls with their square.
 _ATOMS = 64
@@ -245,7 +245,7 @@ class FleetReadings:
 
 @dataclass(frozen=True)
 class ErrorModel:
-    """Tell the expected error of the estimators for one mechanism.
+    """The expected error of the estimators for one mechanism.
 
     For means it is exact, but for stochastic rounding to the grid (below 1e-7 of the width
     squared). For the median it takes the number of reports below a point as normal, which holds
@@ -451,7 +451,7 @@ def _bounded_moments(mechanism: Covered) -> tuple[float, float, float]:
 
     For Duchi, Piecewise and Hybrid the mean of a report is slope * offset and its mean square
     constant + curve * offset^2, where offset is the reading less the middle: a bit's chance is
-    linear in the reading, and a window moves with it. Two readings tell the three numbers.
+    linear in the reading, and a window moves with it. Two readings give the three numbers.
     """
     public = mechanism.domain
     channel = channel_of(mechanism)

@@ -1,4 +1,4 @@
-"""What `tracked` will achieve on a fleet like the one at hand, told before anything runs.
+"""What `tracked` will achieve on a fleet like the one at hand, computed before anything runs.
 
 How well the mean can be followed depends on how it moves, which no formula knows; so the estimator
 is tried on readings one holds, with seeded noise that protects nobody and is thrown away.
@@ -22,8 +22,8 @@ __all__ = [
     "Forecast",
     "Mechanisms",
     "Remedy",
+    "forecast_error",
     "forecast_of",
-    "foretell",
     "remedies",
     "tried_remedies",
 ]
@@ -56,7 +56,7 @@ class Forecast:
         history: That of the constant learnt from earlier rounds.
         coverage: The share of 95 % intervals of `tracked` that held the truth.
         skill_low: The lower end of the 95 % interval of the skill, by the scatter of the trials;
-            0 for a single trial, which tells nothing of it.
+            0 for a single trial, which shows nothing of it.
         error_low: The same of `tracked`; 0 likewise.
         error_high: Its upper end; infinite for a single trial.
     """
@@ -99,7 +99,7 @@ class Remedy:
     skill: float
 
 
-def foretell(
+def forecast_error(
     readings: Floats,
     times_s: Floats,
     *,
@@ -146,21 +146,21 @@ def foretell(
 
 
 def forecast_of(runs: Runs, rounds: int) -> Forecast:
-    """Return what trials of so many rounds tell of others like them."""
+    """Return what trials of so many rounds show of others like them."""
     squares = np.square(np.stack([runs.tracked, runs.alone, runs.history]))
     tracked, alone, history = np.sqrt(squares.mean(axis=1)).tolist()
     trials = squares.shape[1]
-    told = Forecast(rounds, tracked, alone, history, float(runs.coverage.mean()))
+    found = Forecast(rounds, tracked, alone, history, float(runs.coverage.mean()))
     if trials < 2:
-        return told
+        return found
     # Both errors are of the same drawings, so each trial is left out once (the jackknife).
     kept = squares.sum(axis=1, keepdims=True) - squares
     reach = student_quantile(0.95, trials - 1)
     of_skill = reach * _jackknife(0.5 * np.log(kept[2] / kept[0]))
     of_error = reach * _jackknife(0.5 * np.log(kept[0]))
     return replace(
-        told,
-        skill_low=told.skill * math.exp(-of_skill),
+        found,
+        skill_low=found.skill * math.exp(-of_skill),
         error_low=tracked * math.exp(-of_error),
         error_high=tracked * math.exp(of_error),
     )
@@ -182,7 +182,7 @@ def remedies(
     readings, times_s = readings[:_TRIED_ROUNDS], times_s[:_TRIED_ROUNDS]
 
     def forecast_remedy(mechanism: RangeRandomizer, times: int) -> Forecast:
-        return foretell(readings, times_s, mechanism=mechanism, seeds=_TRIALS, copies=times)
+        return forecast_error(readings, times_s, mechanism=mechanism, seeds=_TRIALS, copies=times)
 
     low, high = np.nanquantile(readings, [0.0005, 0.9995]).tolist()
     narrow = None
@@ -210,7 +210,7 @@ def tried_remedies(
     """Return what would beat the constant, one change at a time.
 
     Args:
-        tried: Foretells for a mechanism and so many times the devices.
+        tried: Forecasts for a mechanism and so many times the devices.
         mechanism_of: Makes the mechanism of a budget and a range.
         epsilon: The budget of a report.
         value_range: The public range.
@@ -247,7 +247,7 @@ def _means(
     portion: range,
     on_trial: Callable[[float], None],
 ) -> RunMeans:
-    """Draw the noise of a portion of the trials, a few at a time; return what rounds tell."""
+    """Draw the noise of a portion of the trials, a few at a time; return what rounds show."""
     parts = []
     at_once = max(_AT_ONCE // len(every), 1)
     for start in range(portion.start, portion.stop, at_once):

@@ -274,7 +274,7 @@ class Question:
 
 
 class CountingObserver:
-    """Tell at any epsilon a delta that no valid one is below.
+    """At any epsilon a delta that no valid one is below.
 
     Guarantee: `delta` is at most the true hockey-stick divergence of the release
     (tests/statistical/test_channel_audit.py enumerates it).
@@ -323,7 +323,7 @@ def best_questions(channel: Channel) -> list[Question]:
     """Return good questions about one mechanism, for others at the low end and in the middle.
 
     A question is a set of reports, those that speak most for the first reading; the set is chosen
-    for the count's largest shift against its noise. The high end mirrors the low one.
+    for the count's largest shift against its noise. The high end is the reflection of the low one.
 
     Args:
         channel: The mechanism's rows.

@@ -22,7 +22,7 @@ from rase.domain import Range
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.runs import RunMeans, runs_of
 
-__all__ = ["Motion", "foretell_motion", "motion_remedies"]
+__all__ = ["FleetMovement", "forecast_movement", "movement_remedies"]
 
 _DAY_S = 86_400.0
 # A month of hours, or as many rounds of another length; remedies are tried on ten days of hours.
@@ -32,7 +32,7 @@ _REACH = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
+class FleetMovement:
     """Say how a fleet's mean moves, in the unit of readings.
 
     Args:
@@ -45,7 +45,7 @@ class Motion:
         ValueError: If a number is not finite, a deviation is negative, or both are 0.
 
     Example:
-        >>> Motion(400.0, 40.0, 80.0).within(Range(0, 3000))
+        >>> FleetMovement(400.0, 40.0, 80.0).within(Range(0, 3000))
         True
     """
 
@@ -85,8 +85,8 @@ class Motion:
         return paths
 
 
-def foretell_motion(
-    motion: Motion,
+def forecast_movement(
+    movement: FleetMovement,
     *,
     every_s: float,
     devices: int,
@@ -100,7 +100,7 @@ def foretell_motion(
     changes the noise of a round little, and the mean not at all.
 
     Args:
-        motion: How the mean moves.
+        movement: How the mean moves.
         every_s: The length of a round.
         devices: How many report in each.
         mechanism: How reports are made.
@@ -109,7 +109,7 @@ def foretell_motion(
     """
     public = mechanism.domain
     times_s = np.arange(rounds, dtype=np.float64) * every_s
-    truth = motion.paths(times_s, seeds=seeds).clip(public.low, public.high)
+    truth = movement.paths(times_s, seeds=seeds).clip(public.low, public.high)
     # The worst variance of the range is what most rounds have, and it is the same for all trials.
     tried = np.linspace(public.low, public.high, 17)
     variance = float(mechanism.variance(tried).max()) / devices
@@ -123,8 +123,8 @@ def foretell_motion(
     return forecast_of(runs_of(means, times_s, truth=truth, value_range=public), rounds)
 
 
-def motion_remedies(
-    motion: Motion,
+def movement_remedies(
+    movement: FleetMovement,
     *,
     every_s: float,
     devices: int,
@@ -135,18 +135,21 @@ def motion_remedies(
     """Return what would beat the constant: more devices, more epsilon, a narrower range.
 
     The range that is tried holds the mean with six of its standard deviations on both sides, and is
-    a tenth of the one there is or wider: whether readings fit in it only their owner can tell.
+    a tenth of the one there is or wider: whether readings fit in it only their owner knows.
     """
-    reach = _REACH * math.hypot(motion.fleet_sd, motion.day_sd)
+    reach = _REACH * math.hypot(movement.fleet_sd, movement.day_sd)
     half = max(reach, 0.05 * value_range.width)
-    low, high = max(motion.mean - half, value_range.low), min(motion.mean + half, value_range.high)
+    low, high = (
+        max(movement.mean - half, value_range.low),
+        min(movement.mean + half, value_range.high),
+    )
     narrow = None
     if high - low < 0.9 * value_range.width:
         narrow = Range(low, high, value_range.steps)
 
     def forecast_remedy(mechanism: RangeRandomizer, times: int) -> Forecast:
-        return foretell_motion(
-            motion,
+        return forecast_movement(
+            movement,
             every_s=every_s,
             devices=times * devices,
             mechanism=mechanism,

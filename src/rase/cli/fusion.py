@@ -69,7 +69,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
         open_centre(settings, clock) as centre,
         send_spans(centre.telemetry, settings.traces, process="fusion"),
     ):
-        app: ASGIApp = fusion_app(centre, beside=_beside(settings, centre))
+        app: ASGIApp = fusion_app(centre, background=_beside(settings, centre))
         if settings.dashboard:
             try:
                 app, _ = with_dashboard(app, clock, database=centre.database)

@@ -181,7 +181,7 @@ def command(folder: Path, **options: Any) -> None:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
     for line in (
         *_describe_demands(campaign, owner, plan.takes_turns),
-        *_promised(campaign, options),
+        *_describe_promises(campaign, options),
     ):
         click.echo(line, err=True)
     click.echo(
@@ -215,7 +215,7 @@ def _describe_demands(
     )
 
 
-def _promised(campaign: "Campaign", options: dict[str, Any]) -> Iterator[str]:
+def _describe_promises(campaign: "Campaign", options: dict[str, Any]) -> Iterator[str]:
     """Yield what is promised towards the fusion centre, and what that costs in error."""
     from rase.theme.promises import towards_fusion
 
@@ -309,7 +309,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "kem": options["kem"],
             }
         )
-        return campaign if epsilon else _fitted(campaign, options)
+        return campaign if epsilon else _fit_budget(campaign, options)
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None
 
@@ -328,7 +328,7 @@ def _k_min(options: dict[str, Any], turns: int) -> int:
     return max(2, math.floor(_OF_DEVICES * int(options["devices"]) / turns))
 
 
-def _fitted(base: "Campaign", options: dict[str, Any]) -> "Campaign":
+def _fit_budget(base: "Campaign", options: dict[str, Any]) -> "Campaign":
     """Return the campaign with the largest budget that its promise and its owners allow."""
     from rase.accounting.campaign_claims import DEFAULT_DELTA, fit_budget, state_promise
     from rase.service.allowance import DAY_S

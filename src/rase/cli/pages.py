@@ -31,7 +31,7 @@ def with_dashboard(
     """
     from rase.dashboard.app import dashboard_app
     from rase.dashboard.asgi_transport import InsideTransport
-    from rase.dashboard.mounting import Beside
+    from rase.dashboard.mounting import MountedDashboard
     from rase.dashboard.session_store import SessionStore
     from rase.dashboard.sessions import LONGEST_S, Sessions
     from rase.subscriber.operator import AsyncOperator
@@ -44,4 +44,4 @@ def with_dashboard(
     pages = dashboard_app(
         lambda token: AsyncOperator(_INSIDE, token, transport=inside), clock, sessions=sessions
     )
-    return Beside(server, pages), sessions
+    return MountedDashboard(server, pages), sessions

@@ -15,8 +15,8 @@ A page is a module of this room that defines ``PAGE``, a `rase.dashboard.page.Pa
 4. ``PAGE = Page(name=…, title=…, group=…, views=(View("/name", shown),), is_open=True)``, or
    ``scope=READ`` / ``scope=ADMIN`` for pages that need a token with that scope.
 
-`session_of` tells who is logged in, `client_of` asks the fusion centre with that person's token,
-``dashboard_of(request).clock`` tells the time. A refusal of the fusion centre, raised as
+`session_of` returns who is logged in, `client_of` asks the fusion centre with that person's token,
+``dashboard_of(request).clock`` gives the time. A refusal of the fusion centre, raised as
 `FusionRefused` or `FusionUnreachable`, becomes a page by itself; so does
 ``HTTPException(status, "One sentence.")``. What must end with the server (worker processes, open
 streams) goes into ``Page.lifespan``.

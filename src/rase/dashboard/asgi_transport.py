@@ -57,7 +57,7 @@ class InsideTransport(httpx.AsyncBaseTransport):
     async def _run(self, scope: dict[str, Any], call: "_Call") -> None:
         try:
             await self._app(scope, call.receive, call.send)
-        except Exception:  # noqa: BLE001 - the app has answered and told its log; a peer sees no more
+        except Exception:  # noqa: BLE001 - the app has answered and logged it; a peer sees no more
             call.has_failed = True
         finally:
             call.pieces.put_nowait(None)

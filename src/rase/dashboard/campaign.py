@@ -53,7 +53,7 @@ async def publish_campaign(request: Request) -> Response:
             # Publishing what another operator has changed meanwhile would undo their change.
             if form.get("version") != str(fleet.campaign.version):
                 raise ValueError(
-                    "Another version was published meanwhile. Look at the effect anew."
+                    "Another version was published meanwhile. Look at the effect again."
                 )
             made = await client.publish(fleet.campaign.id, beta=beta, rho=rho, not_before=first)
         except (ValueError, FusionRefused) as error:

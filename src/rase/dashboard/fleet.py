@@ -21,12 +21,12 @@ _NAMES = tuple(item.name for item in fields(Campaign))
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Hold a campaign with what the fusion centre tells about it.
+    """A campaign with what the fusion centre knows about it.
 
     Args:
         campaign: Its newest version.
         hash: The hash of that version, which both servers signed.
-        expected_n: How many reports a round of late had on average.
+        expected_n: How many reports recent rounds had on average.
         kept_s: How long noisy reports are kept after their round is final.
         names: All campaigns of the fusion centre.
     """

@@ -77,13 +77,13 @@ async def events(request: Request) -> Response:
     if fleet is None:
         raise HTTPException(404, "There is no campaign yet.")
     return StreamingResponse(
-        _handed_on(request, fleet),
+        _forward_stream(request, fleet),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _handed_on(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
+async def _forward_stream(request: Request, fleet: Fleet) -> AsyncIterator[bytes]:
     dashboard = dashboard_of(request)
     session = session_of(request)
     assert session is not None  # noqa: S101 - the page is only called with one
@@ -133,7 +133,7 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
     trace = await client.trace(start=max(start_ms, 0), points=_POINTS)
     page = await client.rounds(limit=_RECENT)
     done = [one for one in page["rounds"] if one["state"] != "open"]
-    told = next((one for one in done if one["status"] == "ok"), None)
+    newest_answer = next((one for one in done if one["status"] == "ok"), None)
     late_at_s = overdue_s(fleet.campaign, page["rounds"])
     late_in_s = None if late_at_s is None else late_at_s - now_s
     return {
@@ -145,7 +145,7 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
         "trace": trace,
         "rows": chart_rows(trace["points"], fleet.campaign.round_s),
         "newest": done[0] if done else None,
-        "told": told,
+        "answered": newest_answer,
         "rounds": page["rounds"],
         "alerts": alerts(fleet.campaign, page["rounds"], expected_n=fleet.expected_n, now_s=now_s),
         "now_s": now_s,
@@ -206,8 +206,8 @@ def alerts(
 
     Args:
         campaign: The campaign.
-        rounds: The newest rounds, newest first, as the fusion centre tells them.
-        expected_n: How many reports a round of late had on average.
+        rounds: The newest rounds, newest first, as the fusion centre sends them.
+        expected_n: How many reports recent rounds had on average.
         now_s: The present second.
     """
     done = [one for one in rounds if one["state"] != "open"]

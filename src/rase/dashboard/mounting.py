@@ -3,16 +3,16 @@
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Beside"]
+__all__ = ["MountedDashboard"]
 
 _OF_THE_SERVER = ("/v1/", "/healthz", "/readyz", "/openapi.json", "/metrics")
 
 
-class Beside:
+class MountedDashboard:
     """Serve an app and the dashboard at one port.
 
     Args:
-        server: The fusion centre's app: the interface and health, and all that runs beside.
+        server: The fusion centre's app: the API, health and background work.
         dashboard: The pages.
     """
 

@@ -68,7 +68,7 @@ class _Line:
 class Hub:
     """Hand the events of one stream to many readers.
 
-    A reader that comes later is told the newest event first, as if it had opened the stream.
+    A reader that comes later is sent the newest event first, as if it had opened the stream.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Hub:
         """Ask once for all readers of a stream, until its next event or for some seconds.
 
         Args:
-            key: The stream; without a reader of it everybody asks anew.
+            key: The stream; without a reader of it everybody asks again.
             question: Tells questions of one stream apart.
             ask: Asks; an answer that fails is not kept.
         """
@@ -135,9 +135,9 @@ class Hub:
             async for piece in source():
                 *events, rest = (rest + piece).split(b"\n\n")
                 for event in events:
-                    _tell(line, event + b"\n\n")
+                    _send_event(line, event + b"\n\n")
         except (FusionRefused, FusionUnreachable):
-            # The reader's page asks again, and is told what is wrong.
+            # The reader's page asks again, and is shown what is wrong.
             return
         finally:
             self._forget(key, line)
@@ -150,7 +150,7 @@ class Hub:
             del self._lines[key]
 
 
-def _tell(line: _Line, event: bytes) -> None:
+def _send_event(line: _Line, event: bytes) -> None:
     if b"data:" in event:
         line.newest = event
         line.answers = {}
@@ -197,7 +197,7 @@ class Page:
         is_open: Whether it needs no login.
         scope: The scope that a token must have; None if any login will do.
         max_body_bytes: The largest form or file that it takes.
-        lifespan: What runs beside it, from the server's start to its end.
+        lifespan: What runs in the background, from the server's start to its end.
     """
 
     name: str

@@ -32,7 +32,7 @@ class SessionStore:
 
     Args:
         database: The database.
-        clock: The time of day: a clock that only passes begins anew with each process.
+        clock: The time of day: a clock that only passes begins again with each process.
         longest_s: After how long a session is of no use; such rows are removed.
     """
 

@@ -36,7 +36,7 @@ class Session:
         scopes: What the token allows.
         begun_s: When it began, by a clock that only passes.
         seen_s: When it was last used.
-        noted_s: When the store was last told so.
+        noted_s: When the store was last updated.
     """
 
     token: str = field(repr=False)

@@ -22,7 +22,7 @@ def chart_rows(points: Sequence[Mapping[str, Any]], round_s: int) -> list[tuple[
     """Return what a chart's table shows, as tuples: templates write hundreds of them.
 
     Args:
-        points: Estimates as the fusion centre tells them, of one round each or of several.
+        points: Estimates as the fusion centre sends them, of one round each or of several.
         round_s: The length of a round; minutes are enough where it has no seconds.
 
     Returns:
@@ -92,7 +92,7 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[Any, ...]:
     mean, low, high = one["value"], one["low"], one["high"]
-    is_told = one["status"] == "ok"
+    is_answered = one["status"] == "ok"
     fewest, most = one.get("n_low", one.get("n")), one.get("n_high", one.get("n"))
     count = number(fewest) if fewest == most else f"{number(fewest)} to {number(most)}"
     time = one["until"] if one.get("of_rounds", 1) > 1 else one["time"]
@@ -107,7 +107,7 @@ def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[A
             for text in ("" if value is None else value, near(value, low, high, places))
         ),
         fewest,
-        count if is_told else "–",
+        count if is_answered else "–",
     )
 
 

@@ -99,7 +99,7 @@ def _lines(status: "LedgerStatus", *, is_paused: bool) -> list[str]:
         _line("ever", status.total_spent, owner.total_epsilon, status.total_left),
         _line(f"in {owner.span_s} s", status.span_spent, owner.span_epsilon, status.span_left)
         + _refresh(status.refresh_s),
-        *_given(status),
+        *_describe_given(status),
     ]
     for item in status.campaigns:
         limits = item.limits
@@ -112,7 +112,7 @@ def _lines(status: "LedgerStatus", *, is_paused: bool) -> list[str]:
     return lines
 
 
-def _given(status: "LedgerStatus") -> list[str]:
+def _describe_given(status: "LedgerStatus") -> list[str]:
     """Return what reports of a span gave away to the fusion centre, where claims or limits say."""
     limit = status.owner.span_shuffled_epsilon
     if limit is None and status.span_given >= status.span_spent:

@@ -131,7 +131,7 @@ def access_log(
 
 @router.get("/v1/subscribers", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
 def subscribers(request: Request) -> Response:
-    """Return who may ask, and who no longer may; tokens are not kept and so not told."""
+    """Return who may ask, and who no longer may; tokens are not kept and so not shown."""
     asker_of(request, ADMIN_CAMPAIGN)
     found = [asdict(one) for one in list_subscribers(centre_of(request).database)]
     return JSONResponse({"subscribers": found})

@@ -47,7 +47,7 @@ _LONGEST_TICK_S = 30.0
 _BODY_S = 60.0
 _DESCRIPTION = (
     "Private estimates of a fleet. Every answer carries its error, its number of reports and its "
-    "guarantee. Withheld rounds answer `too_few`, missing ones are gaps; reports are never told."
+    "guarantee. Withheld rounds answer `too_few`, missing ones are gaps; reports are never shown."
 )
 
 router = APIRouter()
@@ -72,22 +72,22 @@ def fusion_app(
     centre: FusionCentre,
     *,
     tick_s: float = _TICK_S,
-    beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> FastAPI:
     """Return the app of a fusion centre.
 
     Args:
         centre: What it serves.
         tick_s: How often it looks for rounds that are due.
-        beside: What runs while the app does, such as publishing to a broker.
+        background: What runs while the app does, such as publishing to a broker.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         work = asyncio.create_task(_work(centre, app, tick_s))
-        _tell_when_ending(app)
+        _end_streams_on_shutdown(app)
         try:
-            async with beside():
+            async with background():
                 yield
         finally:
             app.state.is_ending = True
@@ -174,8 +174,8 @@ async def _read(request: Request, limit: int) -> bytes:
         raise HTTPException(408, "The batch did not come in time.") from None
 
 
-def _tell_when_ending(app: FastAPI) -> None:
-    """Let streams end when the server is told to; it would wait for them first otherwise."""
+def _end_streams_on_shutdown(app: FastAPI) -> None:
+    """Let streams end when the server ends; it would wait for them first otherwise."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -89,10 +89,10 @@ class Publisher:
         if known is None:
             known = self._countersigner.campaign(campaign, signature)
         signed = SignedCampaign(campaign, signature, known)
-        # The shuffler's signature is checked before anybody is told that there is a campaign.
+        # The shuffler's signature is checked before anybody learns that there is a campaign.
         SignedCampaign.from_bytes(signed.to_bytes(), self._pinned)
         with self._database.transaction() as transaction:
-            # Written anew: another proposal may have taken this one's place meanwhile. It is not
+            # Written again: another proposal may have taken this one's place meanwhile. It is not
             # lost by that, the shuffler signs one campaign of a version alone.
             if _read_countersignature(transaction, campaign) is None:
                 _propose(transaction, campaign, signature)

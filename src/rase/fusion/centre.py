@@ -32,7 +32,7 @@ class FusionCentre:
         policy: What the operator decided.
         telemetry: Counts and logs, without values.
         on_final: Called after rounds became final, e.g. to wake streams.
-        space: Tells the size of the database and the room on its disk; None if unknown.
+        space: Gives the size of the database and the room on its disk; None if unknown.
         heart: Says that this process runs and which keys it holds; None if nobody asks.
     """
 
@@ -66,7 +66,7 @@ class FusionCentre:
             body: The batch.
 
         Raises:
-            WireError: With the problem the shuffler is told.
+            WireError: With the problem the shuffler is sent.
         """
         with self.telemetry.span("put") as span:
             try:
@@ -94,7 +94,7 @@ class FusionCentre:
         return receipt
 
     def tick(self) -> list[FinalRound]:
-        """Do all that is due, and tell who waits for it."""
+        """Do all that is due, and notify who waits for it."""
         try:
             with self.telemetry.span("finalise") as span:
                 done = self.rounds.tick()

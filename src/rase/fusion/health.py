@@ -79,7 +79,7 @@ def readiness_of(centre: FusionCentre, *, is_working: bool) -> Readiness:
 
 
 def gauges_of(centre: FusionCentre) -> list[Gauge]:
-    """Return what metrics tell of the present."""
+    """Return what metrics show of the present."""
     now_s = centre.clock.now_s()
     with centre.database.snapshot() as transaction:
         behind = rounds_behind(transaction, now_s=now_s, settle_s=centre.policy.settle_s)

@@ -152,7 +152,7 @@ class Intake:
 
         Raises:
             LateBatch: If the round is final.
-            WireError: With the problem the shuffler is told; then nothing has changed.
+            WireError: With the problem the shuffler is sent; then nothing has changed.
         """
         manifest, name = checked.manifest, checked.manifest.batch_id
         if len(body) > checked.max_bytes:
@@ -249,7 +249,7 @@ def _check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -
         )
     if manifest.method == "withheld":
         return
-    # It is told to subscribers; a number that is none would keep the round from becoming final.
+    # It is shown to subscribers; one that is not finite would keep the round from becoming final.
     if manifest.attacker_success > 1 + _ROUNDING:
         raise Malformed("the manifest's attacker_success must be at most 1.", problem=_BAD)
     if manifest.n < campaign.k_min:

@@ -1,6 +1,6 @@
 """Estimates to a broker: each final round and its windows, retained; entities for Home Assistant.
 
-Who reads them there is the broker's business; unlike over HTTP, no access log tells.
+Who reads them there is the broker's business; unlike over HTTP, there is no access log.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _STALE_ROUNDS: Final = 3
 
 
 def fleet_discovery(campaign: Campaign) -> Discovery:
-    """Return what Home Assistant is told of a campaign's fleet."""
+    """Return what Home Assistant is sent about a campaign's fleet."""
     mean = unit_fields(campaign.unit)
     entities = (
         Entity("value", "Mean", "sensor", {"val_tpl": "{{ value_json.value }}", **mean}),
@@ -106,9 +106,9 @@ class _Publisher:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._seen: dict[str, int] = {}
-        self._told_s: dict[str, float] = {}
+        self._status_sent_s: dict[str, float] = {}
         self._is_new = False
-        self._telling: asyncio.Future[None] | None = None
+        self._publishing: asyncio.Future[None] | None = None
         self._session = BrokerSession(
             Broker.of(settings), settings.client_id or "rase-fusion", on_change=self._on_change
         )
@@ -124,9 +124,9 @@ class _Publisher:
         while True:
             self._woken.clear()
             if self._session.is_up:
-                self._telling = asyncio.ensure_future(asyncio.to_thread(self._publish))
+                self._publishing = asyncio.ensure_future(asyncio.to_thread(self._publish))
                 try:
-                    await asyncio.shield(self._telling)
+                    await asyncio.shield(self._publishing)
                 except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
                     self._centre.telemetry.event("publish_failed", error=type(error).__name__)
             with suppress(TimeoutError):
@@ -134,9 +134,9 @@ class _Publisher:
 
     async def aclose(self) -> None:
         """Say farewell and disconnect."""
-        if self._telling is not None:
+        if self._publishing is not None:
             # Its thread goes on when the task ends; "online" must not come after the farewell.
-            await asyncio.gather(self._telling, return_exceptions=True)
+            await asyncio.gather(self._publishing, return_exceptions=True)
         last = [self._status(campaign, "offline") for campaign in self._seen]
         await asyncio.to_thread(self._session.stop, *last)
 
@@ -144,7 +144,7 @@ class _Publisher:
         if self._is_new:
             self._is_new = False
             self._seen.clear()
-            self._told_s.clear()
+            self._status_sent_s.clear()
         with self._centre.database.snapshot() as transaction:
             names = known_campaigns(transaction)
         questions = self._centre.questions
@@ -156,14 +156,14 @@ class _Publisher:
                     found = fleet_discovery(campaign)
                     self._session.publish(found.topic, found.payload(), is_retained=True)
             for event in questions.events_after(campaign, self._seen[name]):
-                self._tell(campaign, event.answer)
+                self._publish_answer(campaign, event.answer)
                 self._seen[name] = event.sequence
             passed_s = self._centre.clock.monotonic_s()
-            if passed_s - self._told_s.get(name, -float(_STATUS_S)) >= _STATUS_S:
-                self._told_s[name] = passed_s
+            if passed_s - self._status_sent_s.get(name, -float(_STATUS_S)) >= _STATUS_S:
+                self._status_sent_s[name] = passed_s
                 self._status(name, "online")
 
-    def _tell(self, campaign: Campaign, answer: Answer) -> None:
+    def _publish_answer(self, campaign: Campaign, answer: Answer) -> None:
         topics = Topics(campaign.id)
         self._session.publish(topics.estimate, as_json(answer), is_retained=True)
         last = answer.round
@@ -189,7 +189,7 @@ class _Publisher:
     def _on_change(self, reason: str | None) -> None:
         """Note in the network's thread what became of the connection."""
         if reason is None:
-            # A broker that lost its memory is told everything once more, by the thread that tells.
+            # A broker that lost its memory is sent everything again, by the thread that publishes.
             self._is_new = True
             self._centre.telemetry.count("broker_connections")
             self._centre.telemetry.event("broker_connected")

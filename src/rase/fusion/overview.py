@@ -159,24 +159,24 @@ def page_of_rounds(
             "SELECT state, COUNT(*) FROM rounds WHERE campaign = ? GROUP BY state", (campaign.id,)
         )
     more, rows = len(rows) > limit, rows[:limit]
-    told: dict[int, dict[str, Any]] = {}
+    answered: dict[int, dict[str, Any]] = {}
     if rows:
         answers = questions.between(campaign, rows[-1][0], rows[0][0], method=method)
-        told = {one.round: one.as_fields() for one in answers}
+        answered = {one.round: one.as_fields() for one in answers}
     return {
         "campaign": campaign.id,
-        "rounds": [_round(campaign, row, told.get(row[0])) for row in rows],
+        "rounds": [_round(campaign, row, answered.get(row[0])) for row in rows],
         "counts": dict(sorted(counts)),
         "next": rows[-1][0] if more else None,
     }
 
 
-def _round(campaign: Campaign, row: Row, told: dict[str, Any] | None) -> dict[str, Any]:
+def _round(campaign: Campaign, row: Row, answered: dict[str, Any] | None) -> dict[str, Any]:
     round, version, state, batches = row
     time = time_in_words(round_start_s(round, campaign.round_s))
     more = {"version": version, "state": state, "batches": batches}
-    if told is not None:
-        return {**told, **more}
+    if answered is not None:
+        return {**answered, **more}
     # A final round whose version did not have the estimator says nothing about it.
     status = "open" if state == "open" else "gap"
     return {"time": time, "round": round, "status": status, "value": None, "n": 0, **more}
@@ -199,7 +199,7 @@ def _points(
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         number = int(bucket[start])
         if previous is not None and number > previous + 1:
-            # Rounds that never came are told once, however many they are.
+            # Rounds that never came are listed once, however many they are.
             missing = begin + (previous + 1) * width
             found.append(_bare(campaign, missing, (number - previous - 1) * width, "gap", 0))
         previous = number
@@ -296,7 +296,7 @@ def token(request: Request) -> Response:
 
 @router.get("/v1/campaigns", tags=["subscriber"], responses=PROBLEMS, dependencies=BEARER)
 def campaigns(request: Request) -> Response:
-    """Return the newest version of every campaign, with how many reports a round of late had."""
+    """Return the newest version of every campaign, with how many reports recent rounds had."""
     asker_of(request, None)
     centre = centre_of(request)
     with centre.database.snapshot() as transaction:
@@ -333,7 +333,7 @@ def traced(
         check_method(found, method)
         name = found.estimators[0] if method in (None, "all") else str(method)
         first, last = span_of(found, start, to, None)
-        width, told = trace(
+        width, answered = trace(
             centre.database, found, first=first, last=last, points=points, method=name
         )
         return {
@@ -343,7 +343,7 @@ def traced(
             "round_s": found.round_s,
             "rounds_per_point": width,
             "points": [
-                asdict(one) for one in kept_in_range(centre.database, found, told, method=name)
+                asdict(one) for one in kept_in_range(centre.database, found, answered, method=name)
             ],
         }
 

@@ -1,4 +1,4 @@
-"""What rounds told of where readings lie, kept at the fusion centre; a better range comes from it.
+"""What rounds showed of where readings lie, kept at the fusion centre to find a better range.
 
 Only counts of bins outlive a round, and only in campaigns that probe. Whether a recommended range
 is published is the operator's decision.
@@ -79,7 +79,7 @@ class RangeStatus:
         """Return plain values; clip bias and quantiles with the intervals that hold them."""
         values = {**asdict(replace(self, advice=None)), "probes_needed": FEWEST_PROBES}
         if self.advice is not None:
-            # The recommended range is what the advice is: its values stand beside the rest.
+            # The recommended range is what the advice is: its values stand with the rest.
             values["advice"] = {
                 **outlook_fields(self.advice.recommended),
                 "present": outlook_fields(self.advice.present),
@@ -140,7 +140,7 @@ def write_probes(transaction: Transaction, campaign: Campaign, round: int, count
 
 
 def probes_of(transaction: Transaction, campaign_id: str) -> list[RangeProbe]:
-    """Return what the first and the latest rounds told, oldest first, each with its own range."""
+    """Return what the first and the latest rounds showed, oldest first, each with its own range."""
     kept: dict[tuple[int, float], Row] = {}
     for question, most in ((_OLDEST, _FIRST), (_NEWEST, _LATEST)):
         for row in transaction.execute(question, (campaign_id, most)):
@@ -150,8 +150,8 @@ def probes_of(transaction: Transaction, campaign_id: str) -> list[RangeProbe]:
     for _, (round, epsilon, version, counts, mean) in sorted(kept.items()):
         if version not in campaigns:
             campaigns[version] = campaign_of_version(transaction, campaign_id, version)
-        told = tuple(np.frombuffer(bytes(counts), "<u4").tolist())
-        probes.append(RangeProbe(_randomizer(campaigns[version], round, epsilon), told, mean))
+        shown = tuple(np.frombuffer(bytes(counts), "<u4").tolist())
+        probes.append(RangeProbe(_randomizer(campaigns[version], round, epsilon), shown, mean))
     return latest_ranges(probes)
 
 

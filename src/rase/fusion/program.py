@@ -94,7 +94,7 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
 
 
 def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]:
-    """Read all keys, so that every mistake is told at once."""
+    """Read all keys, so that all mistakes are reported at once."""
     mistakes: list[str] = []
     keys: tuple[OpeningKey, ...] = ()
     try:

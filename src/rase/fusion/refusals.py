@@ -1,4 +1,4 @@
-"""How the fusion centre refuses a subscriber: problem types beside those of the protocol."""
+"""How the fusion centre refuses a subscriber: problem types besides those of the protocol."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ NOT_SIGNED: Final = ProblemType(
     "not-countersigned",
     502,
     "The shuffler did not countersign.",
-    "Nothing is published; mend what the detail names and try again.",
+    "Nothing is published; fix what the detail names and try again.",
     is_final=False,
 )
 REFUSALS: Final = (BAD_QUESTION, NO_TOKEN, NOT_ALLOWED, NO_ESTIMATE, NOT_SIGNED)

@@ -107,7 +107,7 @@ class Rounds:
         """Make every settled round final, oldest first; none before its grace is over.
 
         Where rounds are followed through time, one waits for the one before it, but not for long. A
-        round that cannot be estimated does not keep the others from it: `take_failed` tells it,
+        round that cannot be estimated does not keep the others from it: `take_failed` reports it,
         and it is tried again later.
 
         Raises:
@@ -166,7 +166,7 @@ class Rounds:
         return settles_s <= now_s or settles_s > now_s + self._policy.settle_s
 
     def _rest(self, campaign: str, round: int, error: Exception) -> None:
-        """Leave a round alone for a while, and tell so."""
+        """Leave a round alone for a while, and log it."""
         self._resting[campaign, round] = self._clock.monotonic_s() + _REST_S
         self._failed.append(FailedRound(campaign, round, type(error).__name__))
 
@@ -270,7 +270,7 @@ class Rounds:
                 tracker.update(begin_s, alone, spread=found.spread, members=members)
             )
         estimates[TRACKED] = replace(mean, method=TRACKED)
-        # Where budgets differ the combined mean was followed, and is kept beside the others.
+        # Where budgets differ the combined mean was followed, and is kept with the others.
         others = {one.method for one in estimates.values()}
         followed = _Followed(last, is_new, tracker, found.spread)
         return [*estimates.values(), *([alone] if alone.method not in others else [])], followed

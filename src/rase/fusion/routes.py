@@ -366,7 +366,7 @@ async def events(
         clock: Says when a heartbeat is due.
         woken: Set when there may be something new.
         is_ending: Whether the server shuts down.
-        may_read: Whether the reader's token still allows it; asked before anything is told.
+        may_read: Whether the reader's token still allows it; asked before anything is sent.
         heartbeat_s: How long the stream is silent at most.
     """
 

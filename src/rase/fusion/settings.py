@@ -63,9 +63,9 @@ class FusionBrokerSettings(BrokerSettings):
     """How the fusion centre reaches its broker, and what it publishes there.
 
     Args:
-        windows: Over how many rounds means are published, beside the one of each round.
+        windows: Over how many rounds means are published, besides the one of each round.
         strict: Whether a window that lacks a round has no mean.
-        discovery: Whether Home Assistant is told of the fleet's entities.
+        discovery: Whether Home Assistant is sent the fleet's entities.
     """
 
     windows: list[Annotated[int, Field(ge=1, le=MAX_ROUNDS)]] = Field(

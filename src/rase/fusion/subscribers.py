@@ -94,7 +94,7 @@ def add_subscriber(
         name: A name that no other subscriber has or had.
         scopes: What the token allows, out of `SCOPES`.
         expires_s: The second from which it no longer does; None for never.
-        made_s: The present second, to be told later; None if nobody needs to know.
+        made_s: The present second, to be shown later; None if nobody needs to know.
 
     Raises:
         ValueError: If the name is taken or cannot be one, or a scope is unknown.
@@ -145,7 +145,7 @@ def authenticate(database: Database, clock: Clock, *, token: str | None) -> Subs
     """Return whose token it is.
 
     Raises:
-        Refused: If it is missing, unknown, expired or revoked; which of these is not told.
+        Refused: If it is missing, unknown, expired or revoked; which of these is not said.
     """
     match = _TOKEN.fullmatch(token or "")
     handle, secret = match.groups() if match else ("", "")

@@ -65,7 +65,7 @@ def is_early(
     """Say whether a settled round has to wait for the one before it to become final.
 
     Shufflers send something for every round, also for one that is withheld, so a gap means that a
-    batch is still under way. Without waiting, what is told of rounds after an outage would depend
+    batch is still under way. Without waiting, what is known of rounds after an outage would depend
     on which batch was quicker. A round that has waited long enough goes first, and the one that
     was missing then stands by itself.
 

@@ -12,7 +12,7 @@ from rase.lab.cache import CellCache
 from rase.lab.datasets import open_panel
 from rase.lab.experiments import conduct
 from rase.lab.experiments.conduct import outcomes_of, run_experiments
-from rase.lab.experiments.measure import measured
+from rase.lab.experiments.measure import run_measurement
 from rase.lab.experiments.registry import EXPERIMENTS, experiments_named
 from rase.lab.experiments.study import Cell, Setup, Steps
 from rase.lab.panel import Panel
@@ -39,7 +39,7 @@ def measured_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         keys.append(Cell(measure, settings).key)
         return {"n": settings["n"]}
 
-    monkeypatch.setattr(conduct, "measured", noted)
+    monkeypatch.setattr(conduct, "run_measurement", noted)
     return keys
 
 
@@ -56,7 +56,7 @@ def test_interrupted_work_goes_on(
     cache: CellCache, measured_keys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt in the middle loses nothing that was measured."""
-    noted = conduct.measured  # type: ignore[attr-defined]  # the one that takes notes
+    noted = conduct.run_measurement  # type: ignore[attr-defined]  # the one that takes notes
 
     def interrupted(panel: Panel, measure: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if settings["n"] == 24:
@@ -64,7 +64,7 @@ def test_interrupted_work_goes_on(
         return noted(panel, measure, settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr(conduct, "measured", interrupted)
+        patch.setattr(conduct, "run_measurement", interrupted)
         with pytest.raises(KeyboardInterrupt):
             outcomes_of(CELLS, PANEL, cache=cache)
     before = list(measured_keys)
@@ -164,7 +164,7 @@ def test_cells_may_be_measured_elsewhere(tmp_path: Path) -> None:
     def engine(cells: Sequence[Cell], panel: Panel) -> Iterator[tuple[Cell, dict[str, Any]]]:
         asked.append([cell.key for cell in cells])
         for cell in reversed(cells):
-            yield cell, measured(panel, cell.measure, cell.settings)
+            yield cell, run_measurement(panel, cell.measure, cell.settings)
 
     found = outcomes_of(CELLS, PANEL, cache=cache, engine=engine)
     assert asked == [list(CELLS)]

@@ -9,7 +9,7 @@ import pytest
 from rase.domain import Range
 from rase.errors import DataError
 from rase.lab.datasets import open_panel
-from rase.lab.experiments.measure import chosen_devices, measured
+from rase.lab.experiments.measure import chosen_devices, run_measurement
 from rase.lab.panel import Panel
 from rase.laws.registry import randomizer_named
 
@@ -56,14 +56,18 @@ def test_outcomes_are_plain_and_repeat() -> None:
         ("order", {"n": 16, "groups": 16, "alpha": 30.0}),
     ]  # fmt: skip
     for measure, settings in cells:
-        outcome = json.dumps(measured(PANEL, measure, settings), allow_nan=False)
-        assert json.dumps(measured(PANEL, measure, settings)) == outcome
+        outcome = json.dumps(run_measurement(PANEL, measure, settings), allow_nan=False)
+        assert json.dumps(run_measurement(PANEL, measure, settings)) == outcome
 
 
 def test_raw_is_found_and_uniform_is_not() -> None:
     """A place that is always the same device's gives it away; a uniform order does not."""
-    kept = measured(PANEL, "attack", {**ATTACK, "scheme": "br", "attack": "slot", "trees": 5})
-    mixed = measured(PANEL, "attack", {**ATTACK, "scheme": "best", "attack": "slot", "trees": 5})
+    kept = run_measurement(
+        PANEL, "attack", {**ATTACK, "scheme": "br", "attack": "slot", "trees": 5}
+    )
+    mixed = run_measurement(
+        PANEL, "attack", {**ATTACK, "scheme": "best", "attack": "slot", "trees": 5}
+    )
     assert kept["macro_recall"] == 1.0
     assert mixed["macro_recall"] < 0.2
 
@@ -71,10 +75,10 @@ def test_raw_is_found_and_uniform_is_not() -> None:
 def test_errors_are_those_of_the_estimators() -> None:
     """At a huge epsilon unclamped reports are exact; clamped ones at a small one are biased."""
     settings = {"n": 16, "high": 1000.0, "rounds": 20, "seed": 1, "estimators": ESTIMATORS}
-    exact = measured(PANEL, "mean_errors", {**settings, "mechanism": "laplace", "epsilon": 30.0})[
-        "errors"
-    ]["sample_mean"]
-    biased = measured(
+    exact = run_measurement(
+        PANEL, "mean_errors", {**settings, "mechanism": "laplace", "epsilon": 30.0}
+    )["errors"]["sample_mean"]
+    biased = run_measurement(
         PANEL, "mean_errors", {**settings, "mechanism": "budget-aware", "epsilon": 0.5}
     )["errors"]["sample_mean"]
     # The noise of a round's mean is 1000 / 30 * sqrt(2 / 16) = 12 W.
@@ -88,20 +92,20 @@ def test_gaps_are_left_out() -> None:
     """Rounds and devices without readings are left out, not counted as 0."""
     panel = with_gaps()
     settings = {"n": 16, "epsilon": 1.0, "high": 100.0, "seed": 1}
-    errors = measured(
+    errors = run_measurement(
         panel,
         "mean_errors",
         {**settings, "mechanism": "duchi", "rounds": 120, "estimators": ESTIMATORS},
     )
     assert errors["rounds"] == panel.rounds - 1
-    trace = measured(panel, "trace", {**settings, "days": 9, "estimators": ESTIMATORS})
+    trace = run_measurement(panel, "trace", {**settings, "days": 9, "estimators": ESTIMATORS})
     assert len(trace["days"]["truth"]) == 5
     rounds = {"scheme": "br", "rounds": [1, 2], "epsilon": 1.0, "high": 100.0, "seed": 1, "n": 16}
     with pytest.raises(DataError, match="a reading in every round"):
-        measured(panel, "watched", rounds)
+        run_measurement(panel, "watched", rounds)
     panel = Panel(panel.times_ms[1:], panel.devices, panel.values[1:])
     complete = int((~np.isnan(panel.values).any(axis=0)).sum())
-    assert measured(panel, "watched", rounds)["n"] == complete
+    assert run_measurement(panel, "watched", rounds)["n"] == complete
 
 
 def test_a_silent_day_has_no_mean() -> None:
@@ -110,7 +114,7 @@ def test_a_silent_day_has_no_mean() -> None:
     values[24:48] = np.nan
     panel = Panel(PANEL.times_ms, PANEL.devices, values)
     settings = {"n": 16, "epsilon": 1.0, "high": 100.0, "seed": 1, "days": 3}
-    trace = measured(panel, "trace", {**settings, "estimators": ESTIMATORS})
+    trace = run_measurement(panel, "trace", {**settings, "estimators": ESTIMATORS})
     assert trace["days"]["truth"][1] is None
     assert trace["days"]["truth"][2] is not None
 
@@ -120,7 +124,7 @@ def test_nothing_to_measure() -> None:
     empty = Panel(PANEL.times_ms, PANEL.devices, np.full(PANEL.values.shape, np.nan))
     settings = {"n": 16, "epsilon": 1.0, "high": 100.0, "seed": 1, "rounds": 5, "estimators": []}
     with pytest.raises(DataError, match="got none"):
-        measured(empty, "mean_errors", {**settings, "mechanism": "laplace"})
+        run_measurement(empty, "mean_errors", {**settings, "mechanism": "laplace"})
 
 
 def test_devices_are_chosen_by_seed() -> None:

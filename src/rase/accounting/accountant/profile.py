@@ -110,7 +110,7 @@ def connect_dots(points: list[tuple[float, float]], highest: float) -> Losses:
     """Return a symmetric pair whose profile is the hull of points and of their mirror images.
 
     A pair of which both orders have one profile has h(a) = 1 - a + a h(1/a), so points above
-    epsilon 0 determine those below, and the loss under Q mirrors that under P.
+    epsilon 0 determine those below, and the loss under Q is the reflection of that under P.
 
     Args:
         points: Pairs (epsilon, delta) from epsilon 0 on, ascending, each delta at or above the

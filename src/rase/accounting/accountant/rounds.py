@@ -133,7 +133,7 @@ class CloneProfile(Profile):
         weights = np.add.reduceat(pair.weights, starts)
         reports = pair.clones[starts] + 1
         # Hoeffding: of the reports, all but 4 exp(-2 h^2 / m) lie within h of the middle. The laws
-        # are symmetric about it, so the upper half tells the lower one.
+        # are symmetric about it, so the upper half gives the lower one.
         half = np.sqrt(reports * (math.log(4 / negligible) / 2))
         first = np.ceil(reports / 2)
         counts = (np.ceil(np.minimum(reports, reports / 2 + half)) - first + 1).astype(np.int64)

@@ -137,7 +137,9 @@ def status_of(book: Book, time_s: int) -> LedgerStatus:
         ),
         campaigns=tuple(_campaign_status(book, limits, time_s) for limits in book.campaigns()),
         span_given=nano_to_epsilon(
-            most_given(book.given(time_s), time_s, length=owner.span_s, tables=book.claim_tables())
+            most_given(
+                book.reports_given(time_s), time_s, length=owner.span_s, tables=book.claim_tables()
+            )
         ),
     )
 

@@ -24,7 +24,7 @@ __all__ = ["LedgerFile", "LedgerUnusable", "create_ledger"]
 _APPLICATION_ID = 0x52415345  # "RASE"
 _SCHEMA_VERSION = 2
 
-# `entry` has no time but the round's: rows tell what was sent, not when the device was awake.
+# `entry` has no time but the round's: rows show what was sent, not when the device was awake.
 # The triggers keep what was spent from being changed or given back by a later mistake of ours.
 _SCHEMA = """
 CREATE TABLE campaign (
@@ -117,7 +117,7 @@ def create_ledger(path: Path) -> None:
     """Make an empty ledger, once, when a device is enrolled; readable by its owner alone.
 
     The file appears whole or not at all. Opening never makes one: a lost ledger must be noticed,
-    because an empty one would allow everything anew.
+    because an empty one would allow everything again.
 
     Args:
         path: Where; the folder must exist.

@@ -128,7 +128,7 @@ class OwnerLimits:
         report_epsilon: The most one report may spend.
         span_epsilon: The most all reports of any span may spend.
         total_epsilon: The most all reports may spend ever.
-        span_s: The length of the span; a day unless told otherwise.
+        span_s: The length of the span; a day by default.
         shuffled_epsilon: The most one report may give away to the fusion centre, which sees it
             shuffled; None for no limit but ``report_epsilon``.
         span_shuffled_epsilon: The same for all reports of any span together; None likewise.
@@ -317,7 +317,7 @@ class Book:
         )
         return [Charge(*row) for row in rows]
 
-    def given(self, start_s: int) -> list[Given]:
+    def reports_given(self, start_s: int) -> list[Given]:
         """Return the reports that share a span with a second, or come later, with their claims."""
         rows = self.file.rows(
             "SELECT start_s, charged, claims FROM entry WHERE start_s > ?",
@@ -404,7 +404,7 @@ class Book:
             alone = tables.give_away({one.table: (1, one.nano)})
             found.append((f"the owner's limit for one report {towards}", 0, alone, one_limit, True))
         if span_limit is not None:
-            made = self.given(one.place)
+            made = self.reports_given(one.place)
             before = most_given(made, one.place, length=owner.span_s, tables=tables)
             after = most_given([*made, one], one.place, length=owner.span_s, tables=tables)
             scope = f"the owner's limit for {owner.span_s} s {towards}"
@@ -444,7 +444,7 @@ class Book:
         if tables.give_away({one.table: (1, one.nano)}) > limit:
             return None
         return first_room(
-            self.given(one.place), one, length=self.owner.span_s, limit=limit, tables=tables
+            self.reports_given(one.place), one, length=self.owner.span_s, limit=limit, tables=tables
         )
 
 

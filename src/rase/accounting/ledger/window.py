@@ -55,7 +55,7 @@ def first_free(charges: Iterable[Charge], place: int, *, length: int, room: int)
         charges: What was spent, in any order.
         place: Where to begin.
         length: Of the window.
-        room: The largest load allowed beside what is to be added; not negative.
+        room: The largest load allowed besides what is to be added; not negative.
 
     Example:
         >>> first_free([Charge(1, 5), Charge(4, 7)], 1, length=3, room=6)

@@ -86,7 +86,7 @@ def plan(
 
     Args:
         value_range: The public range of a reading.
-        epsilon: The budget of one report; None if ``window_budget`` tells it.
+        epsilon: The budget of one report; None if it follows from ``window_budget``.
         devices: How many devices there are.
         beta: Half-width of the precision interval asked for.
         rho: Probability of meeting it.
@@ -100,7 +100,7 @@ def plan(
             epsilon.
         delta: The delta of central guarantees.
         mechanism: ``auto`` for the best at this epsilon, or a name in `FOR_MEANS`.
-        readings: A sample of readings; the result tells errors on them, and so something of them.
+        readings: A sample of readings; the result reveals something of them.
         error: A root mean square error wished for, of the window's mean.
         attacker_cap: How many times better than chance an observer of order may be in the most
             exposed slot, the first or last; 2 unless given.
@@ -439,7 +439,7 @@ def _reports(request: Request) -> dict[str, int]:
     if request.interval_s is not None:
         counts["day"] = reports_in(math.ceil(_DAY_S / request.interval_s))
         counts["month"] = reports_in(math.ceil(_MONTH_S / request.interval_s))
-    # A window of one day is told as a day.
+    # A window of one day is called a day.
     names = {reports: name for name, reports in reversed(counts.items()) if name != "report"}
     names |= {counts[name]: name for name in ("day", "month") if name in counts} | {1: "report"}
     return {names[reports]: reports for reports in sorted(names)}

@@ -92,7 +92,7 @@ def _about_estimator(rows: list[ErrorRow]) -> str:
         )
     return (
         f"unbiased_mean: averaging reports as they are has a bias of up to {max(biases):.3g} that "
-        "neither devices nor windows mend; the median answers another question."
+        "neither devices nor windows remove; the median answers another question."
     )
 
 

@@ -79,7 +79,7 @@ class Setting:
 
     @property
     def basis(self) -> str:
-        """For which readings errors are told: ``worst`` or ``yours``."""
+        """For which readings errors are given: ``worst`` or ``yours``."""
         return "worst" if self.readings is None else "yours"
 
 

@@ -147,7 +147,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Hold what became of the readings given, without telling one.
+    """What became of the readings given, without one of them.
 
     Args:
         count: How many.

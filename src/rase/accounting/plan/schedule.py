@@ -125,7 +125,7 @@ def report_schedule(
         name: ``every``, ``split`` or ``rotate``.
         rounds: The window.
         epsilon: The budget of one report.
-        window_budget: The budget of any window. With ``every`` it is a limit beside epsilon: the
+        window_budget: The budget of any window. With ``every`` it is a limit besides epsilon: the
             ledger refuses what exceeds it.
 
     Raises:
@@ -223,9 +223,7 @@ def turn_error(
 
 def _every(rounds: int, *, epsilon: float | None, window_budget: float | None) -> ReportSchedule:
     if epsilon is None:
-        raise ValueError(
-            "epsilon must be given; or window_budget with schedule split or rotate, which tell it."
-        )
+        raise ValueError("epsilon must be given; or window_budget with schedule split or rotate.")
     if window_budget is None:
         return ReportSchedule("every", rounds, epsilon, rounds * epsilon, rounds)
     allowed = nano_from_limit("window_budget", window_budget)

@@ -156,17 +156,17 @@ class Plan:
         points: list[tuple[Any, ...]]
         if self.curve:
             points = [(point.epsilon, point.mechanism, point.estimator) for point in self.curve]
-            names, told = ("epsilon", "mechanism", "estimator"), [p.error for p in self.curve]
+            names, shown = ("epsilon", "mechanism", "estimator"), [p.error for p in self.curve]
         else:
             points = [(row.estimator, row.readings, "round") for row in self.errors]
             points += [(row.estimator, row.readings, "window") for row in self.errors]
             names = ("estimator", "readings", "over")
-            told = [row.round for row in self.errors] + [row.window for row in self.errors]
+            shown = [row.round for row in self.errors] + [row.window for row in self.errors]
         columns: dict[str, list[Any]] = {
             name: [point[place] for point in points] for place, name in enumerate(names)
         }
         for part in ("bias", "noise", "total"):
-            columns[part] = [getattr(error, part) for error in told]
+            columns[part] = [getattr(error, part) for error in shown]
         return frame_of(columns)
 
     def plot(self, ax: Any = None) -> Any:
@@ -214,11 +214,11 @@ class Plan:
             f"error of the mean of {over}: {request.devices:,} devices, epsilon "
             f"{request.epsilon:g}, {self.mechanism}"
         )
-        told = table_html(
+        shown = table_html(
             ["estimator", "readings", "bias", "noise", "error"], rows, caption=caption
         )
         sentences = [*(str(period) for period in self.periods), *self.recommendation.warnings]
-        return told + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+        return shown + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
 
 
 def _parts(error: Error) -> tuple[float, float, float]:

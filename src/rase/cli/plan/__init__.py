@@ -18,7 +18,7 @@ from rase.accounting.plan import plan
 from rase.accounting.plan.promises import Promises, plan_promises
 from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
-from rase.accounting.synthetic_forecast import Motion
+from rase.accounting.synthetic_forecast import FleetMovement
 from rase.atomic_files import replacing
 from rase.cli.arguments import usage
 from rase.cli.plan.forecast import Outlook, forecast_lines, outlook_of, outlook_of_motion, table_of
@@ -306,7 +306,7 @@ def command(
         if (asked["alpha"] is None) != (groups is None):
             missing, given = ("groups", "alpha") if groups is None else ("alpha", "groups")
             raise click.UsageError(f"--{missing} must be given with --{given}.")
-        motion = _motion(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
+        movement = _motion(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
     sample = None
     if data is not None:
         columns = (time_column, device_column, value_column)
@@ -330,8 +330,8 @@ def command(
             present = plan(advised.present, **shared)
             change = RangeChange.between(advised, present=present, then=made)
     outlook = None if sample is None else outlook_of(made, sample.table)
-    if motion is not None and interval_s is not None:
-        outlook = outlook_of_motion(made, motion, every_s=interval_s)
+    if movement is not None and interval_s is not None:
+        outlook = outlook_of_motion(made, movement, every_s=interval_s)
     drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
         document = _document(made, outlook, change, promised)
@@ -396,7 +396,7 @@ def _motion(
     interval_s: int | None,
     *,
     moves: tuple[float | None, float | None, float | None],
-) -> Motion | None:
+) -> FleetMovement | None:
     mean, fleet_sd, day_sd = moves
     if fleet_sd is None and day_sd is None:
         if mean is not None:
@@ -407,12 +407,12 @@ def _motion(
     if interval_s is None:
         raise click.UsageError("--every must be given with --fleet-sd or --day-sd.")
     middle = public.low + public.width / 2
-    motion = Motion(middle if mean is None else mean, fleet_sd or 0.0, day_sd or 0.0)
-    if not motion.within(public):
+    movement = FleetMovement(middle if mean is None else mean, fleet_sd or 0.0, day_sd or 0.0)
+    if not movement.within(public):
         raise click.UsageError(
             f"--fleet-mean must lie in the range {public.low:g} to {public.high:g}, got {mean:g}."
         )
-    return motion
+    return movement
 
 
 def _rounds(window: str | None, interval_s: int | None) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rase.accounting.forecast import Forecast, Mechanisms, Remedy, foretell, remedies
+from rase.accounting.forecast import Forecast, Mechanisms, Remedy, forecast_error, remedies
 from rase.accounting.plan.values import Plan
-from rase.accounting.synthetic_forecast import Motion, foretell_motion, motion_remedies
+from rase.accounting.synthetic_forecast import FleetMovement, forecast_movement, movement_remedies
 from rase.cli.output import show_progress
 from rase.domain import Range
 from rase.laws.randomizer import RangeRandomizer
@@ -83,7 +83,7 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
     made = _maker(plan)
     mechanism = made(request.epsilon, request.value_range)
     with show_progress() as show:
-        forecast = foretell(
+        forecast = forecast_error(
             readings,
             times_s,
             mechanism=mechanism,
@@ -102,24 +102,24 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
     return Outlook(forecast, copies * readings.shape[1], helps)
 
 
-def outlook_of_motion(plan: Plan, motion: Motion, *, every_s: int) -> Outlook | None:
-    """Foretell what `tracked` achieves on a fleet whose motion was stated; None likewise."""
+def outlook_of_motion(plan: Plan, movement: FleetMovement, *, every_s: int) -> Outlook | None:
+    """Foretell what `tracked` achieves on a fleet whose movement was stated; None likewise."""
     request = plan.request
     if request.schedule.name != "every":
         return None
     made = _maker(plan)
     with show_progress() as show:
         show("trying the estimator on a fleet that moves so", 0.0)
-        forecast = foretell_motion(
-            motion,
+        forecast = forecast_movement(
+            movement,
             every_s=every_s,
             devices=request.devices,
             mechanism=made(request.epsilon, request.value_range),
         )
         helps: tuple[Remedy, ...] = ()
         if not forecast.beats_constant:
-            helps = motion_remedies(
-                motion,
+            helps = movement_remedies(
+                movement,
                 every_s=every_s,
                 devices=request.devices,
                 mechanism_of=made,

@@ -93,7 +93,7 @@ function options(figure, place, found) {
     ],
     bands: found.bands.map(([high, low, color]) => ({ series: [high, low], fill: faded(token(`--series-${color}`)) })),
     hooks: {
-      setCursor: [(self) => tell(figure, found, self.cursor.idx)],
+      setCursor: [(self) => showPlace(figure, found, self.cursor.idx)],
       drawAxes: [(self) => marks(self, figure, found, token)],
       draw: [(self) => lone(self, found, token)],
     },
@@ -196,7 +196,7 @@ function marks(self, figure, found, token) {
   ctx.restore();
 }
 
-function tell(figure, found, place) {
+function showPlace(figure, found, place) {
   const readout = figure.querySelector(".readout");
   if (!readout) return;
   const row = place === null || place === undefined ? null : found.rows[place];

@@ -65,7 +65,7 @@ function listen() {
   });
   source.addEventListener("alive", watchSilence);
   source.onerror = () => {
-    // A server that answers but refuses: the session may be over, which the page's answer tells.
+    // A server that answers but refuses: the session may be over, which the page's answer shows.
     if (source.readyState === EventSource.CLOSED) refresh();
     lost();
   };

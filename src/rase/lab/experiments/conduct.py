@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rase.lab.cache import CellCache
-from rase.lab.experiments.measure import measured
+from rase.lab.experiments.measure import run_measurement
 from rase.lab.experiments.study import Cell, Experiment, Findings, Outcome, Setup, Steps, Study
 from rase.lab.panel import Panel
 
@@ -24,7 +24,7 @@ ReportProgress = Callable[[int, int, float | None], None]
 class CellEngine(Protocol):
     """Measure cells somewhere: they are independent, and a cell is its name and plain settings.
 
-    `rase.lab.experiments.measure.measured` is what runs there, once for each cell.
+    `rase.lab.experiments.measure.run_measurement` is what runs there, once for each cell.
     """
 
     def __call__(
@@ -132,7 +132,7 @@ def _measured_by(
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     if jobs == 1 or len(cells) < 2:
         for cell in cells:
-            yield cell, measured(panel, cell.measure, cell.settings)
+            yield cell, run_measurement(panel, cell.measure, cell.settings)
         return
     with _pool(min(jobs, len(cells)), panel) as pool:
         # Long cells first, so that no core waits for the last one.
@@ -171,7 +171,7 @@ def _begin_worker(panel: Panel) -> None:
 
 
 def _measure_here(measure: str, settings: dict[str, Any]) -> dict[str, Any]:
-    return measured(_panels[0], measure, settings)
+    return run_measurement(_panels[0], measure, settings)
 
 
 def weight(cell: Cell) -> float:

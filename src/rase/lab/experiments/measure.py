@@ -42,7 +42,7 @@ from rase.shuffle.paper import Line9, paper_plan
 from rase.shuffle.partition import Partition
 from rase.shuffle.robust import Robust
 
-__all__ = ["MEASURES", "Measured", "chosen_devices", "measured"]
+__all__ = ["MEASURES", "Measured", "chosen_devices", "run_measurement"]
 
 Measured = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ Floats = NDArray[np.float64]
 _DAY_MS = 86_400_000
 
 
-def measured(panel: Panel, measure: str, settings: Mapping[str, Any]) -> Measured:
+def run_measurement(panel: Panel, measure: str, settings: Mapping[str, Any]) -> Measured:
     """Run one measurement.
 
     Args:
@@ -188,14 +188,14 @@ def trace(
     }
 
 
-def followed(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
+def follow_mean(panel: Panel, *, n: int, epsilon: float, high: float, seed: int) -> Measured:
     """Follow the mean through all rounds, next to the paper's estimators and a constant."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
     (found,) = accuracy(some, Range(0, high), epsilon=epsilon, seeds=(seed,))
     return {"rmse": dict(found.rmse), "bias": found.bias, "coverage": found.coverage}
 
 
-def ranged(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> Measured:
+def narrow_range(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> Measured:
     """Begin with a range ten times too wide, and let feedback find a better one."""
     some = panel.of_devices(chosen_devices(panel, n, seed))
     best = best_range(some, epsilon=epsilon, rounds=rounds)
@@ -205,7 +205,7 @@ def ranged(panel: Panel, *, n: int, epsilon: float, rounds: int, seed: int) -> M
     return {"ratio": found.rmse / best.rmse, "widths": widths}
 
 
-def watched(
+def watch_slots(
     panel: Panel,
     *,
     n: int,
@@ -373,9 +373,9 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "attack": attack,
     "mean_errors": mean_errors,
     "trace": trace,
-    "followed": followed,
-    "ranged": ranged,
-    "watched": watched,
+    "followed": follow_mean,
+    "ranged": narrow_range,
+    "watched": watch_slots,
     "order": order,
     "variances": variances,
     "low_bits": low_bits,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rase.lab.experiments.conduct import weight
-from rase.lab.experiments.measure import measured
+from rase.lab.experiments.measure import run_measurement
 from rase.lab.experiments.study import Cell
 from rase.lab.panel import Panel
 from rase.tables.spark_tasks import tasks_on_spark
@@ -41,7 +41,7 @@ class SparkCells:
 
         def work(text: str) -> str:
             name, settings = json.loads(text)
-            return json.dumps(measured(panel, name, settings))
+            return json.dumps(run_measurement(panel, name, settings))
 
         tasks = [json.dumps([cell.measure, dict(cell.settings)]) for cell in ordered]
         for place, answer in tasks_on_spark(work, tasks, master=self.master, workers=self.workers):

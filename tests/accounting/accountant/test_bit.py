@@ -104,3 +104,11 @@ def test_mechanisms_that_are_a_bit_at_small_budgets_are_counted_as_one() -> None
     pair = shuffled_pair(Duchi(1.0, PUBLIC), 500)
     assert pair.delta(0.9999999999999) < 1e-12
     assert pair.profile.delta(1.0) == 0.0
+
+
+def test_the_worst_others_are_those_of_the_sum() -> None:
+    """Others of both ends hide a bit worse than others who are alike; blocks name their first."""
+    profile = BitProfile(1.0, 20, delta=1e-6)
+    high = profile.worst_others(0.5)
+    assert 0 < high < 19
+    assert BitProfile(1.0, 5000, delta=1e-6).worst_others(0.05) < 5000

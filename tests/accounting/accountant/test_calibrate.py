@@ -1,10 +1,12 @@
 """Calibration: the largest local epsilon that keeps a promise, and the law of least error."""
 
+import math
+
 import pytest
 from tests.cases import each_case
 
 from rase import PrivacyRefused, Range
-from rase.accounting.accountant.calibrate import calibrate, worst_error
+from rase.accounting.accountant.calibrate import _largest_within, _Wish, calibrate, worst_error
 from rase.accounting.accountant.rounds import shuffled_pair
 
 PUBLIC = Range(0, 1)
@@ -75,3 +77,20 @@ def test_arguments_out_of_bounds_are_refused(wrong: dict[str, float], words: str
     asked = {"shuffled_epsilon": 1.0, "delta": 1e-6, "n": 100} | wrong
     with pytest.raises(ValueError, match=words):
         calibrate(PUBLIC, **asked)  # type: ignore[arg-type]
+
+
+@each_case("limit", [1.00003, 1.0004, 1.3, 3.0, 3.7, 3.9, 7.9999, 8.0, 20.0])
+@each_case("slope", [0.01, 1.0, 1000.0])
+def test_the_search_ends_just_below_the_limit(limit: float, slope: float) -> None:
+    """Whatever the shape of the excess, what is returned was tried, and is at or near the limit."""
+    tried: set[float] = set()
+
+    def excess(epsilon: float) -> float:
+        tried.add(epsilon)
+        return slope * math.log(epsilon / limit)
+
+    found = _largest_within(excess, _Wish(1.0, 1e-6, 1000, 1), highest=8.0)
+    assert found is not None
+    assert found in tried
+    assert found <= limit
+    assert found >= min(limit, 8.0) * math.exp(-5e-4 * max(1.0, 1 / slope))

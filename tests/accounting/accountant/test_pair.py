@@ -237,7 +237,7 @@ def test_a_round_that_hides_nobody_has_its_local_epsilon() -> None:
     pair = shuffled_pair(Optimal(6.0, PUBLIC), 2)
     assert pair.epsilon(1e-6) == pytest.approx(6.0, rel=1e-3)
     assert pair.compose(3).epsilon(1e-6) == pytest.approx(18.0, rel=1e-3)
-    assert pair.delta(6.0) == 0.0
+    assert pair.delta(6.0) == pair.profile.delta(6.0) == 0.0
     assert pair.compose(2).delta(12.0) == 0.0
     assert pair.compose(2).compose(2).rounds == 4
 
@@ -269,3 +269,24 @@ def test_probes_are_rounds_of_their_own() -> None:
     assert same.epsilon(1e-6) == pytest.approx(whole.epsilon(1e-6), rel=1e-4)
     assert same.delta(0.5) == pytest.approx(whole.delta(0.5), rel=1e-3)
     assert same.best_guess() == pytest.approx(whole.best_guess(), rel=1e-6)
+
+
+def test_long_tails_are_looked_at_over_twice_the_width() -> None:
+    """Losses that are rare and large decide a small delta, and are added up as they are."""
+    rare = 1e-4
+    losses = Losses(np.array([-8.0, 0.0, 8.0]), np.array([rare * math.exp(-8.0), 1.0, rare]))
+    losses = Losses(losses.values, losses.masses / losses.masses.sum())
+    sums = Sums([(losses, 4)], delta=1e-9, widest=8.0)
+    for epsilon in (4.0, 12.0, 20.0, 28.0):
+        exact = sum(
+            math.comb(4, ups)
+            * math.comb(4 - ups, downs)
+            * losses.masses[2] ** ups
+            * losses.masses[0] ** downs
+            * losses.masses[1] ** (4 - ups - downs)
+            * max(0.0, -math.expm1(epsilon - 8.0 * (ups - downs)))
+            for ups in range(5)
+            for downs in range(5 - ups)
+        )
+        assert sums.delta(epsilon) >= exact * (1 - 1e-9)
+    assert sums.delta(28.0) < 1e-9

@@ -35,7 +35,6 @@ _SHARE_OF_LOG_DELTA = 1 / 25
 _HARDLY_MORE = 1.1
 _NEARLY = 1.0001
 _FIGURES = 5
-_MOST_TRIALS = 60
 _SMALLEST = 1e-300
 # How far below a budget a rung may have less error.
 _NEAR = 0.03
@@ -183,22 +182,21 @@ def _largest_within(
         return None
     trial = min(max(rounded_down(wish.guess, _FIGURES), low), highest)
     below, above, high = -math.inf, math.inf, highest
-    for turn in range(_MOST_TRIALS):
+    turn = 0
+    while True:
         found = excess(trial)
         if found <= 0:
             low, below = trial, found
-            if trial == highest or found > -_CLOSE:
-                break
         else:
             high, above = trial, found
-        if high - low <= _CLOSE * high and math.isfinite(above):
-            break
+        is_near = -_CLOSE < found <= 0
+        if is_near or low == highest or (high - low <= _CLOSE * high and math.isfinite(above)):
+            return low
+        turn += 1
         trial = rounded_down(_next_trial(low, high, below, above, turn), _FIGURES)
-        if not low < trial < high:
-            if math.isfinite(above):
-                break
-            trial = highest
-    return low
+        if trial <= low:
+            # Within rounding of the lower end: halve, or try the highest, which is still unknown.
+            trial = (low + high) / 2 if math.isfinite(above) else highest
 
 
 def _next_trial(low: float, high: float, below: float, above: float, turn: int) -> float:
@@ -211,8 +209,8 @@ def _next_trial(low: float, high: float, below: float, above: float, turn: int) 
         share = 0.5 if turn % 4 == 3 else (aim - below) / (above - below)
         return low * math.pow(high / low, min(max(share, 0.01), 0.99))
     if math.isfinite(below):
-        return min(low * math.exp(max(aim - below, _CLOSE)), high)
-    return max(high * math.exp((aim - above) / 2), math.sqrt(low * high) if turn > 4 else low)
+        return min(low * math.exp(min(max(aim - below, _CLOSE), 1.0)), high)
+    return max(high * math.exp((aim - above) / 2), math.sqrt(low * high))
 
 
 def _gaussian_delta(epsilon: float, deviation: float) -> float:

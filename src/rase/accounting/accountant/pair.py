@@ -222,7 +222,9 @@ class Sums:
             # Losses with long tails are spread wider where delta is decided than elsewhere.
             if 2 * _REACH * spread <= cycle:
                 break
-        top = math.ceil((mean + _REACH * spread) / step)
+        highest = sum(rounds * law.values[-1] for law, rounds in zip(laws, numbers, strict=True))
+        # One place above the highest sum, so that nothing lies beyond.
+        top = math.ceil(min(mean + _REACH * spread, highest + step) / step)
         places = np.arange(top - size + 1, top + 1)
         tilted, log_factor = laws[0].sum_of(numbers[0], tilt=tilt, size=size)
         for law, rounds in zip(laws[1:], numbers[1:], strict=True):

@@ -258,3 +258,17 @@ def test_infinite_losses_cannot_be_stated() -> None:
     """A shuffle without a guarantee is never released."""
     with pytest.raises(ValueError, match="alpha must be a finite number"):
         replace(MANIFEST, alpha=float("inf"))
+
+
+def test_a_manifest_may_state_a_promise() -> None:
+    """Both numbers or none, for a uniform shuffle; without them its bytes are as they were."""
+    uniform = replace(MANIFEST, method="uniform", theta=None)
+    promising = replace(uniform, shuffled_epsilon=1, delta=1e-6)
+    assert BatchManifest.from_bytes(promising.to_bytes()) == promising
+    assert b"delta" not in uniform.to_bytes()
+    with pytest.raises(ValueError, match="shuffled_epsilon and delta must be given together"):
+        replace(uniform, delta=1e-6)
+    with pytest.raises(ValueError, match="shuffled_epsilon must be a finite number"):
+        replace(uniform, shuffled_epsilon=-1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="delta must be absent unless the shuffle is uniform"):
+        replace(promising, method="mallows", theta=0.5)

@@ -21,13 +21,16 @@ _SHUFFLES = {
 def promises(campaign: Campaign) -> list[str]:
     """Return what a campaign promises by its signed terms, one sentence each."""
     window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
+    is_promising = campaign.delta is not None
     counted = ", cover reports counted," if campaign.cover else ""
     return [
         *towards_fusion(campaign),
-        str(LocalDP(campaign.epsilon[-1])),
+        # What protects is judged by both promises where there are two: the sentences above do.
+        *([] if is_promising else [str(LocalDP(campaign.epsilon[-1]))]),
         (
             f"In any {number(campaign.window)} rounds ({duration(window_s)}) a device spends at "
-            f"most epsilon {budget:g}, by its own ledger: {LocalDP(budget).odds}."
+            f"most epsilon {budget:g}, by its own ledger"
+            f"{'' if is_promising else f': {LocalDP(budget).odds}'}."
         ),
         (
             f"Fewer than {number(campaign.k_min)} reports{counted} are never released together; "

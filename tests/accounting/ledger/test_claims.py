@@ -168,3 +168,15 @@ def test_whoever_comes_second_changes_nothing(
     with Ledger(path, OWNER) as ledger:
         ledger._file._add_claims()
         assert ledger._file.rows("PRAGMA user_version") == [(2,)]
+
+
+def test_a_limit_for_one_report_alone_leaves_spans_open(tmp_path: Path) -> None:
+    """Each report keeps it by itself, however many there are."""
+    path = tmp_path / "ledger.db"
+    create_ledger(path)
+    owner = OwnerLimits(report_epsilon=1, span_epsilon=9, total_epsilon=9, shuffled_epsilon=0.3)
+    with Ledger(path, owner) as ledger:
+        ledger.join(POWER)
+        for round in range(4):
+            spend(ledger, "power", round, epsilon=1.0, claims=CLAIMS)
+        assert ledger.status(0).reports == 4

@@ -81,3 +81,20 @@ def test_owner_limits_check_themselves() -> None:
             OwnerLimits(**{"report_epsilon": 1, "span_epsilon": 1, "total_epsilon": 1, name: 0})
     with pytest.raises(ValueError, match="span_s must be between 1 and"):
         OwnerLimits(report_epsilon=1, span_epsilon=1, total_epsilon=1, span_s=0)
+
+
+@pytest.mark.parametrize("most_delta", [0.0, 1.0, float("nan")])
+def test_a_delta_is_a_probability(most_delta: float) -> None:
+    """The largest delta of claims lies between 0 and 1."""
+    with pytest.raises(ValueError, match="most_delta must be between 0 and 1"):
+        OwnerLimits(1.0, 1.0, 1.0, most_delta=most_delta)
+
+
+def test_limits_towards_the_fusion_centre_check_themselves() -> None:
+    """Each is a number that a ledger can count, or there is none."""
+    with pytest.raises(ValueError, match="^shuffled_epsilon must be greater than 0"):
+        OwnerLimits(1.0, 1.0, 1.0, shuffled_epsilon=0.0)
+    with pytest.raises(ValueError, match="^span_shuffled_epsilon must be greater than 0"):
+        OwnerLimits(1.0, 1.0, 1.0, span_shuffled_epsilon=0.0)
+    assert OwnerLimits(1.0, 1.0, 1.0).shuffled_nano is None
+    assert OwnerLimits(1.0, 1.0, 1.0, span_shuffled_epsilon=0.5).span_shuffled_nano == 5 * 10**8

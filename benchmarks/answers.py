@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from benchmarks.harness import PeerMissing, Row, Target
 from benchmarks.together import Fleet, drift, flat, office, square, wave
 from rase.counts.estimate import Estimate, student_quantile
+from rase.counts.registry import SMOOTHED
 from rase.domain import Precision, Range
 from rase.kernels.words import SeededRandom
 from rase.laws.registry import randomizer_named
 from rase.series.bank import FilterBank
 from rase.series.runs import RunMeans, run_means
-from rase.series.smoother import SMOOTHED, smooth_record
+from rase.series.smoother import smooth_record
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

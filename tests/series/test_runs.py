@@ -55,7 +55,8 @@ def test_runs_are_those_of_single_trackers(randomizer: RangeRandomizer, nearly: 
             single.add(alone, alone=alone, truth=truth[place])
         assert runs.tracked[run] == pytest.approx(tracked.rmse, rel=nearly)
         assert runs.bias[run] == pytest.approx(tracked.bias, abs=nearly * tracked.rmse)
-        assert runs.coverage[run] == pytest.approx(tracked.coverage, abs=2 * nearly)
+        # Degrees are whole numbers, so an end may lie on the other side of one truth.
+        assert runs.coverage[run] == pytest.approx(tracked.coverage, abs=0.03 + 2 * nearly)
         assert runs.alone[run] == pytest.approx(single.rmse)
         assert runs.history[run] == pytest.approx(tracked.history)
         assert runs.last[run] == pytest.approx(tracked.last)

@@ -11,6 +11,7 @@ from rase.counts.estimate import Estimate
 from rase.series.rounds import RoundResult, Rounds
 from rase.series.smoother import _backward, _forward, smooth_record
 from rase.series.tracker import Tracker
+from rase.series.window import window
 from rase.shuffle.uniform import Uniform
 
 UNIT = Range(0, 1)
@@ -96,3 +97,11 @@ def test_rounds_look_back_and_few_of_them_do_not() -> None:
     assert revised[-1] is rounds[-1]
     assert errors_of([one.estimate for one in revised[:-1]], mean) < errors_of(filtered, mean)
     assert rounds[:5].smoothed() == rounds[:5]
+
+
+def test_a_window_of_smoothed_rounds_supposes_the_worst_as_one_of_tracked_rounds_does() -> None:
+    """Errors of rounds that share the same record go together, and do not average out."""
+    one = Estimate(0.4, 0.1, n=9, method="smoothed", target="mean of the readings")
+    (mean,) = window([one] * 16, 16)
+    assert mean is not None
+    assert mean.standard_error == pytest.approx(0.1)

@@ -204,8 +204,11 @@ class FilterBank:
         movements = movements + self._of_members(n, spreads)
         surprises = values[:, None] - means
         outliers = outlier_share(degrees)
-        plausible = self._weights * self._irregular_prior(n, spreads, variance)
-        plausible *= np.exp(_log_at_most(self._movement_log - np.log(self._way)[:, None]))
+        core = self._weights * np.exp(_log_at_most(self._movement_log - np.log(self._way)[:, None]))
+        likely, hidden = self._irregular_prior(n, spreads, variance)
+        core *= likely[:, part_of_model()]
+        core /= core.sum(axis=1, keepdims=True)
+        plausible = core * hidden[part_of_model()]
         plausible /= plausible.sum(axis=1, keepdims=True)
         law = Posterior(
             plausible,
@@ -229,7 +232,9 @@ class FilterBank:
             family.take(prediction, surprises[:, part], totals)
             begin += family.count
         self._follow_cycles(time_s, values, variance=variance, evidence=evidence)
-        return self._decide(law, values, variance)
+        return self._decide(
+            law, _core(core, means, movements, surprises, variance), values, variance
+        )
 
     def _expected(
         self, predictions: tuple[Prediction, ...], time_s: float
@@ -263,21 +268,32 @@ class FilterBank:
                 self._weights[run, -count:] = odds
                 self._weights[run] /= self._weights[run].sum()
 
-    def _decide(self, law: "Posterior", values: Floats, variance: float) -> Belief:
-        """Return what the three experts say together, within the range."""
-        bank, bank_variance = law.moments()
+    def _decide(
+        self, law: Posterior, core: tuple[Floats, Floats], values: Floats, variance: float
+    ) -> Belief:
+        """Return what the three experts say together, within the range.
+
+        The value is that of the models as they are; the wider mixture says how far it may be off.
+        Movement that noise hides belongs to the interval: an estimate near an end of the range
+        would be pulled inside by it.
+        """
+        bank, bank_variance = core
         constant, doubt = self._experts.constant
         shares = self._experts.weigh(
             values, variance=variance, bank=bank, bank_variance=bank_variance
         )
         law.join(shares, constant=constant, doubt=doubt, values=values)
-        means, variances = law.moments()
-        reach = reach_of(
-            law.weights, law.means, law.variances, about=means, deviation=np.sqrt(variances)
-        )
+        said = np.stack([bank, constant, values], axis=1)
+        means = (shares * said).sum(axis=1)
+        # A small share of the round by itself has little say in the value, but makes most of the
+        # variance where noise is large: it belongs to the interval, too.
+        variances = bank_variance + np.square(bank - means)
+        wide = np.sqrt(law.square_about(means))
+        reach = reach_of(law.weights, law.means, law.variances, about=means, deviation=wide)
         factors, degrees = as_student(reach)
         belief = self._within(means, np.sqrt(variances), degrees)
-        return Belief(belief.means, belief.variances * factors**2, degrees)
+        widened = belief.variances * factors**2 * np.maximum(wide**2 / variances, 1.0)
+        return Belief(belief.means, widened, degrees)
 
     def _within(self, means: Floats, errors: Floats, degrees: Floats) -> Belief:
         """Return a normal belief as cut to the range, and note the way to the nearer end.
@@ -369,14 +385,33 @@ class FilterBank:
         chances = np.exp(chances - chances.max(axis=1, keepdims=True))
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
-    def _irregular_prior(self, n: int, chances: Floats, variance: float) -> Floats:
-        """Say how likely each model's irregular part is, given V / n of n independent devices."""
-        likely = chances @ _own_movement(n)
+    def _irregular_prior(self, n: int, chances: Floats, variance: float) -> tuple[Floats, Floats]:
+        """Say how likely each irregular part is, given V / n of n independent devices.
+
+        The second array is what intervals add to that: parts that noise hides.
+        """
         # Parts that are far below the noise look alike, and count together as little as two do.
+        factors = np.ones(len(IRREGULAR))
         hidden = int(np.searchsorted(_IRREGULAR_SQUARED, _HIDDEN * variance / self._width**2))
         if hidden > _HIDDEN_COUNT:
-            likely[:, :hidden] *= _HIDDEN_COUNT / hidden
-        return np.asarray(likely[:, part_of_model()])
+            factors[:hidden] = _HIDDEN_COUNT / hidden
+        return np.asarray(chances @ _own_movement(n)), factors
+
+
+def _core(
+    weights: Floats, means: Floats, movements: Floats, surprises: Floats, variance: float
+) -> tuple[Floats, Floats]:
+    """Return the mean of the models after a round, and its variance."""
+    totals = movements + variance
+    odds = -0.5 * (np.log(totals) + surprises * surprises / totals)
+    odds = np.where(weights > 0, odds, -np.inf)
+    chances = weights * np.exp(odds - odds.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    follows = movements / totals
+    found = means + follows * surprises
+    mean = (chances * found).sum(axis=1)
+    apart = follows * variance + np.square(found - mean[:, None])
+    return mean, (chances * apart).sum(axis=1)
 
 
 @functools.lru_cache(maxsize=256)

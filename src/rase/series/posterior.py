@@ -139,11 +139,10 @@ class Posterior:
         self._append(shares[:, 1], constant, np.full_like(constant, doubt))
         self._append(shares[:, 2], values, np.full_like(values, self._noise))
 
-    def moments(self) -> tuple[Floats, Floats]:
-        """Return the mean of the mixture and its variance."""
-        mean = (self.weights * self.means).sum(axis=1)
-        apart = self.variances + np.square(self.means - mean[:, None])
-        return mean, (self.weights * apart).sum(axis=1)
+    def square_about(self, points: Floats) -> Floats:
+        """Return the mean square distance of the mixture to a point, for each run."""
+        apart = self.variances + np.square(self.means - points[:, None])
+        return np.asarray((self.weights * apart).sum(axis=1))
 
     def _append(self, weights: Floats, means: Floats, variances: Floats) -> None:
         self.weights = np.concatenate([self.weights, weights[:, None]], axis=1)

@@ -15,14 +15,14 @@ import numpy as np
 
 from rase.arrays import Flags, Floats, Places
 from rase.counts.estimate import Estimate
+from rase.counts.registry import SMOOTHED
 from rase.domain import Range
 from rase.series.families import Family, Grid
 from rase.series.models import edges_grid, seen_edges, seen_smooth, smooth_grid
 from rase.series.posterior import as_student, reach_of
 
-__all__ = ["SMOOTHED", "smooth_record"]
+__all__ = ["smooth_record"]
 
-SMOOTHED = "smoothed"
 # So many models of each shape are followed backward; the others count next to nothing.
 _MOST_MODELS = 12
 # How many rounds to both sides decide whether looking back is better there, and how much worse it

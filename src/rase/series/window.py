@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rase.counts.estimate import Estimate, combined_degrees
-from rase.counts.registry import TRACKED
+from rase.counts.registry import SMOOTHED, TRACKED
 
 __all__ = [
     "LEAST_SHARE",
@@ -198,12 +198,13 @@ def _mean(rounds: list[Estimate], w: int) -> Estimate:
     targets = dict.fromkeys(one.target for one in rounds)
     error = math.hypot(math.sqrt(math.fsum(single)) / m, lasting)
     degrees = _degrees(rounds, single, lasting=lasting)
-    if TRACKED in methods:
+    is_borrowed = TRACKED in methods or SMOOTHED in methods
+    if is_borrowed:
         error = math.fsum(one.standard_error for one in rounds) / m
         degrees = min(one.degrees_of_freedom for one in rounds)
     if m < w:
         values = [one.value for one in rounds]
-        missing = missing_error(values, single, w=w, is_tracked=TRACKED in methods)
+        missing = missing_error(values, single, w=w, is_tracked=is_borrowed)
         error, degrees = with_missing(error, degrees, missing, m=m)
     return Estimate(
         math.fsum(one.value for one in rounds) / m,

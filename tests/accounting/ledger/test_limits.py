@@ -92,9 +92,9 @@ def test_a_delta_is_a_probability(most_delta: float) -> None:
 
 def test_limits_towards_the_fusion_centre_check_themselves() -> None:
     """Each is a number that a ledger can count, or there is none."""
-    with pytest.raises(ValueError, match="^shuffled_epsilon must be greater than 0"):
+    with pytest.raises(ValueError, match=r"^shuffled_epsilon must be greater than 0"):
         OwnerLimits(1.0, 1.0, 1.0, shuffled_epsilon=0.0)
-    with pytest.raises(ValueError, match="^span_shuffled_epsilon must be greater than 0"):
+    with pytest.raises(ValueError, match=r"^span_shuffled_epsilon must be greater than 0"):
         OwnerLimits(1.0, 1.0, 1.0, span_shuffled_epsilon=0.0)
     assert OwnerLimits(1.0, 1.0, 1.0).shuffled_nano is None
     assert OwnerLimits(1.0, 1.0, 1.0, span_shuffled_epsilon=0.5).span_shuffled_nano == 5 * 10**8

@@ -190,24 +190,17 @@ class Randomizer(ABC):
         from rase.kernels.words import source_of
 
         source, values = source_of(rng), as_readings(readings)
-        if not isinstance(self.epsilon, tuple):
-            places = self.law(self.epsilon).draw_many(values, self.domain.grid, source=source)
-        else:
-            places = self._draw_by_budget(values, source)
-        if places is None:
+        if isinstance(self.epsilon, tuple):
+            budgets = self._align_budgets(values.shape, None, is_own=True)
+            places = np.empty(values.shape, dtype=np.int64)
+            for budget in np.unique(budgets).tolist():
+                chosen, one = budgets == budget, replace(self, epsilon=budget)
+                places[chosen] = one.draw_many(values[chosen], rng=source)
+            return places
+        drawn = self.law(self.epsilon).draw_many(values, self.domain.grid, source=source)
+        if drawn is None:
             raise ValueError("readings must be finite numbers, got NaN or infinity among them.")
-        return places
-
-    def _draw_by_budget(self, readings: Floats, source: Random) -> Places | None:
-        budgets = self._align_budgets(readings.shape, None, is_own=True)
-        places = np.empty(readings.shape, dtype=np.int64)
-        for budget in np.unique(budgets).tolist():
-            chosen = budgets == budget
-            drawn = self.law(budget).draw_many(readings[chosen], self.domain.grid, source=source)
-            if drawn is None:
-                return None
-            places[chosen] = drawn
-        return places
+        return drawn
 
     def check_places(self, places: Places, *, epsilon: ArrayLike | None = None) -> None:
         """Refuse places that this randomizer cannot draw.

@@ -422,10 +422,24 @@ def test_an_agent_with_a_page_forgets_when_told(http_shuffler: Any, folder: Path
 
 
 def test_an_agent_with_a_page_stays_below_forty_megabytes(folder: Path) -> None:
-    """With the page on and looked at, memory stays below 40 MB, and no heavy package is loaded."""
+    """With the page on and looked at, memory stays below 40 MB, and no heavy package is loaded.
+
+    The first start after an installation compiles what it loads, which takes memory: it is the
+    second one that counts.
+    """
+    watch_agent(folder)
+    code, peak_kb, *heavy = watch_agent(folder)
+    assert (code, heavy) == ("0", [])
+    assert int(peak_kb) < 40 * 1024
+
+
+def watch_agent(folder: Path) -> list[str]:
+    """Run an agent whose page is looked at; return exit code, peak memory, and heavy packages."""
+    environment = {**plain_environment(), "FOLDER": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with subprocess.Popen(
         [sys.executable, "-c", WATCHED],
-        env={**plain_environment(), "FOLDER": str(folder)},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -442,9 +456,7 @@ def test_an_agent_with_a_page_stays_below_forty_megabytes(folder: Path) -> None:
             for name in ("", "payload", "ledger.csv", "rase.css", "owner.css"):
                 asked(address + name)
         agent.terminate()
-        code, peak_kb, *heavy = agent.communicate(timeout=PATIENCE_S)[0].split()
-    assert (code, heavy) == ("0", [])
-    assert int(peak_kb) < 40 * 1024
+        return agent.communicate(timeout=PATIENCE_S)[0].split()
 
 
 WATCHED = """

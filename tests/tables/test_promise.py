@@ -131,13 +131,17 @@ def test_the_command_fits_states_and_says_who_sees_what(
     assert (two["of_rounds"], two["shuffled_epsilon"], two["delta"]) == (2, pair.epsilon, 1e-6)
     assert document["summary"]["withheld"] == 1
     said = document["promises"]
+    assert document["guarantee"] == said[0]
     assert said[0].startswith("Towards the fusion centre: (1, 1e-06)-DP; if both servers work")
     assert "shuffled reports of a run" in said[1]
     assert said[2] == "Rounds of fewer than 80 reports are withheld: 1 round."
     assert said[3].startswith("Whoever holds this table sees every reading")
     assert main([*asked[:-1], "--epsilon", "2", "--delta", "1e-6", "--k-min", "30"]) == 0
     shown = capsys.readouterr().err
+    assert "privacy   Towards the fusion centre: (" in shown
+    assert "if both servers work together: epsilon 2. Somebody" in shown
     assert "promise   Towards the fusion centre: (" in shown
+    assert "-LDP per report" not in shown
     assert "are withheld: 0 rounds." in shown
 
 

@@ -175,6 +175,8 @@ class RunReport:
         }
         if self.plan.promise is not None:
             tail["promises"] = self._promises(summary)
+            # What protects is judged by both promises where there are two.
+            tail["guarantee"] = tail["promises"][0]
         if self._errors:
             tail["errors"] = [
                 {
@@ -244,8 +246,8 @@ class RunReport:
         why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
         yield f"noise     {self._drawn}{why}."
         yield f"privacy   {tail['guarantee']}"
-        for line in tail.get("promises", ()):
-            yield f"promise   {line}"
+        shown = {tail["guarantee"]}
+        yield from (f"promise   {line}" for line in tail.get("promises", ()) if line not in shown)
         if self._devices is not None:
             yield _classes_in_words(self._devices)
         yield (

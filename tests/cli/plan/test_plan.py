@@ -419,6 +419,37 @@ def test_promises_in_words_have_the_price_next_to_them(capsys: pytest.CaptureFix
     assert "privacy   " not in out
 
 
+def test_advice_judges_by_both_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    """What hardly protects from both servers may protect from one, and each warning says both."""
+    wish = ("--range", "0", "1", "--shuffled-epsilon", "1", "--json")
+    out, _ = ran(*wish, "--devices", "10000", "--every", "1h", capsys=capsys)
+    advice = json.loads(out)["recommendation"]
+    assert advice["warnings"] == [
+        (
+            "One report protects towards the fusion centre alone: (1, 1e-06)-DP; if both servers "
+            "work together, epsilon 5.27 hardly protects."
+        ),
+        (
+            "A month of 720 reports hardly protects: towards the fusion centre: (44.4, 1e-06)-DP; "
+            "if both servers work together: epsilon 3800."
+        ),
+    ]
+    assert advice["remedies"][-1] == (
+        "Let each device report once in 24 rounds (rotate): epsilon 5.27 a day if both servers "
+        "work together, and 4.9 times the noise in a round. Towards the fusion centre turns gain "
+        "little: plan again with --devices and --k-min of one turn."
+    )
+    few = ("--max-local-epsilon", "0.1", "--every", "30d")
+    out, _ = ran(*wish, "--devices", "1000", *few, capsys=capsys)
+    assert not any("protects" in line for line in json.loads(out)["recommendation"]["warnings"])
+    given = ("--range", "0", "1", "--epsilon", "9", "--k-min", "2", "--json")
+    out, _ = ran(*given, "--devices", "3", "--every", "30d", capsys=capsys)
+    (warning,) = json.loads(out)["recommendation"]["warnings"]
+    assert warning.startswith(
+        "One report hardly protects: towards the fusion centre: (8.51, 1e-06)"
+    )
+
+
 @each_case(
     ("more", "words"),
     [

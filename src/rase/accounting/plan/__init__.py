@@ -40,6 +40,7 @@ from rase.accounting.plan.parts import (
     Sample,
     Wish,
 )
+from rase.accounting.plan.promises import Promises
 from rase.accounting.plan.schedule import (
     errors_by_schedule,
     report_schedule,
@@ -81,6 +82,7 @@ def plan(
     attacker_cap: float | None = None,
     curve: Sequence[float] = (),
     detail: Detail = "full",
+    promises: Promises | None = None,
 ) -> Plan:
     """Return what a configuration will do: errors, guarantees, the shuffler, a recommendation.
 
@@ -108,6 +110,7 @@ def plan(
         detail: ``quick`` leaves out the central guarantees of more than one round, and takes that
             of one round from the clone pair, which holds for any mechanism. ``live`` has all of
             them, within tens of milliseconds: see `compose_live` for what it gives up.
+        promises: Both promises, if devices get two; the recommendation judges by both then.
 
     Returns:
         The plan.
@@ -149,11 +152,16 @@ def plan(
     )
     if detail not in ("full", "quick", "live"):
         raise ValueError(f"detail must be full, quick or live, got {detail!r}.")
-    return _make_plan(request, readings, curve, detail=detail)
+    return _make_plan(request, readings, curve, detail=detail, promises=promises)
 
 
 def _make_plan(
-    request: Request, readings: ArrayLike | None, curve: Sequence[float], *, detail: Detail
+    request: Request,
+    readings: ArrayLike | None,
+    curve: Sequence[float],
+    *,
+    detail: Detail,
+    promises: Promises | None,
 ) -> Plan:
     public, n = request.value_range, _in_a_round(request)
     drawn = randomizer_named(
@@ -209,6 +217,7 @@ def _make_plan(
             wish=wish,
             best=best,
             by_schedule=by_schedule,
+            promises=promises,
         ),
     )
 

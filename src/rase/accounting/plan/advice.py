@@ -1,7 +1,7 @@
 """What the planner would do and why, in sentences: mechanism, estimator, shuffle, warnings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rase.accounting.plan.inverse import (
     Answer,
@@ -11,7 +11,9 @@ from rase.accounting.plan.inverse import (
     rounds_needed,
 )
 from rase.accounting.plan.parts import ErrorRow, Period, Recommendation, Request, Wish
-from rase.privacy import percent
+from rase.accounting.plan.promises import Promises
+from rase.privacy import percent, rounded_up
+from rase.promise import Claim
 from rase.shuffle.release import Manifest
 
 __all__ = ["USELESS_SHARE", "WORTHLESS_POSTERIOR", "recommend"]
@@ -39,6 +41,7 @@ def recommend(
     wish: Wish | None,
     best: str,
     by_schedule: dict[str, float],
+    promises: Promises | None,
 ) -> Recommendation:
     """Return the recommendation for a request.
 
@@ -52,6 +55,7 @@ def recommend(
         wish: The wished error, if any.
         best: The best mechanism at this epsilon.
         by_schedule: The error of a round for the same window budget, split and rotated.
+        promises: Both promises, if there are two: what protects is judged by both then.
     """
     return Recommendation(
         mechanism=best,
@@ -62,9 +66,13 @@ def recommend(
             _about_estimator(rows),
             _about_shuffle(request, manifest),
         ),
-        warnings=tuple(_warnings(request, setting, rows=rows, periods=periods, wish=wish)),
+        warnings=(
+            *_warnings(request, setting, rows=rows, wish=wish),
+            *(_weak_periods(periods) if promises is None else _weak_spans(promises)),
+        ),
         remedies=(
-            *_remedies(request, setting, rows=rows, periods=periods, wish=wish),
+            *_remedies(request, setting, rows=rows, wish=wish),
+            *_turns(request, periods, has_promises=promises is not None),
             *_better_schedule(request, by_schedule),
         ),
     )
@@ -113,7 +121,6 @@ def _warnings(
     setting: Setting,
     *,
     rows: list[ErrorRow],
-    periods: tuple[Period, ...],
     wish: Wish | None,
 ) -> Iterator[str]:
     row = _row(rows, setting)
@@ -143,6 +150,10 @@ def _warnings(
             f"{percent(readings.clipped_share)} of your readings lie outside the range; moving "
             f"them to its ends shifts the mean by {readings.clip_bias:+.3g}."
         )
+
+
+def _weak_periods(periods: tuple[Period, ...]) -> Iterator[str]:
+    """Yield the first period whose reports hardly protect."""
     for period in periods:
         if period.local.posterior() >= WORTHLESS_POSTERIOR:
             if period.reports == 1:
@@ -155,12 +166,37 @@ def _warnings(
             break
 
 
+def _weak_spans(promises: Promises) -> Iterator[str]:
+    """Yield the first spans that hardly protect from both servers together, and from one alone."""
+    alone = _first_span(promises, lambda claim: claim.guess)
+    together = _first_span(promises, lambda claim: claim.colluding_certainty)
+    if together is not None and together != alone:
+        words, claim = together
+        yield (
+            f"{words} protects towards the fusion centre alone: ({rounded_up(claim.epsilon):g}, "
+            f"{claim.delta:g})-DP; if both servers work together, epsilon "
+            f"{rounded_up(claim.local_epsilon):g} hardly protects."
+        )
+    if alone is not None:
+        words, claim = alone
+        yield f"{words} hardly protects: {claim.summary}."
+
+
+def _first_span(
+    promises: Promises, certainty: Callable[[Claim], float]
+) -> tuple[str, Claim] | None:
+    for span, claim in promises.spans:
+        if certainty(claim) >= WORTHLESS_POSTERIOR:
+            words = "One report" if claim.reports == 1 else f"A {span} of {claim.reports} reports"
+            return words, claim
+    return None
+
+
 def _remedies(
     request: Request,
     setting: Setting,
     *,
     rows: list[ErrorRow],
-    periods: tuple[Period, ...],
     wish: Wish | None,
 ) -> Iterator[str]:
     row, width = _row(rows, setting), request.value_range.width
@@ -190,13 +226,22 @@ def _remedies(
             f"{_WINSORIZED} errs by {robust.window.total:.3g} instead of {row.window.total:.3g}, "
             "without bias too: it counts reports beyond the range at its ends."
         )
+
+
+def _turns(request: Request, periods: tuple[Period, ...], *, has_promises: bool) -> Iterator[str]:
+    """Yield what turns would change, if reports of a period hardly protect together."""
     for period in periods if request.schedule.name == "every" else ():
         if period.reports > 1 and period.local.posterior() >= WORTHLESS_POSTERIOR:
-            yield (
-                f"Let each device report once in {period.reports} rounds (rotate): epsilon "
-                f"{request.epsilon:g} a {period.name}, and {math.sqrt(period.reports):.3g} times "
-                "the noise in a round."
-            )
+            noise = f"{math.sqrt(period.reports):.3g} times the noise in a round"
+            once = f"Let each device report once in {period.reports} rounds (rotate): epsilon "
+            if has_promises:
+                yield (
+                    f"{once}{request.epsilon:g} a {period.name} if both servers work together, and "
+                    f"{noise}. Towards the fusion centre turns gain little: plan again with "
+                    "--devices and --k-min of one turn."
+                )
+            else:
+                yield f"{once}{request.epsilon:g} a {period.name}, and {noise}."
             break
 
 

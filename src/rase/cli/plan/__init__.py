@@ -324,7 +324,7 @@ def command(
     }
     with usage():
         curve = () if plot is None else _candidates(public, asked, rounds)
-        made = plan(public, curve=curve, **shared)
+        made = plan(public, curve=curve, promises=promised, **shared)
         change = None
         if advised is not None:
             present = plan(advised.present, **shared)

@@ -98,3 +98,19 @@ def _with_row(row: int, **changes: float) -> Campaign:
     table = list(PROMISING.claims)
     table[row] = replace(table[row], **changes)  # type: ignore[arg-type]
     return replace(PROMISING, claims=tuple(table))
+
+
+def test_claims_of_a_span_count_what_was_carried_into_it() -> None:
+    """Releases of a day may hold reports of two windows, and the day's claim covers both."""
+    carrying = state_promise(replace(PLAIN, carry_rounds=2), colluding=20)
+    # Two reports a window; and a month of releases touches 31 windows.
+    assert [carrying.most_reports(rounds) for rounds in (1, 24, 720)] == [1, 4, 62]
+    assert carrying.claims[-1].reports == 62
+    day, plain = carrying.claim_over(24), PROMISING.claim_over(24)
+    assert day is not None
+    assert plain is not None
+    assert (day.reports, plain.reports) == (4, 2)
+    assert day.epsilon > plain.epsilon
+    # A release hides a report among as many as without carrying.
+    assert carrying.claims[:2] == PROMISING.claims[:2]
+    check_promise(carrying)

@@ -72,3 +72,29 @@ def test_rounds_below_k_are_withheld_and_others_carry_the_promise(make_world: "M
         1e-6,
     )
     assert (withheld.n, withheld.shuffled_epsilon, withheld.delta) == (0, None, None)
+
+
+def test_carried_rounds_keep_the_promise(make_world: "MakeWorld") -> None:
+    """k_min counts devices with one real report each, however often they sent while waiting."""
+    plain = make_world(devices=1, carry_rounds=2, not_before=100).campaign
+    campaign = state_promise(replace(plain, k_min=4))
+    assert campaign.carry_rounds == 2
+    world = make_world(devices=5, **campaign.as_fields())
+    # Seven reports of three devices are not four; the last round of the block brings a fourth.
+    found = []
+    for round, senders in ((100, (0, 1, 2)), (101, (0, 1)), (102, (0, 1, 3))):
+        world.upload_time(round)
+        for device in senders:
+            world.send(device, world.seal(round))
+        world.close_time(round)
+        closed = world.closer().close_one()
+        assert closed is not None
+        found.append((closed.state, closed.released, closed.carried, closed.dropped))
+        world.closer().forward_one()
+    assert found == [("carried", 0, 3, 0), ("carried", 0, 3, 2), ("released", 4, 0, 2)]
+    waiting = [world.ear.manifests[round, 0].manifest for round in (100, 101)]
+    assert [(one.n, one.shuffled_epsilon, one.delta) for one in waiting] == 2 * [(0, None, None)]
+    released = world.ear.manifests[102, 1].manifest
+    assert (released.n, released.shuffled_epsilon) == (4, campaign.shuffled_epsilon)
+    assert len(world.ear.batches[102, 1].inner) == 4
+    assert world.rows("SELECT count(*) FROM report") == [(0,)]

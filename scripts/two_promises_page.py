@@ -61,6 +61,18 @@ def _one_round() -> Iterator[str]:
         yield f"| {n:,} | {wish:g} | {shares} | {found.epsilon:.2f} |"
 
 
+def _k_min() -> Iterator[str]:
+    yield "| n | k_min = n: error of a full round | 90 % of n | 80 % of n | 50 % of n |"
+    yield "|---|---|---|---|---|"
+    for n in (1000, 10_000, 100_000):
+        full, *fewer = (
+            worst_error(calibrate(UNIT, shuffled_epsilon=1.0, delta=DELTA, n=n * share // 100))
+            for share in (100, 90, 80, 50)
+        )
+        grown = " | ".join(f"{100 * (error / full - 1):.1f} % more" for error in fewer)
+        yield f"| {n:,} | {100 * full / n**0.5:.3g} % | {grown} |"
+
+
 def _spans() -> Iterator[str]:
     yield (
         "| n | (ε, 10⁻⁶) for | law | error of one round | local ε of a report | left for the span "
@@ -111,6 +123,7 @@ def _bounds() -> Iterator[str]:
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "one round": _one_round,
+    "k_min": _k_min,
     "spans": _spans,
     "turns": _turns,
     "bounds": _bounds,

@@ -27,8 +27,8 @@ def _noise(name: str, factor: str) -> tuple[Fault, Fault, Fault]:
             name=f"noise-epsilon-{name}",
             wrong=f"The library draws its noise at {factor} times the stated epsilon.",
             file=_RANDOMIZER,
-            old="places = self.law(self.epsilon).draw_many(values",
-            new=f"places = self.law({factor} * epsilon).draw_many(readings",
+            old="drawn = self.law(self.epsilon).draw_many(values",
+            new=f"drawn = self.law({factor} * self.epsilon).draw_many(values",
             tests=_TWINS,
         ),
         Fault(

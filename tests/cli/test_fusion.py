@@ -482,7 +482,7 @@ def test_pages_are_served_unless_switched_off_or_missing(
     monkeypatch.setitem(sys.modules, "rase.dashboard.app", None)
     assert main(["fusion", "run", "--config", str(published)]) == 0
     assert "dashboard_left_out part=rase.dashboard.app" in capsys.readouterr().err
-    assert [type(app).__name__ for app in served] == ["Beside", "_App", "_App"]
+    assert [type(app).__name__ for app in served] == ["MountedDashboard", "_App", "_App"]
 
 
 @pytest.mark.uncovered

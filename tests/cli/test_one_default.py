@@ -136,7 +136,7 @@ def test_owners_who_differ_share_one_law(
     [
         ([0.1, 0.5], "duchi"),
         ([0.1, 2.0], "optimal"),
-        ((0.685,), "hybrid"),
+        ((0.685,), "optimal"),
         ([20.0, 20.0], "hybrid"),
         (2.0, "optimal"),
     ],

@@ -58,7 +58,7 @@ def test_a_change_sooner_than_a_cache_time_is_refused(world: Any) -> None:
             assert terms.offer_keyset(shuffler.signed_keyset(), now_s=seen_s)
         data = shuffler.signed_keyset(keyset_with(shuffler, 9, begin_s))
         assert reason_of(partial(terms.offer_keyset, now_s=now_s), data) == reason
-        assert terms.held[1].keyset.version == (2 if reason is None else 1)
+        assert terms.accepted_terms[1].keyset.version == (2 if reason is None else 1)
 
 
 def test_too_many_keys_are_refused(world: Any) -> None:

@@ -59,7 +59,7 @@ def test_bytes_that_are_no_document_are_refused(world: Any) -> None:
         assert refusal(terms.offer_campaign, bad) == "malformed"
     for bad in (b"", shuffler.signed_keyset()[:-1], data):
         assert refusal(partial(terms.offer_keyset, now_s=0.0), bad) == "malformed"
-    assert terms.held == ((), None)
+    assert terms.accepted_terms == ((), None)
 
 
 def test_another_campaign_is_refused(world: Any) -> None:
@@ -278,12 +278,12 @@ def test_versions_that_hold_no_more_are_forgotten(world: Any) -> None:
     terms.offer_campaign(shuffler.signed_campaign())
     shuffler.publish(not_before=500_000)
     terms.offer_campaign(shuffler.signed_campaign())
-    first = terms.held[0][0]
+    first = terms.accepted_terms[0][0]
     terms.forget_before(499_999)
-    assert len(terms.held[0]) == 2
+    assert len(terms.accepted_terms[0]) == 2
     assert terms.campaign_by_tag(first.hash[:8]) is first
     terms.forget_before(500_000)
-    assert [signed.campaign.version for signed in terms.held[0]] == [2]
+    assert [signed.campaign.version for signed in terms.accepted_terms[0]] == [2]
     assert terms.campaign_by_tag(first.hash[:8]) is None
 
 

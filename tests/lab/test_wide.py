@@ -84,7 +84,7 @@ def test_chosen_time_column_and_decimal(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "has no header line"),
-        ("time\n2024-01-01\n", "no column beside the times"),
+        ("time\n2024-01-01\n", "no column besides the times"),
         ("time,a,a\n2024-01-01,1,2\n", "has two columns named 'a'; keep one"),
         ("time,a,\n2024-01-01,1,2\n", "a column without a name"),
         ("time,a\n", "holds no reading"),

@@ -28,7 +28,7 @@ class _Place(NamedTuple):
 
 
 COMMANDS = {
-    "demo": _Place("rase.cli.demo", "Watch a synthetic fleet go through the whole system."),
+    "demo": _Place("rase.cli.demo", "Watch a made-up fleet go through the whole system."),
     "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),

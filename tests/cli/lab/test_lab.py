@@ -122,7 +122,7 @@ def test_interrupt_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys: Shown
     def interrupted(panel: Panel, measure: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(conduct, "measured", interrupted)
+    monkeypatch.setattr(conduct, "run_measurement", interrupted)
     assert main(["lab", "run", "switch-off", *SMALL]) == 130
     error = capsys.readouterr().err
     assert "the same command goes on from there" in error

@@ -38,7 +38,7 @@ def test_the_key_is_nowhere(
     keys_elsewhere: KeysElsewhere,
 ) -> None:
     """Neither shuffle files, event log, logs of executors nor Spark's pages hold the key."""
-    monkeypatch.setattr("rase.tables.spark.RunKey.drawn", lambda _rng: RunKey(KEY))
+    monkeypatch.setattr("rase.tables.spark.RunKey.draw_key", lambda _rng: RunKey(KEY))
     before = set(_shuffles(spark_folder))
     assert len(list(run_on_spark(table, PLAN, session=cluster))) == 40
     # Files of this run's shuffle, and not of another, are still there.
@@ -80,7 +80,7 @@ def test_spark_connect(server: Server, table: Path, monkeypatch: pytest.MonkeyPa
     done = run_on_spark(table, PLAN, master=server.address, rng=SeededRandom(3))
     assert list(done) == list(local)
     assert done.summary == local.summary
-    monkeypatch.setattr("rase.tables.spark.RunKey.drawn", lambda _rng: RunKey(KEY))
+    monkeypatch.setattr("rase.tables.spark.RunKey.draw_key", lambda _rng: RunKey(KEY))
     before = set(_shuffles(server.folder))
     assert len(list(run_on_spark(table, PLAN, master=server.address))) == 40
     shuffles = set(_shuffles(server.folder)) - before

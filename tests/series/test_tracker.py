@@ -245,6 +245,29 @@ def test_no_estimate_near_an_end_is_the_end_itself() -> None:
     assert np.mean(squares) < 1.44 * np.mean(plain)
 
 
+def test_a_fleet_near_an_end_of_a_wide_range_is_not_pulled_inside() -> None:
+    """Readings of 1 % of the range under noise of a quarter of it: hardly worse than a constant.
+
+    An error that allows for movement nobody saw must not move estimates: moved by the whole of it
+    they are off by 1.2 times as much as the mean of earlier rounds.
+    """
+    runs, rounds, noise = 24, 300, 250.0
+    rng = np.random.default_rng(2026)
+    truth = rng.exponential(10.0, (runs, rounds, 64)).mean(axis=2)
+    seen = truth + noise * rng.normal(size=(runs, rounds))
+    bank = FilterBank(REACH.low, REACH.width, runs=runs)
+    found = np.stack(
+        [
+            bank.step(place * HOUR_S, seen[:, place], variance=noise**2, n=64).means
+            for place in range(rounds)
+        ],
+        axis=1,
+    )
+    constant = (np.cumsum(seen, axis=1)[:, :-1] / np.arange(1, rounds)).clip(0, 1000)
+    ours = np.mean(np.square(found - truth)[:, 1:])
+    assert ours < 1.08**2 * np.mean(np.square(constant - truth[:, 1:]))
+
+
 def test_the_spread_is_the_variance_of_the_readings() -> None:
     """Mechanisms whose reports carry squares tell it."""
     readings = np.tile([300.0, 500.0], 4000)

@@ -73,8 +73,11 @@ _MOST_SPREAD, _EXCESS = 2.0, 0.5
 # A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
 # is left of its variance inside the range is then this share, and rounding makes it no smaller.
 _FURTHEST, _LEAST_SHARE = 3.0, 0.1
+# The share of a belief's error that moves a value inside, and that adds to the way to the nearer
+# end; chosen on made-up fleets near an end of a wide range.
+_SEEN = 0.4
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-5\n"
+_FORMAT: Final = b"rase-bank-6\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,28 +303,17 @@ class FilterBank:
 
         The likeliest value of what is left is often an end of the range itself, which reads like a
         measured 0; its mean lies far inside, and fleets are mostly near an end of a range that was
-        chosen wide. Halfway between the two errs least over the whole of noisy records
-        (docs/explain/accuracy.md, "Near the ends of the range").
+        chosen wide. The value is halfway between the two, for a narrower belief: most of the error
+        is movement that models allow for and nobody saw (docs/explain/accuracy.md, "Near the ends
+        of the range").
         """
         high = self._low + self._width
         likeliest = means.clip(self._low, high)
-        # Further outside than this the reports contradict the range, and the error is not trusted.
-        means = means.clip(self._low - _FURTHEST * errors, high + _FURTHEST * errors)
-        ends = np.stack([self._low - means, high - means]) / errors
-        below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
-        density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
-        first = (density[0] - density[1]) / (above - below)
-        second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
-
-        def square_about(points: Floats) -> Floats:
-            shift = (points - means) / errors
-            share = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
-            return np.asarray(share * errors * errors)
-
+        mean, apart = _cut(means, _SEEN * errors, self._low, high, about=likeliest)
         inside = np.minimum(likeliest - self._low, high - likeliest)
-        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(square_about(likeliest))
-        value = (likeliest + means + first * errors) / 2
-        return Belief(value, square_about(value), degrees)
+        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(apart)
+        value = (likeliest + mean) / 2
+        return Belief(value, _cut(means, errors, self._low, high, about=value)[1], degrees)
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.
@@ -396,6 +388,30 @@ class FilterBank:
         if hidden > _HIDDEN_COUNT:
             factors[:hidden] = _HIDDEN_COUNT / hidden
         return np.asarray(chances @ _own_movement(n)), factors
+
+
+def _cut(
+    means: Floats, errors: Floats, low: float, high: float, *, about: Floats
+) -> tuple[Floats, Floats]:
+    """Return the means of normal laws cut to the range, and mean square distances to points.
+
+    Args:
+        means: Of the laws as they are.
+        errors: Their standard deviations.
+        low: The lower end of the range.
+        high: Its upper end.
+        about: The points.
+    """
+    # Further outside than this the reports contradict the range, and the error is not trusted.
+    means = means.clip(low - _FURTHEST * errors, high + _FURTHEST * errors)
+    ends = np.stack([low - means, high - means]) / errors
+    below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
+    density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
+    first = (density[0] - density[1]) / (above - below)
+    second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
+    shift = (about - means) / errors
+    share = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
+    return means + first * errors, share * errors * errors
 
 
 def _core(

@@ -217,6 +217,43 @@ def test_windows_that_lack_rounds_answer_unless_strict(
     assert strict == rows[-1:]
 
 
+def test_later_rounds_help_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A daily wave under much noise comes out nearer; unbiased means and the default stay."""
+    table = tmp_path / "table.csv"
+    rows = [
+        f"{3600 * hour},d{device},{50 + 20 * math.sin(math.tau * hour / 24) + device % 11 - 5}"
+        for hour in range(240)
+        for device in range(40)
+    ]
+    table.write_text("\n".join(["time,device,value", *rows]) + "\n")
+    asked = (table, *RANGE[:3], "--epsilon", 1, "--every", "1h", "--seed", 1, "--truth", "--json")
+    asked += ("--estimator", "tracked", "--estimator", "unbiased_mean")
+    then = json.loads(ran(*asked, capsys=capsys)[0])
+    now = json.loads(ran(*asked, "--smoothed", capsys=capsys)[0])
+    assert "smoothed" not in then["parameters"]
+    assert now["parameters"]["smoothed"] is True
+    found = {
+        (place, name): [row for row in one["results"] if row["estimator"] == name]
+        for place, one in enumerate((then, now))
+        for name in ("tracked", "unbiased_mean")
+    }
+    assert found[0, "unbiased_mean"] == found[1, "unbiased_mean"]
+    assert {row["method"] for row in found[0, "tracked"]} == {"tracked"}
+    assert [row["method"] for row in found[1, "tracked"]].count("smoothed") > 120
+    squares = [sum(row["error"] ** 2 for row in found[place, "tracked"]) for place in (0, 1)]
+    assert squares[1] < squares[0] / 1.5
+
+
+def test_few_rounds_are_not_looked_back_at(
+    readings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With six rounds the rows are those without the option."""
+    asked = (readings, *RANGE, "--every", "1h", "--seed", 1)
+    assert ran(*asked, "--smoothed", capsys=capsys)[0] == ran(*asked, capsys=capsys)[0]
+
+
 def test_neither_estimates_nor_intervals_of_tracked_leave_the_range(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

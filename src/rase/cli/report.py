@@ -75,6 +75,8 @@ class RunReport:
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self.plan.window
+        if not self.options.smoothed:
+            del asked["smoothed"]
         if self.options.mechanism == "budget-aware":
             asked |= asdict(self.options.precision)
         asked["drawn_mechanism"] = self._drawn

@@ -31,6 +31,7 @@ from rase.domain import PAPER_PRECISION, Precision, Range
 from rase.errors import PrivacyRefused
 from rase.kernels.words import SeededRandom
 from rase.laws.registry import AUTO, CHOICES, best_mechanism, randomizer_named
+from rase.series.rounds import Rounds
 from rase.series.score import Windows
 from rase.shuffle.release import Shuffler
 from rase.shuffle.robust import Robust
@@ -130,6 +131,11 @@ DEFAULT_DELTA = 1e-6
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")
 @click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
+@click.option(
+    "--smoothed",
+    is_flag=True,
+    help="Let later rounds help earlier ones of tracked; without it each is as known then.",
+)
 @click.option("--truth", is_flag=True, help="Also the true means and the error; for study.")
 @click.option(
     "--trials",
@@ -292,7 +298,8 @@ def _run_trials(
                 windows = Windows(
                     plan.window, is_gapless=plan.every is not None, strict=options.strict
                 )
-            for number, result in enumerate(run, start=1):
+            rounds = Rounds(run).smoothed() if options.smoothed else run
+            for number, result in enumerate(rounds, start=1):
                 window = None if windows is None else windows.add(result)
                 for row in report.rows(result, window, trial=trial):
                     for sink in sinks:
@@ -336,6 +343,7 @@ class RunOptions:
     k_min: int | None = None
     colluding: int | None = None
     max_local_epsilon: float | None = None
+    smoothed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -356,6 +364,8 @@ class RunOptions:
         for one, other in (("feedback", "graph"), ("feedback", "epsilons"), ("graph", "epsilons")):
             if getattr(self, one) and getattr(self, other):
                 raise click.UsageError(f"--{one} and --{other} cannot be used together.")
+        if self.smoothed:
+            self._check_smoothed()
         if self.every is not None:
             parse_duration_s(self.every)
         if not 0 < self.level < 1:
@@ -365,6 +375,14 @@ class RunOptions:
                 f"--trials {self.trials} would draw {self.trials} noises for each reading and "
                 f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
             )
+
+    def _check_smoothed(self) -> None:
+        """Refuse what looking back cannot be combined with."""
+        if TRACKED not in self.estimator:
+            raise click.UsageError(f"--smoothed needs --estimator {TRACKED}, got others only.")
+        for name in ("window", "feedback"):
+            if getattr(self, name):
+                raise click.UsageError(f"--smoothed and --{name} cannot be used together.")
 
     def _check_promise(self) -> None:
         """Refuse what a promise of shuffled reports cannot be combined with."""

@@ -22,9 +22,10 @@ from rase.accounting.binomial import Floats
 from rase.accounting.blanket import Covered, channel_of
 from rase.counts.registry import ROUND_MEANS
 from rase.domain import Range
+from rase.laws.checks import as_readings
 from rase.laws.geometric import BudgetAware, Laplace
 from rase.laws.optimal import Optimal
-from rase.laws.randomizer import RangeRandomizer, as_readings
+from rase.laws.randomizer import RangeRandomizer
 
 __all__ = [
     "BOOTSTRAP_RESAMPLES",

@@ -25,7 +25,7 @@ from rase.tables.summary import RunSummary
 from rase.theme.promises import in_words
 
 if TYPE_CHECKING:
-    from rase.cli.run import RunOptions
+    from rase.cli.run_options import RunOptions
     from rase.tables.run import TableRun
 
 __all__ = ["RunReport", "decimals_for", "utc"]

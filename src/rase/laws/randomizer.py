@@ -6,17 +6,17 @@ object draws one report on a device and a million in a batch run.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from rase.domain import Categories, Domain, Range
 from rase.laws.certificate import Certificate
+from rase.laws.checks import as_readings, check_budgets
 from rase.laws.law import Law, RangeLaw
 from rase.lazy import numpy as np
-from rase.privacy import MAX_EPSILON, MIN_EPSILON, LocalDP
+from rase.privacy import LocalDP
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rase.kernels.entropy import Entropy
     from rase.kernels.words import Random
 
-__all__ = ["Randomizer", "RangeRandomizer", "as_readings", "check_budgets", "check_epsilon"]
+__all__ = ["Randomizer", "RangeRandomizer"]
 
 _GRID_TOLERANCE = 0.01
 # Reports computed at once: so many stay in the processor's cache.
@@ -453,53 +453,3 @@ class RangeRandomizer(Randomizer):
         below = np.floor(exact)
         index = below.astype(np.int64)
         return index, np.minimum(index + 1, steps), exact - below
-
-
-def as_readings(readings: ArrayLike) -> Floats:
-    """Return readings as floats, or refuse them without showing one.
-
-    Raises:
-        TypeError: If they are not numbers.
-    """
-    try:
-        return np.asarray(readings, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        # The error underneath quotes what it could not read.
-        raise TypeError("readings must be numbers, got something else.") from None
-
-
-def check_epsilon(value: object) -> float:
-    """Return a budget as a float, or refuse it.
-
-    Raises:
-        TypeError: If it is not a number.
-        ValueError: If it lies outside [1e-4, 30].
-    """
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TypeError(f"epsilon must be a number, got {value!r}.")
-    budget = float(value)
-    if not (math.isfinite(budget) and budget > 0):
-        raise ValueError(f"epsilon must be greater than 0 and finite, got {budget}.")
-    if not MIN_EPSILON <= budget <= MAX_EPSILON:
-        raise ValueError(
-            f"epsilon must be between {MIN_EPSILON:g} and {MAX_EPSILON:g}, got {budget:g}."
-        )
-    return budget
-
-
-def check_budgets(epsilon: object) -> float | tuple[float, ...]:
-    """Return one budget, or one for each contributor, as floats; or refuse them.
-
-    Raises:
-        TypeError: If one is not a number.
-        ValueError: If one lies outside [1e-4, 30], or there is none.
-    """
-    if isinstance(epsilon, str | bytes):
-        raise TypeError(f"epsilon must be a number, got {epsilon!r}.")
-    # Arrays have a shape; those without dimensions are numbers.
-    if isinstance(epsilon, Sequence) or bool(getattr(epsilon, "shape", False)):
-        budgets = list(cast("Iterable[object]", epsilon))
-        if not budgets:
-            raise ValueError("epsilon must hold one budget for each contributor, got none.")
-        return tuple(check_epsilon(value) for value in budgets)
-    return check_epsilon(epsilon)

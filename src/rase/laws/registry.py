@@ -161,7 +161,7 @@ def auto(epsilon: float | Sequence[float], domain: Domain) -> Randomizer:
         >>> [type(auto(epsilon, Range(0, 1))).__name__ for epsilon in (0.5, 1, 4)]
         ['Duchi', 'Optimal', 'Optimal']
     """
-    from rase.laws.randomizer import check_budgets
+    from rase.laws.checks import check_budgets
 
     # Bad budgets are refused before the best mechanism is looked for.
     budgets = check_budgets(epsilon)

@@ -11,7 +11,7 @@ from rase.counts.registry import TRACKED
 from rase.domain import Range
 from rase.errors import DataError, TooFew
 from rase.kernels.words import source_of
-from rase.laws.randomizer import as_readings
+from rase.laws.checks import as_readings
 from rase.laws.registry import auto
 from rase.series.rounds import RoundResult, Rounds, estimate_round
 from rase.shuffle.release import Shuffler

@@ -16,7 +16,7 @@ import click
 from rase.cli.arguments import usage
 from rase.cli.lab.data import data_command, fleet_command, prepare_command
 from rase.cli.output import TextSink, check_out, file_sink, show_progress
-from rase.cli.run import EngineOptions
+from rase.cli.run_options import EngineOptions
 
 if TYPE_CHECKING:
     from rase.lab.audit.subject import Finding, LawSubject, Subject

@@ -1,0 +1,316 @@
+"""What ``rase run`` was asked for: a plan of the run, and where it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rase.clock import parse_duration_s
+from rase.counts.ranges import TRACKED_ROUNDS
+from rase.counts.registry import TRACKED
+from rase.domain import PAPER_PRECISION, Precision, Range
+from rase.errors import PrivacyRefused
+from rase.laws.registry import AUTO, best_mechanism, randomizer_named
+from rase.shuffle.release import Shuffler
+from rase.shuffle.robust import Robust
+from rase.shuffle.uniform import Uniform
+from rase.tables.budgets import BudgetClasses, read_budgets
+from rase.tables.feedback import RangeFeedback
+from rase.tables.groups import GraphSettings, read_edges
+from rase.tables.plan import RunPlan, ShuffledPromise
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from rase.kernels.words import Random
+    from rase.lab.experiments.conduct import CellEngine
+    from rase.tables.run import TableRun
+    from rase.tables.source import TableSource
+
+__all__ = ["DEFAULT_DELTA", "EngineOptions", "RunOptions"]
+
+# Local masters say how many threads or executors they have; a server of Spark Connect has its own.
+_FIXED = ("sc://", "local")
+# Fifths of its devices that a round must have for a shuffled promise, unless --k-min says.
+_OF_DEVICES = 4
+DEFAULT_DELTA = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What was asked of ``rase run``, as it was typed.
+
+    Raises:
+        click.UsageError: If options contradict each other.
+        ValueError: If ``every`` is not a duration.
+        PrivacyRefused: If readings would be randomized several times with noise that protects.
+    """
+
+    value_range: tuple[float, float]
+    epsilon: float | None
+    epsilons: Path | None
+    steps: int
+    mechanism: str
+    beta: float | None
+    rho: float | None
+    alpha: float | None
+    groups: int | None
+    graph: Path | None
+    estimator: tuple[str, ...]
+    every: str | None
+    window: str | None
+    strict: bool
+    truth: bool
+    trials: int
+    seed: int | None
+    level: float
+    feedback: bool = False
+    shuffled_epsilon: float | None = None
+    delta: float | None = None
+    k_min: int | None = None
+    colluding: int | None = None
+    max_local_epsilon: float | None = None
+    smoothed: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        wishes = (self.shuffled_epsilon, self.delta, self.k_min, self.colluding)
+        if self.epsilon is None or (*wishes, self.max_local_epsilon) != (None,) * 5:
+            self._check_promise()
+        if self.mechanism != "budget-aware" and not (self.beta is None and self.rho is None):
+            raise click.UsageError(
+                "--beta and --rho belong to --mechanism budget-aware, which must be asked for; "
+                f"got --mechanism {self.mechanism}."
+            )
+        if self.alpha is not None and self.groups is None:
+            raise click.UsageError("--alpha needs --groups: how many groups it must protect.")
+        if self.groups is not None and self.alpha is None:
+            raise click.UsageError("--groups needs --alpha: the loss allowed inside a group.")
+        if self.graph is not None and self.alpha is None:
+            raise click.UsageError("--graph needs --alpha and --groups.")
+        for one, other in (("feedback", "graph"), ("feedback", "epsilons"), ("graph", "epsilons")):
+            if getattr(self, one) and getattr(self, other):
+                raise click.UsageError(f"--{one} and --{other} cannot be used together.")
+        if self.smoothed:
+            self._check_smoothed()
+        if self.every is not None:
+            parse_duration_s(self.every)
+        if not 0 < self.level < 1:
+            raise click.UsageError(f"--level must be between 0 and 1, got {self.level:g}.")
+        if self.trials > 1 and self.seed is None:
+            raise PrivacyRefused(
+                f"--trials {self.trials} would draw {self.trials} noises for each reading and "
+                f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
+            )
+
+    def _check_smoothed(self) -> None:
+        """Refuse what looking back cannot be combined with."""
+        if TRACKED not in self.estimator:
+            raise click.UsageError(f"--smoothed needs --estimator {TRACKED}, got others only.")
+        for name in ("window", "feedback"):
+            if getattr(self, name):
+                raise click.UsageError(f"--smoothed and --{name} cannot be used together.")
+
+    def _check_promise(self) -> None:
+        """Refuse what a promise of shuffled reports cannot be combined with."""
+        if self.epsilon is None and self.shuffled_epsilon is None:
+            raise click.UsageError("--epsilon or --shuffled-epsilon must be given.")
+        if not self.is_promising and (self.k_min, self.colluding) != (None, None):
+            raise click.UsageError("--k-min and --colluding need --shuffled-epsilon or --delta.")
+        if self.max_local_epsilon is not None and self.epsilon is not None:
+            raise click.UsageError("--max-local-epsilon needs --shuffled-epsilon, not --epsilon.")
+        for name in ("alpha", "graph", "feedback", "epsilons"):
+            if self.is_promising and getattr(self, name):
+                raise click.UsageError(
+                    f"--{name} cannot be used with --shuffled-epsilon or --delta: the promise is "
+                    "for one law and the uniform shuffle."
+                )
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether a promise of shuffled reports is asked for."""
+        return self.shuffled_epsilon is not None or self.delta is not None
+
+    def plan(self, devices: Counter[float] | None = None, *, most: int = 0) -> RunPlan:
+        """Return what is done with the table.
+
+        Args:
+            devices: How many devices have each budget, where they differ in it.
+            most: How many devices there are, where that decides on k_min.
+
+        Raises:
+            ValueError: If a number is out of bounds or an estimator unknown.
+            DataError: If a file of budgets or groups cannot be read.
+        """
+        public = Range(*self.value_range, self.steps)
+        name, precision = self.mechanism, self.precision
+        if devices is not None and name == AUTO:
+            # One mechanism for all budgets: the best for so many devices of each.
+            name = best_mechanism(list(devices.elements()))
+        graph = feedback = promise = None
+        if self.is_promising:
+            promise = ShuffledPromise(
+                k_min=self.k_min or max(2, _OF_DEVICES * most // 5),
+                delta=DEFAULT_DELTA if self.delta is None else self.delta,
+                colluding=self.colluding or 0,
+                shuffled_epsilon=self.shuffled_epsilon,
+            )
+        if self.feedback and self.epsilon is not None:
+            feedback = partial(
+                RangeFeedback,
+                self.epsilon,
+                public,
+                make=lambda epsilon, domain: randomizer_named(
+                    name, epsilon, domain=domain, precision=precision
+                ),
+                averaged=TRACKED_ROUNDS if TRACKED in self.estimator else 1,
+            )
+        shuffler: Shuffler = Uniform()
+        if self.alpha is not None and self.groups is not None:
+            shuffler = Robust(self.alpha, self.groups)
+            if self.graph is not None:
+                graph = GraphSettings(tuple(read_edges(self.graph)), self.alpha, self.groups)
+        epsilon = self.epsilon
+        if promise is not None:
+            randomizer = promise.randomizer(
+                public,
+                epsilon=epsilon,
+                mechanism=name,
+                precision=precision,
+                most=self.max_local_epsilon,
+            )
+        elif epsilon is not None:
+            randomizer = randomizer_named(name, epsilon, domain=public, precision=precision)
+        return RunPlan(
+            randomizer=randomizer,
+            shuffler=shuffler,
+            estimator=[name.replace("-", "_") for name in self.estimator],
+            every=self.every,
+            window=None if self.window is None else self._count_window_rounds(),
+            budgets=None if devices is None else self.budgets,
+            graph=graph,
+            feedback=feedback,
+            truth=self.truth,
+            promise=promise,
+        )
+
+    @property
+    def precision(self) -> Precision:
+        """The (beta, rho) asked for; the paper's unless given."""
+        if self.beta is None and self.rho is None:
+            return PAPER_PRECISION
+        return Precision(
+            beta=PAPER_PRECISION.beta if self.beta is None else self.beta,
+            rho=PAPER_PRECISION.rho if self.rho is None else self.rho,
+        )
+
+    @cached_property
+    def budgets(self) -> BudgetClasses | None:
+        """What owners allow; None where all devices have one budget.
+
+        Raises:
+            DataError: If the file cannot be read.
+        """
+        if self.epsilons is None or self.epsilon is None:
+            return None
+        return BudgetClasses(read_budgets(self.epsilons), self.epsilon)
+
+    def _count_window_rounds(self) -> int:
+        """Return how many rounds a window holds; a duration counts the rounds of ``--every``."""
+        window = self.window or ""
+        if window.strip().isdigit():
+            rounds = int(window)
+        elif self.every is None:
+            raise click.UsageError(f"--window {window} needs --every; or give rounds.")
+        else:
+            rounds, rest = divmod(parse_duration_s(window), parse_duration_s(self.every))
+            if rest:
+                raise click.UsageError(
+                    f"--window must hold whole rounds of {self.every}, got {window}."
+                )
+        if rounds < 2:
+            raise click.UsageError(f"--window must hold two rounds or more, got {window}.")
+        return rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Which engine does the work, and with what.
+
+    Args:
+        engine: "local" or "spark".
+        master: The address of a cluster; for spark alone.
+        workers: Threads or executors; as many as there are if None.
+        memory_bytes: Memory to use; half of what is free if None.
+
+    Raises:
+        click.UsageError: If options contradict each other.
+    """
+
+    engine: str = "local"
+    master: str | None = None
+    workers: int | None = None
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.master is not None and self.engine != "spark":
+            raise click.UsageError("--master needs --engine spark.")
+        if self.master is None and self.engine == "spark":
+            raise click.UsageError(
+                "--engine spark needs --master: local[2], spark://HOST:7077, yarn, k8s://HOST:443 "
+                "or sc://HOST."
+            )
+        if self.workers is not None and (self.master or "").startswith(_FIXED):
+            raise click.UsageError(
+                "--workers is for clusters that are asked for executors; local masters and sc:// "
+                "have theirs."
+            )
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise click.UsageError("--memory must be more than nothing.")
+
+    def run(
+        self,
+        source: TableSource,
+        plan: RunPlan,
+        *,
+        rng: Random | None,
+        work: Path | None = None,
+        on_progress: Callable[[str, float], None] | None = None,
+    ) -> TableRun:
+        """Begin a run on the chosen engine."""
+        given: dict[str, Any] = {
+            "rng": rng,
+            "workers": self.workers,
+            "memory_bytes": self.memory_bytes,
+            "work": work,
+            "on_progress": on_progress,
+        }
+        if self.engine == "spark":
+            from rase.tables.spark import run_on_spark
+
+            return run_on_spark(source, plan, master=self.master or "", **given)
+        from rase.tables.run import run
+
+        return run(source, plan, **given)
+
+    def device_names(self, source: TableSource) -> set[str]:
+        """Return the names of a table's devices."""
+        if self.engine == "spark":
+            from rase.tables.spark import names_on_spark
+
+            return names_on_spark(source, master=self.master or "", workers=self.workers)
+        return set(source.device_names())
+
+    def cell_engine(self) -> CellEngine | None:
+        """Return where the lab measures its cells; None for processes on this machine."""
+        if self.master is None:
+            return None
+        from rase.lab.experiments.on_spark import SparkCells
+
+        return SparkCells(self.master, workers=self.workers)

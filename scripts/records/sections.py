@@ -11,7 +11,7 @@ Record = Mapping[str, Any]
 _FAULTS = """\
 Intake, closer, fusion centre, devices and a subscriber run as they are deployed, in rounds of two
 seconds. Faults come at random from a seed, and after each the invariants are looked at. *Lost* is a
-report whose device was told that it is accepted and that is in no estimate although its round must
+report that was acknowledged to its device but is in no estimate although its round must
 have one; *doubled* is one that counts twice; an estimate is *wrong* if it is not that of the
 reports it counts."""
 _LOAD = """\
@@ -96,7 +96,7 @@ def _chaos(runs: Sequence[Record]) -> Iterator[str]:
         "wrong estimates": lambda run: run["wrong"],
         "estimates whose number alone could be checked": lambda run: run["unchecked"],
         "rounds paid for twice": lambda run: run["repaid"],
-        "rounds told to the subscriber, each once": lambda run: run["told"],
+        "rounds delivered to the subscriber, each once": lambda run: run["told"],
         "5xx without a named problem, tracebacks": lambda run: run["unexplained"],
         "most memory of a server, MB": lambda run: _most(run, "most_memory_mb"),
         "most open files of a server": lambda run: _most(run, "most_files"),

@@ -78,7 +78,7 @@ def test_neither_files_nor_log_hold_a_value(
 
 
 @pytest.mark.sqlite
-def test_no_table_tells_the_order_of_arrival(world: "World") -> None:
+def test_no_table_reveals_the_order_of_arrival(world: "World") -> None:
     """Reports are kept in the order of random device numbers, whatever order they came in."""
     world.upload_time(100)
     for device in (3, 0, 2, 1):

@@ -32,7 +32,7 @@ def test_it_listens_on_this_machine_alone(device: Owned) -> None:
     assert device.get().status == 200
 
 
-def test_without_the_secret_nothing_is_told(device: Owned) -> None:
+def test_without_the_secret_nothing_is_shown(device: Owned) -> None:
     """A wrong or missing secret is refused for every view and every form, and tells no value."""
     device.folder.switch(is_on=True)
     device.run(3)

@@ -25,6 +25,7 @@ from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
+from rase.wire import cbor
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import Problem
@@ -236,9 +237,10 @@ class Fleet:
     Args:
         installed: Where to.
         devices: How many.
+        starts: Whether the threads start; if not, `send_together` reports for all of them.
     """
 
-    def __init__(self, installed: Installed, devices: int) -> None:
+    def __init__(self, installed: Installed, devices: int, *, starts: bool = True) -> None:
         self._urls = installed.intake_urls
         self._stop = threading.Event()
         self._credentials = installed.enrolled(devices)
@@ -249,7 +251,8 @@ class Fleet:
         self._failures: list[BaseException] = []
         self.reports: list[Report] = []
         self._threads = [
-            threading.Thread(target=self._run, args=(number,)) for number in range(devices)
+            threading.Thread(target=self._run, args=(number,))
+            for number in range(devices if starts else 0)
         ]
         for thread in self._threads:
             thread.start()
@@ -264,6 +267,22 @@ class Fleet:
     def acknowledged(self) -> list[Report]:
         """Return the reports that the shuffler has taken in so far."""
         return [report for report in list(self.reports) if report.fate == "acknowledged"]
+
+    def send_together(self, round: int, *, places: Sequence[int]) -> list[int]:
+        """Report once for each of the first devices, in one request as a gateway would.
+
+        Returns:
+            The status that each report was answered with.
+        """
+        wires = [self._sealed(round, place=place).wire for place in places]
+        pairs = [list(pair) for pair in zip(self._credentials, wires, strict=False)]
+        answer = httpx.post(
+            f"{self._urls[0]}/v1/reports",
+            content=cbor.encode(pairs),
+            headers={"Content-Type": "application/cbor"},
+            timeout=PATIENCE_S,
+        )
+        return [reply["status"] for reply in cbor.decode(answer.content, max_size=1 << 24)]
 
     def stop(self) -> None:
         """Let no device begin another round, and wait until all know what became of theirs."""

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.live.agents import Agent, enrolled_agents
-from tests.live.installed import K_MIN, Installed
+from tests.live.installed import K_MIN, Fleet, Installed
 from tests.live.running import rase
 from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
+from rase.clock import SystemClock
 from rase.fusion.mechanism import campaign_of
 from rase.kernels.words import SeededRandom
 from rase.wire.keys import Role
 
 KILLS = 12
+CROWD = 400
 
 
 def rounds(installed: Installed, state: str) -> list[int]:
@@ -104,3 +106,55 @@ def test_both_promises_hold_from_publishing_to_the_answer(
     assert "if both servers work together: epsilon 2" in str(answer["promise"])
     small = [n for (n,) in installed.rows(Role.FUSION, "SELECT n FROM answers")]
     assert min(small) >= K_MIN
+
+
+def test_a_promise_that_a_crowd_makes_small_is_kept_and_capped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Among 400 reports the shuffle hides far more than the noise; one report fewer is withheld.
+
+    Owners who cap the shuffled number below the promise, or the local one, take no part; one who
+    allows exactly both does.
+    """
+    options = ["--delta", "1e-6", "--k-min", CROWD]
+    installed = Installed(tmp_path, capsys, grace_s=6, options=options)
+    agents: list[Agent] = []
+    try:
+        installed.publish()
+        fleet = Fleet(installed, CROWD, starts=False)
+        promised = fleet.campaign.claims[0].epsilon
+        assert (fleet.campaign.k_min, fleet.campaign.epsilon) == (CROWD, (2.0,))
+        assert fleet.campaign.shuffled_epsilon == promised
+        assert promised < 2.0 / 2
+
+        def release(count: int) -> int:
+            """Report for the round that ended last."""
+            round = int(SystemClock().now_s()) // fleet.campaign.round_s - 1
+            statuses = fleet.send_together(round, places=[10 * one for one in range(count)])
+            assert statuses == [201] * count
+            return round
+
+        small = release(CROWD - 1)
+        until(lambda: small in rounds(installed, "withheld"), logs=tmp_path)
+        large = release(CROWD)
+        until(lambda: large in rounds(installed, "final"), logs=tmp_path)
+        assert rounds(installed, "final") == [large]
+        assert set(installed.rows(Role.FUSION, "SELECT n FROM answers")) == {(CROWD,)}
+
+        for name, cap, reason in (
+            ("shuffled_epsilon", 0.99 * promised, "shuffled-epsilon-above-limit"),
+            ("report_epsilon", 1.99, "epsilon-above-limit"),
+        ):
+            (refusing,) = enrolled_agents(installed, capsys, count=1, name=name, owner={name: cap})
+            agents.append(refusing)
+            assert refusing.process.wait(PATIENCE_S) == 5
+            assert f"reason={reason}" in refusing.log()
+            assert refusing.ledger() == ([], 0.0)
+        exactly = {"shuffled_epsilon": promised, "report_epsilon": 2.0}
+        (willing,) = enrolled_agents(installed, capsys, count=1, name="willing", owner=exactly)
+        agents.append(willing)
+        until(lambda: bool(willing.sent()), logs=tmp_path)
+    finally:
+        for agent in agents:
+            agent.kill()
+        installed.kill()

@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 
 COMMANDS = {
     "demo": _Place("rase.cli.demo", "Watch a made-up fleet go through the whole system."),
-    "plan": _Place("rase.cli.plan", "Tell errors and guarantees before anything runs."),
+    "plan": _Place("rase.cli.plan", "Compute errors and guarantees before anything runs."),
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
     "studio": _Place("rase.cli.studio", "Explore parameters and attacks in a browser, locally."),
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What was typed after ``rase``; ``sys.argv`` if None.
 
     Returns:
-        The exit code; failures have been told in one line on stderr.
+        The exit code; failures have been reported in one line on stderr.
     """
     try:
         run_agent = agent_command(arguments)

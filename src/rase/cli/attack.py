@@ -141,7 +141,7 @@ class _Reader:
             self.mistakes.append(f"shuffle {shuffle} needs alpha and groups.")
         value_range = self._call_reader(lambda: Range(low, high, steps))
         precision = self._call_reader(lambda: Precision(beta=beta, rho=rho))
-        # A budget is judged whatever the range is, so that all mistakes are told at once.
+        # A budget is judged whatever the range is, so that all mistakes are reported at once.
         self._call_reader(lambda: Laplace(epsilon, Range(0, 1)))
         if self.mistakes or value_range is None or precision is None:
             return None
@@ -187,7 +187,7 @@ class _Reader:
         try:
             return make()
         except (ValueError, TypeError) as error:
-            # A number that is missing or none was told already.
+            # A number that is missing or not a number was reported already.
             if "nan" not in str(error):
                 self.mistakes.append(str(error))
         return None
@@ -245,7 +245,7 @@ def command(
 
     FILE is a table of readings, or a name of rase lab data. The readings are randomized and
     shuffled as the configuration says, and attackers with different knowledge try to name the
-    sender of each report. Beside it stands what they achieve without any protection.
+    sender of each report. The result also shows what they achieve without any protection.
     """
     with _lab_packages():
         from rase.lab.attacks import ATTACK_NAMES, attack_named
@@ -275,7 +275,7 @@ def command(
             for row in rows:
                 sink.add(row)
             sink.finish({})
-    _tell(rows, head, as_json=as_json)
+    _print_rows(rows, head, as_json=as_json)
 
 
 @contextmanager
@@ -317,7 +317,7 @@ def _row(result: "AttackResult", bare: "AttackResult") -> dict[str, Any]:
     }
 
 
-def _tell(rows: list[dict[str, Any]], head: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_rows(rows: list[dict[str, Any]], head: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**head, "results": rows}, indent=2))
     else:

@@ -101,7 +101,7 @@ def page(folder: Path) -> None:
 @command.command()
 @folder_option
 def pause(folder: Path) -> None:
-    """Pause sharing: only cover reports are sent, which tell nothing."""
+    """Pause sharing: only cover reports are sent, which carry no reading."""
     enrolled_folder(folder).pause()
     click.echo("paused; a running agent notices it. rase device resume ends it.", err=True)
 

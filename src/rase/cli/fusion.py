@@ -56,7 +56,7 @@ def command() -> None:
 @click.option("--host", help="Address to listen on; overrules the settings.")
 @click.option("--port", type=int, help="Port to listen on, 0 for any free one.")
 def run(config: Path, host: str | None, port: int | None) -> None:
-    """Take batches in, estimate rounds and answer subscribers, until told to end."""
+    """Take batches in, estimate rounds and answer subscribers, until asked to stop."""
     settings = fusion_settings(config, host=host, port=port)
     from rase.cli.pages import with_dashboard
     from rase.fusion.app import fusion_app
@@ -69,7 +69,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
         open_centre(settings, clock) as centre,
         send_spans(centre.telemetry, settings.traces, process="fusion"),
     ):
-        app: ASGIApp = fusion_app(centre, background=_beside(settings, centre))
+        app: ASGIApp = fusion_app(centre, background=_background_of(settings, centre))
         if settings.dashboard:
             try:
                 app, _ = with_dashboard(app, clock, database=centre.database)
@@ -84,7 +84,7 @@ def run(config: Path, host: str | None, port: int | None) -> None:
         )
 
 
-def _beside(
+def _background_of(
     settings: "FusionSettings", centre: "FusionCentre"
 ) -> Callable[[], AbstractAsyncContextManager[None]]:
     if settings.mqtt is None:
@@ -92,7 +92,7 @@ def _beside(
     from rase.fusion.mqtt import publishing
     from rase.transport.broker import Broker
 
-    # A mistake is told before anything is served.
+    # A mistake is reported before anything is served.
     Broker.of(settings.mqtt)
     return partial(publishing, centre, settings.mqtt)
 

@@ -13,7 +13,7 @@ __all__ = ["run"]
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Run a command; what is wrong with how it was typed is told here, the rest is raised.
+    """Run a command; report what is wrong with how it was typed, and raise the rest.
 
     Args:
         arguments: What was typed after ``rase``; ``sys.argv`` if None.

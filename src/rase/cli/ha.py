@@ -125,5 +125,5 @@ def _send(broker: "Broker", messages: "dict[str, bytes]") -> None:
     ]
     session.stop(*sent)
     if not is_up or not all(one.is_published() for one in sent):
-        told = next((f": {reason}" for reason in reasons if reason), "")
-        raise Unreachable(f"{broker.host} does not take the messages{told}.")
+        why = next((f": {reason}" for reason in reasons if reason), "")
+        raise Unreachable(f"{broker.host} does not take the messages{why}.")

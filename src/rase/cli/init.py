@@ -207,10 +207,10 @@ def _describe_demands(
         f"{campaign.window_budget:g}."
     )
     days = owner.total_epsilon / owner.span_epsilon
-    told = "one such day" if days == 1 else f"{days:.3g} such days"
+    lasting = "one such day" if days == 1 else f"{days:.3g} such days"
     yield (
         f"Its owner allows epsilon {owner.report_epsilon:g} a report, {owner.span_epsilon:g} a day "
-        f"and {owner.total_epsilon:g} in all, which is {told}; then it falls silent "
+        f"and {owner.total_epsilon:g} in all, which is {lasting}; then it falls silent "
         "until the owner changes [owner] in device.toml."
     )
 

@@ -1,4 +1,4 @@
-"""The dashboard beside a fusion centre's app: where `rase fusion run` and the demo put it."""
+"""The dashboard next to a fusion centre's app: where `rase fusion run` and the demo put it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a run says: its results as rows, its errors against the truth, and the words beside them."""
+"""What a run says: its results as rows, its errors against the truth, and the words with them."""
 
 import math
 from collections import Counter
@@ -294,13 +294,14 @@ class RunReport:
                 f"(predicted {tally.predicted:.{decimals}f})."
             )
         for name in self._skills:
-            told = self._skill_fields(name, 1)
-            if told:
-                verdict = "worth more than" if (told["skill"] or 0) > 1 else "no better than"
+            found = self._skill_fields(name, 1)
+            if found:
+                verdict = "worth more than" if (found["skill"] or 0) > 1 else "no better than"
                 yield (
-                    f"skill     {name} {told['skill']:.2f} against the mean of earlier rounds "
-                    f"(RMSE {told['history_rmse']:.{decimals}f}), {told['skill_against_last']:.2f} "
-                    f"against the round before: {verdict} a constant."
+                    f"skill     {name} {found['skill']:.2f} against the mean of earlier rounds "
+                    f"(RMSE {found['history_rmse']:.{decimals}f}), "
+                    f"{found['skill_against_last']:.2f} against the round before: "
+                    f"{verdict} a constant."
                 )
         if run.feedback is not None:
             yield _range_in_words(run.feedback)
@@ -330,7 +331,7 @@ def _range_in_words(feedback: RangeFeedback) -> str:
 
 
 def decimals_for(public: Range) -> int:
-    """Return how many decimals tell readings of a range to about one part in ten thousand."""
+    """Return how many decimals show readings of a range to about one part in ten thousand."""
     return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
 
 

@@ -150,7 +150,7 @@ _SOME = 1000
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write results to a .csv, .parquet or .json file, with a manifest beside it.",
+    help="Write results to a .csv, .parquet or .json file, with a manifest next to it.",
 )
 def command(
     table: str,

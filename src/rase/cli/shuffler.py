@@ -55,7 +55,7 @@ def command() -> None:
     help="Both processes, or one of them: only the closer reads private keys.",
 )
 def run(config: Path, host: str | None, port: int | None, part: str) -> None:
-    """Take reports in, close rounds and forward them, until told to end."""
+    """Take reports in, close rounds and forward them, until asked to stop."""
     from rase.service.telemetry import Telemetry
     from rase.shuffler.program import (
         check_private_keys,

@@ -52,14 +52,14 @@ def command(
     with Subscriber(url, token_of(token_file), campaign=campaign) as client:
         watch(
             client.follow(
-                last_id=last_id, method=method, attempts=attempts, on_failure=_tell_failure
+                last_id=last_id, method=method, attempts=attempts, on_failure=_print_failure
             ),
             sys.stdout,
             rounds=rounds,
         )
 
 
-def _tell_failure(why: str) -> None:
+def _print_failure(why: str) -> None:
     click.echo(f"{why} Trying again; Ctrl-C ends it.", err=True)
 
 

@@ -274,7 +274,7 @@ def test_wrong_pins_are_found(
     code, found = examined(folder, capsys)
     assert code == 3
     texts = " ".join(check["text"] for check in found)
-    assert "tells another signing key" in texts
+    assert "names another signing key" in texts
     assert "not the private side" in texts
     own = public_text(
         read_signing_key(shuffler / "keys/signing.key", role=Role.SHUFFLER).public_bytes()

@@ -149,4 +149,4 @@ def test_the_table_says_what_is_predicted_of_all_estimators(
     forecast = re.search(r"tracked RMSE (\S+) per round", told)
     assert forecast is not None
     error = round(float(forecast[1]))
-    assert re.search(rf"^tracked +motion as stated +- +- +{error} +-$", told, re.M), told
+    assert re.search(rf"^tracked +movement as stated +- +- +{error} +-$", told, re.M), told

@@ -225,7 +225,7 @@ def _closer(made: _Made, clock: FakeClock, stack: ExitStack, *, path: Path, url:
 def _with_pages(
     app: ASGIApp, clock: FakeClock, token: str
 ) -> tuple[ASGIApp, Callable[[], str] | None]:
-    """Return the app with the dashboard beside it, and what makes codes to log in once."""
+    """Return the app together with the dashboard, and what makes codes to log in once."""
     try:
         both, sessions = with_dashboard(app, clock)
     except ModuleNotFoundError:

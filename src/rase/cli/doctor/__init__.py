@@ -117,7 +117,7 @@ def _role_of(place: Path) -> "Role | None":
     try:
         tables: Mapping[str, Any] = parse_toml(text)
     except ValueError:
-        # A broken file is told by whoever loads it; its folder's name says whose it is.
+        # A broken file is reported by whoever loads it; its folder's name says whose it is.
         tables = {place.name: {}}
     return next((role for role in Role if role in tables), None)
 
@@ -148,7 +148,7 @@ def _examine_server(
         configs = public.configs
         findings.append(doctor.check_configs(where, configs, role=role, now_s=now_s))
         if signing is not None and signing.public_bytes() != public.signing_key:
-            mistake = f"{PUBLIC_FILE} tells another signing key; put the private one back."
+            mistake = f"{PUBLIC_FILE} names another signing key; put the private one back."
             findings += doctor.findings_of(where, "public keys", [mistake], "")
     findings += doctor.check_opening_keys(
         where, settings.opening_key_files, configs, role=role, now_s=now_s

@@ -79,7 +79,7 @@ def audit_command(
     """Audit the privacy claims by sampling.
 
     Every randomizer, device law, shuffler and whole channel is run many times on two inputs. A
-    likelihood-ratio test, chosen from a pilot, and Clopper-Pearson intervals of fresh samples tell
+    likelihood-ratio test, chosen from a pilot, and Clopper-Pearson intervals of fresh samples show
     how much is given away at least. A bound above its claim ends with exit code 7.
     """
     try:
@@ -334,7 +334,7 @@ def _run_studies(
     try:
         with show_progress() as show:
 
-            def tell(done: int, total: int, left_s: float | None) -> None:
+            def show_count(done: int, total: int, left_s: float | None) -> None:
                 left = "" if left_s is None else f", {_duration(left_s)} left"
                 show(f"measuring {done} of {total}{left}", done / total if total else 1.0)
 
@@ -346,7 +346,7 @@ def _run_studies(
                 data=data,
                 jobs=jobs,
                 engine=engine,
-                report_progress=tell,
+                report_progress=show_count,
             )
     except KeyboardInterrupt:
         click.echo("what was measured is kept: the same command goes on from there.", err=True)

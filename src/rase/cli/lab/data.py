@@ -102,7 +102,7 @@ def data_command(
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        _tell(found)
+        _print_statistics(found)
 
 
 @click.command("fleet", short_help="Write the readings of a synthetic fleet to a file.")
@@ -128,7 +128,7 @@ def fleet_command(
 ) -> None:
     """Write the readings of a synthetic fleet to a file.
 
-    Homes with appliances, habits, weekends, seasons and outages, nobody's in particular. The same
+    Homes with appliances, routines, weekends, seasons and outages, nobody's in particular. The same
     seed gives the same file.
     """
     if out.suffix not in {".csv", ".parquet"}:
@@ -252,7 +252,7 @@ def _check_document(source: str, loaded: "Loaded") -> dict[str, Any]:
     }
 
 
-def _tell(found: dict[str, Any]) -> None:
+def _print_statistics(found: dict[str, Any]) -> None:
     statistics, unit = found["statistics"], found["unit"]
     own = found["own_interval_s"]
     lines = [

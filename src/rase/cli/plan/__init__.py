@@ -21,7 +21,13 @@ from rase.accounting.plan.values import Plan
 from rase.accounting.synthetic_forecast import FleetMovement
 from rase.atomic_files import replacing
 from rase.cli.arguments import usage
-from rase.cli.plan.forecast import Outlook, forecast_lines, outlook_of, outlook_of_motion, table_of
+from rase.cli.plan.forecast import (
+    Outlook,
+    forecast_lines,
+    outlook_of,
+    outlook_of_movement,
+    table_of,
+)
 from rase.cli.plan.report import NOT_PREDICTED, plan_lines
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
@@ -40,7 +46,7 @@ _LABEL = 10
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRange:
-    """Hold what ``rase campaign range --json`` told.
+    """Hold the answer of ``rase campaign range --json``.
 
     Args:
         present: The range of the campaign's newest version.
@@ -160,7 +166,7 @@ _PROMISED = ("shuffled_epsilon", "max_local_epsilon", "reports", "k_min", "collu
 _CANDIDATES = 49
 
 
-@click.command("plan", short_help="Tell errors and guarantees before anything runs.")
+@click.command("plan", short_help="Compute errors and guarantees before anything runs.")
 @click.option(
     "--range",
     "bounds",
@@ -276,7 +282,7 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Tell errors and guarantees before anything runs.
+    """Compute errors and guarantees before anything runs.
 
     How wrong the mean will be with each estimator, what a report, a day and a month cost, what the
     shuffler will do, and what to change. Errors are root mean square errors, split into bias, which
@@ -306,7 +312,7 @@ def command(
         if (asked["alpha"] is None) != (groups is None):
             missing, given = ("groups", "alpha") if groups is None else ("alpha", "groups")
             raise click.UsageError(f"--{missing} must be given with --{given}.")
-        movement = _motion(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
+        movement = _movement_of(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
     sample = None
     if data is not None:
         columns = (time_column, device_column, value_column)
@@ -331,15 +337,15 @@ def command(
             change = RangeChange.between(advised, present=present, then=made)
     outlook = None if sample is None else outlook_of(made, sample.table)
     if movement is not None and interval_s is not None:
-        outlook = outlook_of_motion(made, movement, every_s=interval_s)
+        outlook = outlook_of_movement(made, movement, every_s=interval_s)
     drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
         document = _document(made, outlook, change, promised)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         lines = plan_lines(made, outlook, promised)
-        told = [*lines, *([] if outlook is None else forecast_lines(outlook))]
-        for line in (*told, *([] if change is None else change_lines(change))):
+        printed = [*lines, *([] if outlook is None else forecast_lines(outlook))]
+        for line in (*printed, *([] if change is None else change_lines(change))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
@@ -390,7 +396,7 @@ def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None
     return _Sample(some.reading, devices, table.notes, table_of(some, interval_ms or 1))
 
 
-def _motion(
+def _movement_of(
     public: Range,
     data: Path | None,
     interval_s: int | None,
@@ -403,7 +409,9 @@ def _motion(
             raise click.UsageError("--fleet-mean must come with --fleet-sd or --day-sd.")
         return None
     if data is not None:
-        raise click.UsageError("--fleet-sd and --day-sd must not come with --data, which tells.")
+        raise click.UsageError(
+            "--fleet-sd and --day-sd must not come with --data, which shows how the fleet moves."
+        )
     if interval_s is None:
         raise click.UsageError("--every must be given with --fleet-sd or --day-sd.")
     middle = public.low + public.width / 2

@@ -1,4 +1,4 @@
-"""What ``rase plan --data`` foretells: the error of `tracked` beside that of a constant."""
+"""What ``rase plan --data`` forecasts: the error of `tracked` next to that of a constant."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,11 +16,11 @@ from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
 from rase.tables.readings import Contributions
 
-__all__ = ["Outlook", "forecast_lines", "outlook_of", "outlook_of_motion", "table_of"]
+__all__ = ["Outlook", "forecast_lines", "outlook_of", "outlook_of_movement", "table_of"]
 
 Floats = NDArray[np.float64]
 
-# The first month of hours tells how a fleet moves; more would only take longer.
+# The first month of hours shows how a fleet moves; more would only take longer.
 _MOST_ROUNDS = 720
 _MOST_READINGS = 2_000_000
 _READINGS = "your readings"
@@ -28,7 +28,7 @@ _READINGS = "your readings"
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Hold what is foretold for the fleet that was asked for.
+    """Hold the forecast for the fleet that was asked for.
 
     Args:
         forecast: The errors.
@@ -44,9 +44,8 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        told = asdict(self.forecast)
         return {
-            **told,
+            **asdict(self.forecast),
             "devices": self.devices,
             "skill": self.forecast.skill,
             "beats_constant": self.forecast.beats_constant,
@@ -69,7 +68,7 @@ def table_of(some: Contributions, interval_ms: int) -> tuple[Floats, Floats]:
 
 
 def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
-    """Foretell what `tracked` achieves; None where a single round or part of a fleet tells nothing.
+    """Forecast what `tracked` achieves; None where one round or part of a fleet shows nothing.
 
     A fleet that is larger than the data's is made of as many copies of it as fit.
     """
@@ -102,8 +101,8 @@ def outlook_of(plan: Plan, table: tuple[Floats, Floats]) -> Outlook | None:
     return Outlook(forecast, copies * readings.shape[1], helps)
 
 
-def outlook_of_motion(plan: Plan, movement: FleetMovement, *, every_s: int) -> Outlook | None:
-    """Foretell what `tracked` achieves on a fleet whose movement was stated; None likewise."""
+def outlook_of_movement(plan: Plan, movement: FleetMovement, *, every_s: int) -> Outlook | None:
+    """Forecast what `tracked` achieves on a fleet whose movement was stated; None likewise."""
     request = plan.request
     if request.schedule.name != "every":
         return None
@@ -151,15 +150,15 @@ def forecast_lines(outlook: Outlook) -> Iterator[str]:
 
 
 def _numbers(outlook: Outlook) -> Iterator[str]:
-    told = outlook.forecast
+    expected = outlook.forecast
     yield (
-        f"forecast  on {told.rounds} rounds of {outlook.basis} with trial noise, {outlook.devices} "
-        f"devices: tracked RMSE {told.tracked:.4g} per round ({told.error_low:.3g} to "
-        f"{told.error_high:.3g}), a round by itself {told.alone:.4g}, the constant learnt from "
-        f"earlier rounds {told.history:.4g}."
+        f"forecast  on {expected.rounds} rounds of {outlook.basis} with trial noise, "
+        f"{outlook.devices} devices: tracked RMSE {expected.tracked:.4g} per round "
+        f"({expected.error_low:.3g} to {expected.error_high:.3g}), a round by itself "
+        f"{expected.alone:.4g}, the constant learnt from earlier rounds {expected.history:.4g}."
     )
-    skill = f"          skill {told.skill:.2f}, at least {told.skill_low:.2f}:"
-    if told.beats_constant:
+    skill = f"          skill {expected.skill:.2f}, at least {expected.skill_low:.2f}:"
+    if expected.beats_constant:
         yield f"{skill} worth more than repeating a constant."
         return
     yield f"{skill} it does not clearly beat repeating a constant."

@@ -145,7 +145,7 @@ def _error_table(plan: Plan, outlook: Outlook | None) -> Iterator[str]:
 def _tracked_cells(plan: Plan, outlook: Outlook) -> list[str]:
     """Return the row of the estimator ``tracked``, whose error was tried out and not computed."""
     decimals = decimals_for(plan.request.value_range)
-    whose = _READINGS["yours"] if outlook.basis == _READINGS["yours"] else "motion as stated"
+    whose = _READINGS["yours"] if outlook.basis == _READINGS["yours"] else "movement as stated"
     cells = [TRACKED, whose, "-", "-", f"{outlook.forecast.tracked:.{decimals}f}"]
     return [*cells, "-"] if plan.request.window > 1 else cells
 

@@ -81,12 +81,14 @@ def check_coverage(estimates: list[Estimate], truth: float) -> None:
     assert is_high(held.count(1.3), rounds)
 
 
-def many_means(randomizer: RangeRandomizer, readings: Floats) -> list[Estimate]:
+def many_means(
+    randomizer: RangeRandomizer, readings: Floats, rounds: int = ROUNDS_OF_MEANS
+) -> list[Estimate]:
     """Return the estimates of many rounds of the same readings."""
     source = SeededRandom(2026)
     estimates = []
     for _ in range(4):
-        tiled = np.tile(readings, (ROUNDS_OF_MEANS // 4, 1))
+        tiled = np.tile(readings, (rounds // 4, 1))
         estimates += estimated(randomizer.randomize(tiled, rng=source), randomizer)
     return estimates
 
@@ -154,11 +156,15 @@ def test_intervals_stay_in_the_range_and_lose_nothing_by_it(epsilon: float, flee
 def test_unbiased_mean_covers_everywhere(
     kind: type[RangeRandomizer], epsilon: float, n: int, fleet: str
 ) -> None:
-    """The same for all mechanisms, budgets and fleets; Hybrid at 0.1 sends bits like Duchi."""
+    """The same for all mechanisms, budgets and fleets; Hybrid at 0.1 sends bits like Duchi.
+
+    Piecewise and Hybrid at epsilon 8 send a distant report once in a while, so coverage hardly
+    moves with the error: errors 30 % too small still cover 91.4 %. It takes all rounds to see that.
+    """
     rest = (PRECISION,) if kind is BudgetAware else ()
     randomizer = kind(epsilon, REACH, *rest)
     readings = FLEETS[fleet](n)
-    estimates = many_means(randomizer, readings)
+    estimates = many_means(randomizer, readings, ROUNDS)
     if kind is Hybrid and epsilon == 0.1:
         assert not is_low(Held(estimates, float(readings.mean())).count(), len(estimates))
     else:

@@ -22,6 +22,8 @@ PROGRAM = [sys.executable, "/opt/rase-device.pyz"]
 SUPERVISOR = "172.30.32.2"
 PORT = 8099
 MOST_BYTES = 1 << 20
+# Who sends more than this gets a reset connection instead of an answer.
+MOST_DROPPED_BYTES = 8 * 1024 * 1024
 _SETTINGS = ("shuffler", "campaign", "fusion_key", "shuffler_key")
 _NUMBERS = ("report_epsilon", "span_epsilon", "total_epsilon", "least_k")
 _BEGIN, _END = "# of the app's options, written at each start:", "# end of the app's options"
@@ -109,6 +111,7 @@ class Forwarder(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: Forwarder
+    timeout = 60
 
     def do_GET(self) -> None:
         """Show a part of the page."""
@@ -119,8 +122,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
             self._answer(413, b"The form is too large.\n", {})
+            self._drop(int(length[:20]) if length.isdecimal() else 0)
             return
         self._forward(self.rfile.read(int(length)))
+
+    def _drop(self, sent: int) -> None:
+        """Read what is still coming: closing on a sender would take the answer from it."""
+        left = min(sent, MOST_DROPPED_BYTES)
+        while left > 0 and (piece := self.rfile.read1(min(left, 65536))):
+            left -= len(piece)
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing: paths of the page say what its owner does."""

@@ -98,7 +98,7 @@ _SHUFFLER: Final = (
             waiting.add_done_callback(lambda done: done.exception())
             outcome = Outcome.STORED
 """,
-        tests=("tests/shuffler/test_app.py::test_a_gateway_is_told_what_to_send_again",),
+        tests=("tests/shuffler/test_app.py::test_a_gateway_learns_what_to_send_again",),
     ),
     Fault(
         name="lease-not-checked",

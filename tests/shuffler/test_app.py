@@ -402,7 +402,7 @@ def test_a_gateway_speaks_for_several_devices(world: "World") -> None:
     assert stored == dict(zip(world.devices, wires, strict=True))
 
 
-def test_a_gateway_is_told_what_to_send_again(
+def test_a_gateway_learns_what_to_send_again(
     world: "World", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rate limits and a disk that is full are told for each report, with the time to wait."""

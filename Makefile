@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant packaging device app wheels floors release lint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant packaging device deb app wheels floors release lint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -53,6 +53,9 @@ packaging:  ## build what others install, install it in an empty Debian root (as
 device:  ## pack the device agent into one file, dist/rase-device.pyz
 	@$(PYTHON) scripts/bootstrap.py release
 	.venv-release/bin/python scripts/pack_device.py $(ARGS)
+deb:  ## pack it as a Debian package with its service, into dist; needs dpkg-deb
+	@$(PYTHON) scripts/bootstrap.py release
+	.venv-release/bin/python -m scripts.pack_debian $(ARGS)
 app:  ## make the folder of the app for Home Assistant, build/homeassistant
 	@$(PYTHON) scripts/bootstrap.py release
 	mkdir -p build && rm -rf build/homeassistant && cp -R deploy/homeassistant build/homeassistant

@@ -3,9 +3,9 @@
     python scripts/release.py [FOLDER] [--wheels] [--twice] [--sign-with KEY]
 
 From the commit that is checked out, never from files that are not committed: the source
-distribution, the wheel for this system, the device in one file, the bill of materials, where all
-of it came from (an in-toto statement), and the digests of all, which a local key can sign. Nothing
-is uploaded.
+distribution, the wheel for this system, the device in one file and as a Debian package (where
+there is dpkg-deb), the bill of materials, where all of it came from (an in-toto statement), and the
+digests of all, which a local key can sign. Nothing is uploaded.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -68,6 +69,10 @@ def build_release(folder: Path, *, only_wheels: bool = False) -> None:
         if not only_wheels:
             script = source / "scripts"
             _run([sys.executable, script / "pack_device.py", folder / "rase-device.pyz"], source)
+            if shutil.which("dpkg-deb"):
+                _run([sys.executable, "-m", "scripts.pack_debian", folder.resolve()], source)
+            else:
+                print("note: dpkg-deb is absent, so there is no Debian package.", file=sys.stderr)
             _run([sys.executable, script / "sbom.py", folder / "sbom.cdx.json"], source)
             statement = provenance(sorted(folder.iterdir()), source)
             text = json.dumps(statement, indent=1, sort_keys=True) + "\n"

@@ -50,6 +50,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "chromium-headless-shell": _debian("chromium-headless-shell"),
         "chroot": _debian("coreutils"),
         "debootstrap": _debian("debootstrap"),
+        "dpkg-deb": _debian("dpkg"),
         "initdb": _debian("postgresql", "/usr/lib/postgresql/*/bin/initdb"),
         "java": _debian("openjdk-17-jre-headless"),
         "make": _debian("make"),

@@ -18,7 +18,7 @@ import pytest
 from scripts import floors, release
 from tests.deploy.conftest import DebianRoot
 from tests.patience import PATIENCE_S
-from tests.programs import program
+from tests.programs import find, program
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-release/bin/python"
@@ -51,7 +51,8 @@ def test_a_release_is_whole_and_signed(released: Path) -> None:
     assert set(listed) | {"SHA256SUMS", "SHA256SUMS.sig"} == {one.name for one in dist.iterdir()}
     for name, digest in listed.items():
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
-    kinds = (".tar.gz", ".whl", "rase-device.pyz", "sbom.cdx.json", "provenance.intoto.json")
+    kinds = [".tar.gz", ".whl", "rase-device.pyz", "sbom.cdx.json", "provenance.intoto.json"]
+    kinds += ["_all.deb"] if find("dpkg-deb") else []
     assert all(any(name.endswith(kind) for name in listed) for kind in kinds)
     allowed = released / "allowed"
     public = (released / "key.pub").read_text("ascii")

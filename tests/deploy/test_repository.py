@@ -17,7 +17,9 @@ def test_workflows_run_targets_that_exist() -> None:
     steps = [line for text in TEXTS.values() for line in text.splitlines() if "run: " in line]
     run = {name for line in steps for name in re.findall(r"\bmake ([a-z-]+)", line)}
     run -= {"make"}
-    assert {"unit", "floors", "packaging", "release", "docs", "images"} <= run <= targets
+    assert (
+        {"actionlint", "unit", "floors", "packaging", "release", "docs", "images"} <= run <= targets
+    )
     assert "- run: .ci/run" in TEXTS["tests.yml"]
     assert "make lint" in (ROOT / ".ci/run").read_text("utf-8")
 

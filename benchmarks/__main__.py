@@ -24,21 +24,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(names())}")
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    parser.add_argument(
+        "--rows", type=int, metavar="N", help="rows of a table, for engine; nothing is kept"
+    )
     parser.add_argument("--list", action="store_true", help="list the questions and stop")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(names()))
     if unknown:
         parser.error(f"NAME must be one of {', '.join(names())}, got {', '.join(unknown)}.")
+    if options.rows is not None and (options.names != ["engine"] or options.rows < 1):
+        parser.error("--rows must be 1 or more, and takes engine alone.")
     if options.list:
         for name in names():
             print(f"{name:20} {question(name)}")
         return 0
     if options.here:
-        run_here(options.names[0], quick=options.quick)
+        run_here(options.names[0], quick=options.quick, table_rows=options.rows)
         return 0
-    failed = [name for name in options.names or names() if not run(name, quick=options.quick)]
-    if not options.quick:
+    failed = [
+        name
+        for name in options.names or names()
+        if not run(name, quick=options.quick, table_rows=options.rows)
+    ]
+    if not options.quick and options.rows is None:
         written(FOLDER / "RESULTS.md", sorted(KEPT.glob("*.json")))
         fill_guides(FOLDER.parent / "docs/guides", KEPT)
     for name in failed:
@@ -57,23 +66,25 @@ def question(name: str) -> str:
     return text.removeprefix('"""').split("\n", 1)[0].removesuffix('"""')
 
 
-def run(name: str, *, quick: bool) -> bool:
+def run(name: str, *, quick: bool, table_rows: int | None = None) -> bool:
     """Run one benchmark in a process of its own; tell whether it came to its end."""
     print(f"{name}: {question(name)}", flush=True)
     command = [sys.executable, "-m", "benchmarks", name, "--here", *(["--quick"] if quick else [])]
+    command += [] if table_rows is None else [f"--rows={table_rows}"]
     return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode == 0
 
 
-def run_here(name: str, *, quick: bool) -> None:
+def run_here(name: str, *, quick: bool, table_rows: int | None = None) -> None:
     """Measure, print each row as it comes, and keep all of them."""
     rows: list[Row] = []
+    size = {} if table_rows is None else {"table_rows": table_rows}
     try:
-        for row in importlib.import_module(f"benchmarks.{name}").rows(quick=quick):
+        for row in importlib.import_module(f"benchmarks.{name}").rows(quick=quick, **size):
             rows.append(row)
             print(f"  {line(row)}", flush=True)
     except PeerMissing as missing:
         print(f"  {missing}", flush=True)
-    if quick or not rows:
+    if quick or table_rows is not None or not rows:
         return
     KEPT.mkdir(exist_ok=True)
     kept = {"question": question(name), "machine": machine(), "rows": [asdict(row) for row in rows]}

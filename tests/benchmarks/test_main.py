@@ -46,10 +46,10 @@ def speed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def run_in_this_process(name: str, *, quick: bool) -> bool:
+def run_in_this_process(name: str, *, quick: bool, table_rows: int | None = None) -> bool:
     """Do what a process of its own would do."""
     try:
-        program.run_here(name, quick=quick)
+        program.run_here(name, quick=quick, table_rows=table_rows)
     except RuntimeError:
         return False
     return True

@@ -291,6 +291,40 @@ def test_no_such_file(tmp_path: Path) -> None:
         open_source(csv_file(tmp_path, "x") / "deeper.csv")
 
 
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        ("_delta_log/00000000000000000000.json", "Delta"),
+        ("metadata/00000-1.metadata.json", "Iceberg"),
+        ("metadata/00000-1.metadata.json.gz", "Iceberg"),
+        (".hoodie/hoodie.properties", "Hudi"),
+    ],
+)
+def test_a_table_with_a_log_is_refused(log: str, name: str, tmp_path: Path) -> None:
+    """Files that a log has removed still lie there, so no folder, part or glob of it is read."""
+    table = tmp_path / "table"
+    data = table / "data/day=1"
+    data.mkdir(parents=True)
+    path = parquet_file(data)
+    assert read(tmp_path).value.tolist() == [1.0]
+    (table / log).parent.mkdir()
+    assert read(table).value.tolist() == [1.0]  # as yet an empty folder of that name
+    (table / log).write_text("{}", encoding="utf-8")
+    for place in (tmp_path, table, data, table / "*/*/*.parquet", data / "*.parquet"):
+        with pytest.raises(DataError, match=f"belongs to a table of {name}: its log, .*{log[:5]}"):
+            open_source(place)
+    assert read(path).value.tolist() == [1.0]  # one file that was named
+
+
+def test_a_folder_called_metadata_is_no_log(tmp_path: Path) -> None:
+    """Only Iceberg's own files make a folder of that name a log."""
+    parquet_file(tmp_path)
+    (tmp_path / "metadata").mkdir()
+    csv = csv_file(tmp_path / "metadata", "time,device,value\n1,a,2\n")
+    assert read(tmp_path / "*.parquet").value.tolist() == [1.0]
+    assert read(csv.parent).value.tolist() == [2.0]
+
+
 def test_neither_csv_nor_parquet(tmp_path: Path) -> None:
     """Spreadsheets, false Parquet, other encodings and damaged files are told apart."""
     path = tmp_path / "readings.xlsx"

@@ -29,6 +29,12 @@ _NAMES_SHOWN = 10
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+# Folders that hold the log of a table: its format, and what lies in a folder that is one.
+_TABLE_LOGS = {
+    "_delta_log": ("Delta", "*"),
+    "metadata": ("Iceberg", "*.metadata.json*"),
+    ".hoodie": ("Hudi", "*"),
+}
 
 
 class Columns(NamedTuple):
@@ -184,6 +190,9 @@ def _listed(system: Any, base: str, place: str) -> list[Any]:
         raise DataError(f"{place} cannot be listed: {_reason(error)}.") from error
     if not infos or infos[0].type == pyarrow.fs.FileType.NotFound:
         raise DataError(f"there is no file {place}; check the path.")
+    # Who names one file of a table means that file.
+    if infos[0].path != base:
+        _refuse_table_logs(system, infos, place)
     return sorted(infos, key=lambda info: info.path)
 
 
@@ -207,6 +216,23 @@ def _below(system: Any, base: str, place: str) -> list[Any]:
     if not shown:
         raise DataError(f"the folder {place} holds no tables; give CSV or Parquet files.")
     return shown
+
+
+def _refuse_table_logs(system: Any, infos: Sequence[Any], place: str) -> None:
+    """Refuse files of a table whose log says which of them count: some may be deleted rows."""
+    folders = {parent for info in infos for parent in PurePosixPath(info.path).parents}
+    logs = [str(folder / name) for folder in sorted(folders) for name in _TABLE_LOGS]
+    for info in system.get_file_info(logs):
+        if info.type != pyarrow.fs.FileType.Directory:
+            continue
+        format_, sign = _TABLE_LOGS[PurePosixPath(info.path).name]
+        inside = system.get_file_info(pyarrow.fs.FileSelector(info.path))
+        if any(fnmatch.fnmatch(PurePosixPath(one.path).name, sign) for one in inside):
+            raise DataError(
+                f"{place} belongs to a table of {format_}: its log, {info.path}, says which files "
+                "count, and is not read here. Write its current rows as Parquet into a folder "
+                "of their own, and give that."
+            )
 
 
 def _is_hidden(path: str, root: PurePosixPath) -> bool:

@@ -12,5 +12,5 @@ The way of a reading::
     program      all of it put together from a folder, and run
     page, home   what the owner sees and decides: in a browser, on the broker at home
 
-Nothing here imports NumPy, a web framework or an HTTP library beside the standard one.
+Nothing here imports NumPy, a web framework or an HTTP library other than the standard one.
 """

@@ -156,7 +156,7 @@ class Agent:
                 self._outbox.add(envelope, signed.campaign)
         joined = [item.limits.campaign for item in self._ledger.status(0).campaigns]
         if self._terms.latest is not None and name not in joined:
-            # The ledger was made anew, after the terms were accepted.
+            # The ledger was made again after the terms were accepted.
             self._join(self._terms.latest.campaign)
 
     def _fetch(self) -> None:
@@ -350,8 +350,8 @@ class Agent:
         if signed is None or verdict is Verdict.DROPPED:
             return
         campaign = signed.campaign
-        # The shuffler took a report of this round, so by its clock the round has ended; or it told
-        # us that the round is closed. Times it confirmed, never our own, close rounds for ever.
+        # The shuffler took a report of this round, so by its clock the round has ended; or it said
+        # that the round is closed. Times it confirmed, never our own, close rounds for ever.
         over_s = campaign.round_end_s(round)
         if verdict is Verdict.SENT:
             over_s -= campaign.grace_s

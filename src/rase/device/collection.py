@@ -7,7 +7,7 @@ __all__ = ["AGGREGATES", "Collection"]
 
 AGGREGATES: Final = ("mean", "last", "increments")
 _MOST_ROUNDS = 64
-# As Home Assistant tells resets of a sensor with the state class total_increasing.
+# As Home Assistant recognises resets of a sensor with the state class total_increasing.
 _DIP = 0.9
 
 

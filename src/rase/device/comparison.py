@@ -38,7 +38,7 @@ class Witness(Protocol):
         ...
 
     def note_round_end(self, round: int, mean: float | None, *, is_shared: bool) -> None:
-        """See the mean of a round that has ended, and whether it may be told."""
+        """See the mean of a round that has ended, and whether it may be shared."""
         ...
 
     def note_report(self, round: int, value: float, *, epsilon: float, envelope: bytes) -> None:
@@ -53,7 +53,7 @@ class RoundSeen:
     Args:
         round: The round.
         measured: Its mean reading; None if there was none.
-        is_shared: Whether the owner allowed it to be told.
+        is_shared: Whether the owner allowed it to be shared.
         sent: The noisy value that was drawn; None if a cover report, or nothing, took its place.
         epsilon: What that spent.
         envelope: The bytes that travel.
@@ -150,7 +150,7 @@ class Mirror:
             self._troubles.pop("not-fetched", None)
 
     def note_round_end(self, round: int, mean: float | None, *, is_shared: bool) -> None:
-        """Keep the mean of a round; one that may not be told was seen by `read` all the same."""
+        """Keep the mean of a round; one that may not be shared was seen by `read` all the same."""
         with self._lock:
             seen = self._means.pop(round, None)
         measured = seen.mean if mean is None and seen is not None else mean
@@ -161,7 +161,7 @@ class Mirror:
         self._change(round, sent=value, epsilon=epsilon, envelope=envelope)
 
     def note(self, event: str, **fields: object) -> None:
-        """Pass an event on, and keep what it tells of a round."""
+        """Pass an event on, and keep what it says about a round."""
         self._journal.note(event, **fields)
         with self._lock:
             if event in _TROUBLES:

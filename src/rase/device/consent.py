@@ -1,7 +1,7 @@
 """What the owner of a device agreed to when its first campaign was taken, which later ones keep.
 
-A new version may narrow what it asks for by itself. Reports that cost more, or an order that tells
-more, need another word of the owner.
+A new version may narrow what it asks for by itself. Reports that cost more, or an order that
+reveals more, need the owner's consent again.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Consent:
     Args:
         epsilon: What one report of this device costs at most.
         limit: The owner's limit for one report when that was agreed to. A higher one since then is
-            the owner's word anew.
+            a new consent of the owner.
         shuffle: How the shuffler hides senders.
     """
 

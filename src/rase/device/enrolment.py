@@ -52,7 +52,7 @@ least_k = {least_k}
 # most_delta = 1e-5
 # What you agree to is the first campaign that keeps these rules. A new version of it may not:
 # epsilon_may_rise = true       # make reports cost more, up to report_epsilon
-# most_alpha = 0.5              # hide senders less, up to an order that may tell so much
+# most_alpha = 0.5              # hide senders less, up to an order that may reveal so much
 
 [source]
 # stdin: one number a line. Others:
@@ -63,7 +63,7 @@ least_k = {least_k}
 #   kind = "mqtt"    preset = "tasmota", meter = "plug-1"; the broker stands in [home]
 #   kind = "homeassistant"  url = "http://ha:8123", entity = "sensor.power", token_file = "token"
 kind = "stdin"
-# every_s = 60                 # how often to ask; ten times a round unless told otherwise
+# every_s = 60                 # how often to ask; ten times a round by default
 # scale = 1.0
 # aggregate = "mean"           # or "last", or "increments" of a counter
 
@@ -187,8 +187,8 @@ def _reason(answer: Answer) -> str:
         return f"status {answer.status}"
     # What another machine says goes to the terminal only if it is plain words.
     is_plain = problem.detail.isprintable() and 0 < len(problem.detail) <= _LONGEST_DETAIL
-    told = problem.detail if is_plain else problem.type.title
-    return f"{told.rstrip('.')} ({problem.type.name})"
+    reason = problem.detail if is_plain else problem.type.title
+    return f"{reason.rstrip('.')} ({problem.type.name})"
 
 
 def _public_key(secret: bytes) -> bytes:

@@ -25,7 +25,7 @@ _WORDS: Final = {b"ON": True, b"OFF": False}
 
 
 def owner_discovery(name: str) -> Discovery:
-    """Return what Home Assistant is told of a device.
+    """Return what describes a device to Home Assistant.
 
     Args:
         name: The device's name at home, of small letters, digits, - and _.
@@ -110,7 +110,7 @@ class HomeEntities:
         try:
             status = ledger.status(int(self._clock.now_s()))
         except LedgerUnusable:
-            # The agent has told it already; here the last state stays.
+            # The agent has reported it already; here the last state stays.
             return
         self._state = {
             "v": 1,
@@ -134,7 +134,7 @@ class HomeEntities:
     def _on_change(self, reason: str | None) -> None:
         if reason is not None:
             return
-        # After a connection everything is told anew.
+        # After a connection everything is published again.
         self._told = b""
         found = self._discovery
         self._session.publish(found.topic, found.payload(), is_retained=True)
@@ -145,7 +145,7 @@ class HomeEntities:
     def _on_switch(self, arrived: Arrived) -> None:
         is_on = _WORDS.get(arrived.payload)
         if is_on is not None:
-            # A folder that cannot be written stays as it is; the next state tells the truth.
+            # A folder that cannot be written stays as it is; the next state is right again.
             with suppress(OSError):
                 self._folder.resume() if is_on else self._folder.pause()
                 self._state = {

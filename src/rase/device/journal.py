@@ -7,7 +7,7 @@ from rase.clock import Clock
 
 __all__ = ["EVENTS", "Journal", "LineJournal", "StudyJournal"]
 
-# Event by event, what may stand beside it. Anything else is a mistake in the program.
+# Event by event, the fields that it may have. Anything else is a mistake in the program.
 EVENTS: Final = {
     "started": ("campaign",),
     "page": ("port",),

@@ -2,7 +2,7 @@
 
 What lies on the disk until the round is closed: the noisy place with its budget class and the tag
 of the campaign it was drawn for (18 bytes, in the ledger, paid for), and the envelope. The place is
-needed if the servers' keys change before the report arrived: then the same noise is sealed anew.
+needed if the servers' keys change before the report arrived: then the same noise is sealed again.
 """
 
 import struct
@@ -146,7 +146,7 @@ class Reporter:
         Args:
             signed: The campaign that holds in the round.
             round: The round, which has ended.
-            mean: The mean reading; None if there is none, or it is not to be told.
+            mean: The mean reading; None if there is none, or it is not to be shared.
 
         Returns:
             What to send; None if nothing is to be sent in this round.

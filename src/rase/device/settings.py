@@ -220,7 +220,7 @@ def key_bytes(text: str) -> bytes:
     """Return the 32 bytes of a public key in hex or in base64, of either alphabet.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the text is not a public key.
     """
     plain = text.strip().rstrip("=").replace("-", "+").replace("_", "/")
     try:

@@ -1,4 +1,4 @@
-"""What a device remembers beside its ledger: accepted terms, and cover reports not yet done with.
+"""What a device remembers besides its ledger: accepted terms, and cover reports not yet done with.
 
 One small file that is replaced as a whole. It never holds a reading; noisy values that are still
 to be sent lie in the ledger, paid for.

@@ -1,6 +1,6 @@
 """How many reports the owner's ledger will still pay for, and what one of them gives away.
 
-The ledger itself refuses or pays when the moment comes; this only tells the owner beforehand.
+The ledger itself refuses or pays when the moment comes; this only informs the owner beforehand.
 """
 
 import math

@@ -37,7 +37,7 @@ class Moment:
         campaign: The newest terms; None before any was accepted.
         epsilon: What a report of this device spends; None if no budget is within its rules.
         limit: What a report may spend without another word of the owner.
-        most_alpha: The most that the order of reports may tell; None for what was agreed to.
+        most_alpha: The most that the order of reports may reveal; None for what was agreed to.
         sharing: What leaves it.
         now: The readings of the present round.
         rounds: The last rounds, newest first.

@@ -55,7 +55,7 @@ def example_payload(
         terms: What the device goes by.
         round: The present round.
         mean: The mean reading so far; the middle of the range stands in for it if None.
-        now_s: Tells which keys are active.
+        now_s: Decides which keys are active.
         entropy: Where the noise comes from: the operating system.
 
     Returns:

@@ -311,7 +311,7 @@ def _forget(form: Form) -> Markup:
 
 
 def _follow() -> Markup:
-    """Return the link that asks anew, and what takes its place where scripts run."""
+    """Return the link that asks again, and what takes its place where scripts run."""
     return tag(
         "div",
         tag(

@@ -104,12 +104,12 @@ class HomeAssistantSource:
         state = found_at(document, "state")
         if state is None or state in _NO_STATE:
             return []
-        told = found_at(document, "attributes.unit_of_measurement")
+        stated = found_at(document, "attributes.unit_of_measurement")
         factor: float | None = 1.0
-        if self._unit is not None and isinstance(told, str):
-            factor = factor_between(told, self._unit)
+        if self._unit is not None and isinstance(stated, str):
+            factor = factor_between(stated, self._unit)
         if factor is None:
-            raise SourceFailed(self.KIND, f"the entity is in {told}, not in {self._unit}.")
+            raise SourceFailed(self.KIND, f"the entity is in {stated}, not in {self._unit}.")
         return [self._scale * factor * number_in(self.KIND, state)]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The face of every source, and how a number is found in what a meter says."""
+"""The interface of every source, and how a number is found in what a meter says."""
 
 import math
 from typing import Protocol
@@ -43,7 +43,7 @@ def number_in(kind: str, value: object) -> float:
     """Return a reading as a number.
 
     Raises:
-        SourceFailed: If it is none.
+        SourceFailed: If the value is not a number.
     """
     if isinstance(value, str | bytes | int | float) and not isinstance(value, bool):
         try:

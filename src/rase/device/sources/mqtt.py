@@ -69,7 +69,7 @@ class MqttSource:
 
         Raises:
             SourceFailed: If nothing came and the broker refuses or is away, or if a message has no
-                number there; those beside it are lost, too.
+                number there; the others are lost, too.
         """
         with self._lock:
             waiting, self._waiting = self._waiting, []

@@ -2,7 +2,7 @@
 
 From the documentation of their makers: Tasmota "MQTT" and "JSON status responses", Shelly
 "Gen2+ API, Switch and MQTT" and "Gen1 API, MQTT", Zigbee2MQTT "MQTT topics and messages", ESPHome
-"MQTT client component". Which pages they were compared with is told beside the payloads in
+"MQTT client component". The pages they were compared with are named next to the payloads in
 tests/device/test_home_sources.py.
 """
 

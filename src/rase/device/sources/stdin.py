@@ -42,7 +42,7 @@ class StdinSource:
         """Return the readings of the lines that are there; empty lines are skipped.
 
         Raises:
-            SourceFailed: If a line is no number; the readings beside it are lost, too.
+            SourceFailed: If a line is no number; the readings with it are lost, too.
         """
         lines: list[bytes] = []
         try:

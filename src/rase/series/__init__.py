@@ -1,1 +1,1 @@
-"""Estimates over time: what earlier rounds tell of the present one, windows, verdicts."""
+"""Estimates over time: what earlier rounds say about the present one, windows, verdicts."""

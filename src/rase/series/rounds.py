@@ -37,8 +37,8 @@ class RoundResult:
         alone: The mean of this round by itself, where it or ``tracked`` was asked for: long windows
             of ``tracked`` average it, because the errors of tracked rounds go together. None
             otherwise.
-        spread: The variance of the readings as the reports tell it, for a tracker; None if they do
-            not, or nobody asked.
+        spread: The variance of the readings, estimated from the reports, for a tracker; None if
+            they do not reveal it, or nobody asked.
     """
 
     n: int

@@ -33,7 +33,7 @@ class SkillTally:
         self._rounds = 0
         self._sum = 0.0
         self._last = 0.0
-        # Sums of errors and their squares, of the estimates and of the two beside them.
+        # Sums of errors and their squares, of the estimates and of the two they are compared with.
         self._error = 0.0
         self._square = 0.0
         self._history = 0.0

@@ -3,7 +3,7 @@
 Two tests of "the mean is the same in all rounds", on the unbiased means of rounds, whose errors are
 independent and known. The first takes the squares of all distances to the common mean (Cochran's
 Q); the second only the part that daily and weekly waves explain, because fleets mostly move that
-way and slow motion hides in the noise of single rounds. Both together raise a false alarm in
+way and slow drift hides in the noise of single rounds. Both together raise a false alarm in
 `FALSE_ALARM` of fleets that rest.
 """
 
@@ -39,7 +39,7 @@ ROUNDS_NEEDED: Final = 8
 _PERIODS_S = np.array([86_400.0, 43_200.0, 7 * 86_400.0, 3.5 * 86_400.0])
 # A constant, and both phases of each wave.
 _SIZE = 1 + 2 * len(_PERIODS_S)
-# A wave that varies less than this within the rounds cannot be told from a constant.
+# A wave that varies less than this within the rounds cannot be sentence from a constant.
 _LEAST_VARIANCE = 0.01
 # An interval of nine tenths of what is possible anyway says nothing.
 _VAGUE = 0.9
@@ -82,13 +82,13 @@ class Verdict:
                 f"(standard deviation over {self.rounds} rounds), where noise alone makes "
                 f"{shown(self.noise)}"
             )
-        told = (
+        text = (
             f"not distinguishable from a constant: {self.rounds} rounds differ by no more than "
             f"their noise, {shown(self.noise)}; a spread of {shown(self.visible)} would show"
         )
         if not has_advice:
-            return told
-        return f"{told}, or of {shown(self.visible / 2)} with 4 times the devices or half the range"
+            return text
+        return f"{text}, or of {shown(self.visible / 2)} with 4 times the devices or half the range"
 
 
 def verdicts(
@@ -225,22 +225,22 @@ def verdict_in_words(
     of: Iterable[Estimate] = (),
     has_advice: bool = True,
 ) -> str:
-    """Return what is said beside answers.
+    """Return what is said with answers.
 
     Args:
         verdict: Of the rounds up to the answer; None where too few are known.
         known: How many are known.
         unit: The unit of the means.
-        of: The answers it stands beside.
+        of: The answers it goes with.
         has_advice: As for `Verdict.sentence`.
     """
     if verdict is None:
-        told = f"unknown yet: {known} of {ROUNDS_NEEDED} rounds needed"
+        sentence = f"unknown yet: {known} of {ROUNDS_NEEDED} rounds needed"
     else:
-        told = verdict.sentence(unit, has_advice=has_advice)
+        sentence = verdict.sentence(unit, has_advice=has_advice)
     if any(_is_vague(one) for one in of):
-        return f"the interval is nearly the whole range and says nothing; {told}"
-    return told
+        return f"the interval is nearly the whole range and says nothing; {sentence}"
+    return sentence
 
 
 def _is_vague(estimate: Estimate) -> bool:

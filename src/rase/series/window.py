@@ -21,7 +21,7 @@ __all__ = [
 # Of a day of which only one half is there, nothing says what the other half was like.
 LEAST_SHARE: Final = 0.75
 # Fleets move by jumps more often than normal chance allows; see `rase.series.bank`.
-_DEGREES_OF_MOTION = 5.0
+_DEGREES_OF_MOVEMENT = 5.0
 
 
 def is_enough(rounds: int, w: int) -> bool:
@@ -169,7 +169,7 @@ def with_missing(error: float, degrees: float, missing: float, *, m: int) -> tup
         missing: What `missing_error` says.
         m: How many rounds are there.
     """
-    known = combined_degrees([error**2, missing**2], [degrees, min(_DEGREES_OF_MOTION, m - 1)])
+    known = combined_degrees([error**2, missing**2], [degrees, min(_DEGREES_OF_MOVEMENT, m - 1)])
     return math.hypot(error, missing), known
 
 
@@ -182,8 +182,8 @@ def _rolling(
         kept.append(estimate)
         if len(kept) == w:
             present = [one for one in kept if one is not None]
-            is_told = len(present) == w if strict else is_enough(len(present), w)
-            yield _mean(present, w) if is_told else None
+            is_answered = len(present) == w if strict else is_enough(len(present), w)
+            yield _mean(present, w) if is_answered else None
 
 
 def _mean(rounds: list[Estimate], w: int) -> Estimate:

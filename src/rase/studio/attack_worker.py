@@ -1,4 +1,4 @@
-"""The process that attacks: reads a job from its folder, tells its steps on stdout, leaves files.
+"""The process that attacks: reads a job from its folder, reports steps on stdout, leaves files.
 
 Apart from the server, so that a long attack cannot slow it, a crash cannot end it, and the lab's
 packages are never loaded there. Run as ``python -m rase.studio.attack_worker FOLDER``.
@@ -57,7 +57,7 @@ def _attack(folder: Path, job: dict[str, Any]) -> None:
     # JSON has lists where the plan has tuples.
     chosen = {name: tuple(job["plan"][name]) for name in ("attacks", "schemes")}
     plan = AttackPlan(**{**job["plan"], **chosen})
-    _tell({"done": 0, "total": 1, "doing": "reading the data"})
+    _print_step({"done": 0, "total": 1, "doing": "reading the data"})
     source = job["source"] if job["file"] is None else str(folder / job["file"])
     panel = open_panel(source, every=job["every"], devices=job["devices"])
     if panel.values.size > _MOST_CELLS:
@@ -68,11 +68,15 @@ def _attack(folder: Path, job: dict[str, Any]) -> None:
     study = attack_study(
         panel,
         plan,
-        on_step=lambda done, total, doing: _tell({"done": done, "total": total, "doing": doing}),
+        on_step=lambda done, total, doing: _print_step(
+            {"done": done, "total": total, "doing": doing}
+        ),
     )
     study["data"] = job["label"]
     (folder / CSV_FILE).write_text(attack_csv(study), "utf-8")
-    _tell({"done": len(study["results"]), "total": len(study["results"]), "doing": "the report"})
+    _print_step(
+        {"done": len(study["results"]), "total": len(study["results"]), "doing": "the report"}
+    )
     (folder / REPORT_FILE).write_text(attack_report(study, code=__version__), "utf-8")
     (folder / RESULT_FILE).write_text(json.dumps(study, allow_nan=False), "utf-8")
 
@@ -84,11 +88,11 @@ def _data_error() -> type[Exception]:
 
 
 def _report_failure(sentence: str) -> int:
-    _tell({"error": sentence})
+    _print_step({"error": sentence})
     return 1
 
 
-def _tell(step: dict[str, Any]) -> None:
+def _print_step(step: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(step) + "\n")
     sys.stdout.flush()
 

@@ -179,7 +179,7 @@ def run_table(table: Any, plan: RunPlan, *, rng: Random | None = None) -> Rounds
 
 
 def _is_table(data: Any) -> bool:
-    """Tell whether data has named columns, or is a path to some."""
+    """Return whether data has named columns, or is a path to some."""
     named = ("columns", "column_names", "keys", "batches", "chunks")
     return isinstance(data, str | PathLike) or any(hasattr(data, name) for name in named)
 

@@ -1,7 +1,7 @@
 """Which files make up a table: one, a folder, a glob; here or in an object store.
 
 Local paths and the addresses that pyarrow knows (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``,
-``file://``) are listed alike. Files are told by their first bytes; a name can lie.
+``file://``) are listed alike. Files are recognised by their first bytes; a name can lie.
 """
 
 import difflib
@@ -58,7 +58,7 @@ class TableFile:
     Args:
         path: Its path in its file system.
         size: Its length in bytes.
-        modified_ns: When it was last changed; 0 where the store does not tell.
+        modified_ns: When it was last changed; 0 where the store does not say.
         kind: "parquet" or "csv".
         compression: How a text was compressed; None if it was not.
     """

@@ -86,7 +86,7 @@ class RowGroup:
         number: Its number in the file.
         first_row: How many rows of the file come before it.
         rows: How many rows it has.
-        time_ms: Its earliest and latest time; None where the footer does not tell.
+        time_ms: Its earliest and latest time; None where the footer does not say.
     """
 
     file: int

@@ -195,7 +195,7 @@ def contributions_of(
 
 
 def _is_each_once(rounds: Places, codes: Places) -> bool:
-    """Tell whether no device occurs twice in a round; may say no where it would cost too much."""
+    """Return whether no device is twice in a round; may say no where it would cost too much."""
     if not len(rounds):
         return True
     places = rounds - rounds.min()

@@ -1,6 +1,6 @@
 """The release log: results of parts that were drawn, kept until the whole run is done.
 
-A part is in the log or it is not: its file is written beside its place, flushed to disk and then
+A part is in the log or it is not: its file is written next to its place, flushed to disk and then
 renamed. A run that goes on after an interruption takes what is there and never draws those readings
 again; the run key was lost with the process, and the new one serves the other rounds alone.
 """

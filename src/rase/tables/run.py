@@ -111,7 +111,7 @@ def run(
 
 
 def free_memory() -> int:
-    """Return how many bytes of memory could be used without swapping; 2 GiB if nobody can tell."""
+    """Return how many bytes of memory could be used without swapping; 2 GiB if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kib = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))

@@ -39,7 +39,7 @@ _OWN_SETTINGS = {
 
 
 def check_master(master: str) -> None:
-    """Refuse an address that is none, or where nobody answers.
+    """Refuse a text that is not an address, or where nobody answers.
 
     Raises:
         ConfigurationError: With the way out.
@@ -122,8 +122,8 @@ def refusal(says: str, master: str) -> RaseError:
     for pattern, words in _REASONS.items():
         found = re.search(pattern, says)
         if found:
-            told = {"python": "{}.{}".format(*sys.version_info), "version": __version__}
-            return _setup_refused(words.format(*found.groups(), master=_shown(master), **told))
+            versions = {"python": "{}.{}".format(*sys.version_info), "version": __version__}
+            return _setup_refused(words.format(*found.groups(), master=_shown(master), **versions))
     kind = re.search(r"\b([A-Z]\w*(?:Error|Exception))\b", says)
     return RaseError(
         f"Spark stopped the job with {kind[1] if kind else 'an error'}; the logs of driver and "

@@ -244,10 +244,10 @@ class Answer:
                 belong together were not added up.
         """
         answer = cls()
-        told = Counter(zip(table["kind"].to_pylist(), table["number"].to_pylist(), strict=True))
-        if {number for kind, number in told if kind == Kind.READING} != set(range(parts)):
+        answers = Counter(zip(table["kind"].to_pylist(), table["number"].to_pylist(), strict=True))
+        if {number for kind, number in answers if kind == Kind.READING} != set(range(parts)):
             raise RuntimeError("every part must be answered, got some without an answer.")
-        if any(count > 1 for (kind, _), count in told.items() if kind != Kind.PART):
+        if any(count > 1 for (kind, _), count in answers.items() if kind != Kind.PART):
             raise RuntimeError("rows of one number must lie in one partition, got two answers.")
         # By part, whatever came first: the first refusal is the same each time.
         for row in sorted(table.to_pylist(), key=lambda row: (row["kind"], row["number"])):

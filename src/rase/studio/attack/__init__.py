@@ -34,7 +34,7 @@ async def show_form(request: Request) -> Response:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run, or say beside the fields what is wrong."""
+    """Start a run, or say next to the fields what is wrong."""
     form = await request.form()
     try:
         return await _start(request, form)

@@ -24,7 +24,7 @@ _LONGEST_NAME: Final = 64
 ATTACKS: Final[Mapping[str, str]] = {
     "value": "a random forest on single values; learns from reports whose sender it knows",
     "value_time": "the same with the time of the round",
-    "value_slot": "the same with the place in the release, so it learns the shuffler's habits",
+    "value_slot": "the same with the place in the release, so it learns the shuffler's patterns",
     "slot": "a forest on places alone: what the order gives away",
     "profile": "a forest on the daily profile of a place; right is the place (the paper's set-up)",
     "bayes": "knows the mechanism and each device's past; the likeliest sender of each report",
@@ -73,7 +73,7 @@ class Number:
         """Return the number in a box; the usual one if it is empty.
 
         Raises:
-            ValueError: If it is none, or out of bounds.
+            ValueError: If the text is not a number, or out of bounds.
         """
         text = text.strip() or self.usual
         try:

@@ -164,7 +164,7 @@ FIELDS: Final[Mapping[str, tuple[Field | Choice, ...]]] = {
         Field(
             name="beta",
             label="Beta",
-            hint="A report shall lie this near, as a share of the reading …",
+            hint="A report should lie this near, as a share of the reading …",
             usual="0.5",
         ),
         Field(name="rho", label="Rho", hint="… with this probability.", usual="0.9"),

@@ -1,4 +1,4 @@
-"""How an address becomes a question to the Explorer, or a sentence beside each wrong field."""
+"""How an address becomes a question to the Explorer, or a sentence next to each wrong field."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ __all__ = ["Asked", "Refused", "asked_of", "shown_number"]
 _MOST_WINDOW: Final = 10**6
 _LONGEST_S: Final = 366 * 86400
 _FURTHEST: Final = 1e9
-# A number that is told back to whoever typed it is cut.
+# A number that is shown again to whoever typed it is cut.
 _LONGEST_ECHO: Final = 40
 
 
@@ -92,7 +92,7 @@ class Asked:
         return urlencode(changed)
 
     def for_plan(self) -> dict[str, Any]:
-        """Return the arguments of `rase.accounting.plan.plan` beside range and epsilon."""
+        """Return the arguments of `rase.accounting.plan.plan` besides range and epsilon."""
         return {
             "devices": self.devices,
             "beta": self.beta,

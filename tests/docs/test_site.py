@@ -1,10 +1,13 @@
 """The documentation as a site: it builds strictly, holds every page, and has no loose end."""
 
+import os
 import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/site.py"
@@ -24,6 +27,46 @@ def test_the_site_builds_strictly_and_every_address_leads_somewhere() -> None:
         assert (ROOT / named).parent.joinpath(one).is_file(), one
     first = (ROOT / "build/site/index.html").read_text("utf-8")
     assert "url=docs/index.html" in first
+
+
+def test_addresses_are_settings(tmp_path: Path) -> None:
+    """Without any none is added; with one the sitemap lists every page but that of missing ones."""
+    site = runpy.run_path(str(SCRIPT))
+    assert site["extra_settings"]("", "") == ""
+    added = site["extra_settings"]("https://docs.example/rase/", "https://forge.example/rase")
+    assert (
+        added == "site_url: https://docs.example/rase/docs/\nrepo_url: https://forge.example/rase\n"
+    )
+    with pytest.raises(SystemExit, match="RASE_SITE_URL must be an address of the web"):
+        site["extra_settings"]("docs.example\nnav: []", "")
+    for name in ("index.html", "guides/device.html", "404.html"):
+        page = tmp_path / "docs" / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.touch()
+    found = re.findall("<loc>(.*?)</loc>", site["sitemap"](tmp_path, "https://docs.example/rase/"))
+    base = "https://docs.example/rase/docs"
+    assert found == [f"{base}/guides/device.html", f"{base}/index.html"]
+
+
+def test_a_site_with_addresses_builds_strictly() -> None:
+    """Pages know their address and link to the sources; no address of theirs is a loose end."""
+    addresses = {
+        "RASE_SITE_URL": "https://docs.example/rase",
+        "RASE_REPOSITORY_URL": "https://forge.example/o/rase",
+    }
+    built = subprocess.run(
+        [sys.executable, SCRIPT],
+        env={**os.environ, **addresses},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    page = (ROOT / "build/site/docs/guides/device.html").read_text("utf-8")
+    address = "https://docs.example/rase/docs/guides/device.html"
+    assert f'<link rel="canonical" href="{address}"' in page
+    assert 'href="https://forge.example/o/rase"' in page
+    assert f"<loc>{address}</loc>" in (ROOT / "build/site/sitemap.xml").read_text("utf-8")
 
 
 def test_every_page_is_in_the_navigation() -> None:

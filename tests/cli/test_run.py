@@ -621,3 +621,21 @@ def test_owners_budgets(readings: Path, tmp_path: Path, capsys: pytest.CaptureFi
     out, err = ran(*asked, "--mechanism", "auto", "--json", capsys=capsys)
     # Of 0.25 and 4: the law that is best for the mean of all reports.
     assert json.loads(out)["parameters"]["drawn_mechanism"] == "optimal"
+
+
+def test_calendar_days_in_a_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Days of 23 and 24 hours have a row each, and only days that are over."""
+    begin_s = int(datetime.fromisoformat("2024-03-30T23:00:00+00:00").timestamp())
+    lines = ["time,device,value"]
+    for hour in range(23 + 24 + 5):
+        lines.extend(f"{begin_s + 3600 * hour},d{device},{10 * device}" for device in range(4))
+    path = tmp_path / "readings.csv"
+    path.write_text("\n".join(lines) + "\n")
+    asked = [path, *RANGE, "--every", "1h", "--window", "1d", "--timezone", "Europe/Zurich"]
+    found = json.loads(ran(*asked, "--json", capsys=capsys)[0])
+    days = [row for row in found["results"] if row["of_rounds"] > 1]
+    assert [(row["time"], row["until"], row["rounds"], row["of_rounds"]) for row in days] == [
+        ("2024-03-30T23:00:00Z", "2024-03-31T22:00:00Z", 23, 23),
+        ("2024-03-31T22:00:00Z", "2024-04-01T22:00:00Z", 24, 24),
+    ]
+    assert found["parameters"]["timezone"] == "Europe/Zurich"

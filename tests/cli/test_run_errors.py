@@ -274,3 +274,30 @@ def test_clusters_that_cannot_be_used(
     said = capsys.readouterr().err
     assert message in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--timezone", "UTC"], "--timezone needs --every and --window 1d or 1w"),
+        (["--every", "1h", "--window", "24", "--timezone", "UTC"], "got --window 24."),
+        (
+            ["--every", "1h", "--window", "1d", "--timezone", "Zurich"],
+            "got 'Zurich'. Did you mean Europe/Zurich?",
+        ),
+        (
+            ["--every", "6h", "--window", "1d", "--timezone", "Europe/Zurich"],
+            "--every must divide 60 minutes so that rounds begin at midnight in Europe/Zurich",
+        ),
+    ],
+)
+def test_days_of_a_zone_that_cannot_be_had(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong and what would be right are one line on stderr."""
+    path = tmp_path / "table.csv"
+    path.write_text("time,device,value\n0,a,1\n0,b,2\n")
+    assert main(["run", str(path), "--range", "0", "9", "--epsilon", "1", *options]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said

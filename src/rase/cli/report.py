@@ -75,8 +75,9 @@ class RunReport:
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self.plan.window
-        if not self.options.smoothed:
-            del asked["smoothed"]
+        for name in ("smoothed", "timezone"):
+            if not asked[name]:
+                del asked[name]
         if self.options.mechanism == "budget-aware":
             asked |= asdict(self.options.precision)
         asked["drawn_mechanism"] = self._drawn

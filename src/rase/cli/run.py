@@ -26,7 +26,6 @@ from rase.counts.registry import ESTIMATORS
 from rase.kernels.words import SeededRandom
 from rase.laws.registry import CHOICES
 from rase.series.rounds import Rounds
-from rase.series.score import Windows
 from rase.tables.plan import RunPlan
 
 if TYPE_CHECKING:
@@ -111,6 +110,9 @@ _SOME = 1000
 )
 @click.option("--every", help="Length of a round, as 15min, 1h, 1d; without it each time is one.")
 @click.option("--window", help="Also means over windows: rounds, or a duration as 1d.")
+@click.option(
+    "--timezone", help="Windows of 1d or 1w are calendar days or weeks there: a zone name."
+)
 @click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
 @click.option(
     "--smoothed",
@@ -274,11 +276,7 @@ def _run_trials(
                 work=work,
                 on_progress=lambda what, share: show(f"{what} {name}", share),
             )
-            windows = None
-            if plan.window:
-                windows = Windows(
-                    plan.window, is_gapless=plan.every is not None, strict=options.strict
-                )
+            windows = options.windows(plan)
             rounds = Rounds(run).smoothed() if options.smoothed else run
             for number, result in enumerate(rounds, start=1):
                 window = None if windows is None else windows.add(result)

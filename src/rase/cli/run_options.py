@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -16,6 +16,8 @@ from rase.counts.registry import TRACKED
 from rase.domain import PAPER_PRECISION, Precision, Range
 from rase.errors import PrivacyRefused
 from rase.laws.registry import AUTO, best_mechanism, randomizer_named
+from rase.series.calendar import CalendarWindows, round_limit_s, zone_of
+from rase.series.score import Windows
 from rase.shuffle.release import Shuffler
 from rase.shuffle.robust import Robust
 from rase.shuffle.uniform import Uniform
@@ -39,6 +41,8 @@ _FIXED = ("sc://", "local")
 # Fifths of its devices that a round must have for a shuffled promise, unless --k-min says.
 _OF_DEVICES = 4
 DEFAULT_DELTA = 1e-6
+# Windows that a calendar has.
+_UNITS: Final[dict[str, Literal["day", "week"]]] = {"1d": "day", "1w": "week"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,7 @@ class RunOptions:
     colluding: int | None = None
     max_local_epsilon: float | None = None
     smoothed: bool = False
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -100,6 +105,8 @@ class RunOptions:
             self._check_smoothed()
         if self.every is not None:
             parse_duration_s(self.every)
+        if self.timezone is not None:
+            self._check_timezone(self.timezone)
         if not 0 < self.level < 1:
             raise click.UsageError(f"--level must be between 0 and 1, got {self.level:g}.")
         if self.trials > 1 and self.seed is None:
@@ -115,6 +122,33 @@ class RunOptions:
         for name in ("window", "feedback"):
             if getattr(self, name):
                 raise click.UsageError(f"--smoothed and --{name} cannot be used together.")
+
+    def _check_timezone(self, name: str) -> None:
+        """Refuse days and weeks that rounds cannot make up."""
+        if self.window not in _UNITS or self.every is None:
+            raise click.UsageError(
+                f"--timezone needs --every and --window {' or '.join(_UNITS)}, "
+                f"got --window {self.window}."
+            )
+        limit_s = round_limit_s(zone_of(name))
+        if limit_s % parse_duration_s(self.every):
+            raise click.UsageError(
+                f"--every must divide {limit_s // 60} minutes so that rounds begin at midnight in "
+                f"{name}, got {self.every}."
+            )
+
+    def windows(self, plan: RunPlan) -> CalendarWindows | Windows | None:
+        """Return what makes windows of the rounds of one run; None if none were asked for."""
+        if plan.window is None:
+            return None
+        if self.timezone is None or plan.interval_ms is None:
+            return Windows(plan.window, is_gapless=plan.every is not None, strict=self.strict)
+        return CalendarWindows(
+            _UNITS[self.window or ""],
+            zone_of(self.timezone),
+            interval_ms=plan.interval_ms,
+            strict=self.strict,
+        )
 
     def _check_promise(self) -> None:
         """Refuse what a promise of shuffled reports cannot be combined with."""

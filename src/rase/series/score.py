@@ -2,15 +2,15 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rase.counts.estimate import Estimate
 from rase.counts.registry import TRACKED
 from rase.series.rounds import RoundResult
 from rase.series.window import LEAST_SHARE, surer_window
 
-__all__ = ["ErrorTally", "WindowResult", "Windows"]
+__all__ = ["ErrorTally", "WindowResult", "Windows", "mean_of_window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +55,14 @@ class Windows:
         """Take the next round and return the window that ends with it, once there is one."""
         self._rounds.extend([None] * self._missing_before(result))
         self._rounds.append(result)
-        there = [one for one in self._rounds if one is not None]
-        needed = self.size if self.strict else math.ceil(LEAST_SHARE * self.size)
-        if len(self._rounds) < self.size or len(there) < needed:
+        if len(self._rounds) < self.size:
             return None
-        truths = [one.truth for one in there if one.truth is not None]
-        means = {
-            name: surer_window(
-                [None if one is None else one.estimates[name] for one in self._rounds],
-                [None if one is None else _single(one, name) for one in self._rounds],
-                w=self.size,
-            )[0]
-            for name in result.estimates
-        }
-        return WindowResult(
-            start_ms=self._start_ms(there),
-            estimates={name: mean for name, mean in means.items() if mean is not None},
-            truth=math.fsum(truths) / len(there) if len(truths) == len(there) else None,
-        )
+        found = mean_of_window(self._rounds, start_ms=None, strict=self.strict)
+        return None if found is None else replace(found, start_ms=self._start_ms())
 
-    def _start_ms(self, there: list[RoundResult]) -> int | None:
+    def _start_ms(self) -> int | None:
         """Return when a window began, also if its first rounds are missing."""
+        there = [one for one in self._rounds if one is not None]
         first, last = there[0], there[-1]
         missing = self._rounds.index(first)
         if not missing or first.start_ms is None or last.start_ms is None:
@@ -90,6 +77,36 @@ class Windows:
         if not self.is_gapless or last is None or last.round is None or result.round is None:
             return 0
         return min(result.round - last.round - 1, self.size)
+
+
+def mean_of_window(
+    rounds: Sequence[RoundResult | None], *, start_ms: int | None, strict: bool
+) -> WindowResult | None:
+    """Return the mean over the rounds of a window; None where too few of them are there.
+
+    Args:
+        rounds: All rounds of the window in order; None for one that is missing.
+        start_ms: When the window began.
+        strict: Whether there is no mean where a round is missing.
+    """
+    there = [one for one in rounds if one is not None]
+    needed = len(rounds) if strict else math.ceil(LEAST_SHARE * len(rounds))
+    if not there or len(there) < needed:
+        return None
+    truths = [one.truth for one in there if one.truth is not None]
+    means = {
+        name: surer_window(
+            [None if one is None else one.estimates[name] for one in rounds],
+            [None if one is None else _single(one, name) for one in rounds],
+            w=len(rounds),
+        )[0]
+        for name in there[-1].estimates
+    }
+    return WindowResult(
+        start_ms=start_ms,
+        estimates={name: mean for name, mean in means.items() if mean is not None},
+        truth=math.fsum(truths) / len(there) if len(truths) == len(there) else None,
+    )
 
 
 class ErrorTally:

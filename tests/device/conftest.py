@@ -14,7 +14,7 @@ from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.campaign import Campaign
 from rase.clock import Clock, FakeClock, SystemClock
 from rase.device.agent import Agent
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
 from rase.device.terms import OwnerRules, Terms
@@ -303,7 +303,7 @@ class World:
             "entropy": self.entropy,
             "study": True,
             "journal": self.notes,
-            "habits": Habits(),
+            "behaviour": Behaviour(),
             "is_paused": lambda: self.is_paused,
         }
         ledger = changes.pop("ledger", None) or self.ledger(name)

@@ -17,8 +17,8 @@ from tests.patience import PATIENCE_S
 from rase.campaign import Campaign
 from rase.clock import FakeClock
 from rase.device.agent import Agent
-from rase.device.behaviour import Habits
-from rase.device.comparison import Mirror
+from rase.device.behaviour import Behaviour
+from rase.device.comparison import Comparison
 from rase.device.enrolment import settings_text
 from rase.device.folder import DeviceFolder
 from rase.device.memory import Memory
@@ -78,7 +78,7 @@ class Owned:
         path: The device's folder, which is made.
         campaign: What it takes part in.
         span_epsilon: What the owner allows in a day.
-        habits: How its agent behaves.
+        behaviour: How its agent behaves.
         caps: What the owner allows towards the fusion centre, a report and a day.
     """
 
@@ -88,7 +88,7 @@ class Owned:
         campaign: Campaign = HOURS,
         *,
         span_epsilon: float = 24.0,
-        habits: Habits | None = None,
+        behaviour: Behaviour | None = None,
         caps: tuple[float, float] | tuple[None, None] = (None, None),
     ) -> None:
         self.campaign = campaign
@@ -119,9 +119,9 @@ class Owned:
         self.folder.keep_off_unless_said()
         settings = self.folder.settings({})
         terms = self.terms = Terms(campaign.id, pinned=pinned, rules=settings.rules)
-        self.mirror = Mirror(self.notes, self.clock)
+        self.comparison = Comparison(self.notes, self.clock)
         self.ledger = self.folder.ledger(settings)
-        habits = habits or Habits(poll_s=60)
+        behaviour = behaviour or Behaviour(poll_s=60)
         self.agent = Agent(
             Memory(terms, StateFile(self.folder.state_file)),
             self.ledger,
@@ -131,20 +131,20 @@ class Owned:
             clock=self.clock,
             entropy=SeededEntropy(2026),
             study=True,
-            journal=self.mirror,
-            habits=habits,
+            journal=self.comparison,
+            behaviour=behaviour,
             is_paused=lambda: self.folder.is_paused,
             is_off=lambda: self.folder.is_off,
-            witness=self.mirror,
+            observer=self.comparison,
         )
         owner = Owner(
             folder=self.folder,
             settings=settings,
             terms=terms,
-            mirror=self.mirror,
+            comparison=self.comparison,
             clock=self.clock,
             entropy=SecureEntropy(),
-            has_turn=habits.has_turn,
+            has_turn=behaviour.has_turn,
         )
         self.page = OwnerPage(owner, 0)
 

@@ -13,7 +13,7 @@ from tests.promising import with_promise
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.clock import FakeClock
-from rase.device.behaviour import Habits, rotating
+from rase.device.behaviour import Behaviour, rotating
 from rase.device.sources.interface import SourceFailed
 from rase.device.terms import TermsRefused
 from rase.kernels.entropy import SecureEntropy, SeededEntropy
@@ -129,7 +129,7 @@ def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
         answer: Answer = world.shuffler.handle(message)
         return answer
 
-    agent = world.agent(transport=MemoryTransport(watching), habits=Habits(poll_s=3600))
+    agent = world.agent(transport=MemoryTransport(watching), behaviour=Behaviour(poll_s=3600))
     for round in range(FIRST, FIRST + 160):
         world.source.readings = [700.0] if round % 2 else []
         world.run(agent, HOUR, least_s=0.01)
@@ -166,7 +166,7 @@ def test_without_a_reading_a_cover_report_is_sent_and_nothing_spent(world: Any) 
 
 def test_cover_reports_can_be_switched_off(world: Any) -> None:
     """Then rounds without a report are silent."""
-    world.run(world.agent(habits=Habits(sends_cover=False)), 2 * HOUR)
+    world.run(world.agent(behaviour=Behaviour(sends_cover=False)), 2 * HOUR)
     assert world.shuffler.received == []
 
 
@@ -202,7 +202,7 @@ def test_a_pause_draws_nothing_and_forgets_readings(world: Any, drawn: list[floa
 def test_rotating_devices_report_once_in_a_window(world: Any, drawn: list[float]) -> None:
     """One report in 24 rounds, cover reports in the others."""
     world.source.always = 10.0
-    agent = world.agent(habits=Habits(has_turn=rotating(bytes(16))))
+    agent = world.agent(behaviour=Behaviour(has_turn=rotating(bytes(16))))
     world.run(agent, 48 * HOUR - 60)
     kinds = Counter(content.is_cover for content in world.contents().values())
     assert kinds == {True: 46, False: 2}
@@ -336,7 +336,7 @@ def test_new_keys_seal_the_same_noise_again(world: Any, drawn: list[float]) -> N
     assert world.shuffler.received[-2] == stored.envelope != world.shuffler.received[-1]
     assert world.shuffler.content(world.shuffler.stored["credential", FIRST]).place == place
     assert len(drawn) == 1
-    assert world.notes.of("sealed-anew") == [{"round": FIRST}]
+    assert world.notes.of("sealed-again") == [{"round": FIRST}]
     assert before.status(int(world.clock.now_s())).total_spent == 1.0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.memory import FaultyTransport
 
@@ -29,7 +29,7 @@ def test_sixty_four_devices_live_through_six_hours(make_world: Callable[[str], A
             credential=name,
             transport=network,
             entropy=SeededEntropy(name),
-            habits=Habits(poll_s=1800),
+            behaviour=Behaviour(poll_s=1800),
         )
         for name in names
     ]

@@ -71,7 +71,7 @@ def test_owners_see_their_budget_and_switch_sharing(world: "World", mosquitto: M
         mosquitto.broker(), "attic", folder=folder, clock=world.clock, journal=world.notes
     )
     until(lambda: panel.last.get(AVAILABLE) == b"online")
-    entities.tell(ledger)
+    entities.publish_state(ledger)
     assert panel.state() == {"v": 1, "share": "ON", "budget_left": 24.0, "last_sent": None}
     topic = owner_discovery("attic").topic
     until(lambda: topic in panel.last)
@@ -80,7 +80,7 @@ def test_owners_see_their_budget_and_switch_sharing(world: "World", mosquitto: M
     assert cmps["share"]["cmd_t"] == SWITCH
     entities.note("sent", round=7, attempts=1)
     entities.note("stopped")
-    entities.tell(ledger)
+    entities.publish_state(ledger)
     until(lambda: panel.state()["last_sent"] is not None)
     assert panel.state()["last_sent"].endswith("Z")
     panel.press(b"OFF")
@@ -132,7 +132,7 @@ def test_an_unusable_ledger_leaves_the_last_state(world: "World", mosquitto: Mos
         def status(self, time_s: int) -> Any:
             raise LedgerUnusable("damaged")
 
-    entities.tell(Broken())  # type: ignore[arg-type]
+    entities.publish_state(Broken())  # type: ignore[arg-type]
     assert entities._state == {"v": 1}
     entities.close()
 

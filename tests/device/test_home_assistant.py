@@ -51,7 +51,7 @@ def test_owners_see_and_switch_their_device(
     )
 
     def shows(entity: str, state: str) -> bool:
-        entities.tell(ledger)
+        entities.publish_state(ledger)
         return bool(home.state(entity).get("state") == state)
 
     until(lambda: shows(BUDGET, "24.0"))

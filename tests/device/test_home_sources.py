@@ -11,7 +11,7 @@ import pytest
 from tests.broker import Mosquitto
 from tests.patience import PATIENCE_S, until
 
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.device.collection import Collection
 from rase.device.program import broker_at_home, report_transport_of
 from rase.device.settings import settings_of
@@ -349,10 +349,10 @@ def test_units_are_turned_or_refused() -> None:
 
 def test_an_agent_takes_no_reading_of_another_unit(world: "World") -> None:
     """Readings are converted into the campaign's unit, and refused where they cannot be."""
-    agent = world.agent(habits=Habits(unit="kW"), source=_Always(0.5))
+    agent = world.agent(behaviour=Behaviour(unit="kW"), source=_Always(0.5))
     agent.step()
     assert agent._collection.take(agent._present_round(world.shuffler.campaign)) == 500.0
-    other = world.agent(habits=Habits(unit="°C"), source=_Always(20.0))
+    other = world.agent(behaviour=Behaviour(unit="°C"), source=_Always(20.0))
     other.step()
     assert {"kind": "unit"} in world.notes.of("source-failed")
 

@@ -102,7 +102,7 @@ def test_sealing_anew_without_a_campaign_ends_the_round(parts: Parts) -> None:
     envelope = parts.make()
     assert envelope is not None
     parts.memory.terms.accepted_terms = ((), parts.memory.terms.accepted_terms[1])
-    assert parts.reporter.seal_anew(envelope) is None
+    assert parts.reporter.seal_again(envelope) is None
     assert parts.reasons == ["no-campaign"]
 
 
@@ -114,9 +114,9 @@ def test_sealing_anew_keeps_the_old_envelope_while_the_ledger_is_busy(parts: Par
     parts.memory.offer_keyset(parts.world.shuffler.signed_keyset(), now_s=parts.world.clock.now_s())
     parts.ledger.reseal = raising(LedgerUnusable("busy."))
     with pytest.raises(LedgerUnusable):
-        parts.reporter.seal_anew(envelope)
+        parts.reporter.seal_again(envelope)
     parts.ledger.reseal = raising(PrivacyRefused("the round has no report."))
-    assert parts.reporter.seal_anew(envelope) is None
+    assert parts.reporter.seal_again(envelope) is None
     assert parts.reasons == ["not-sealed"]
 
 
@@ -127,7 +127,7 @@ def test_noise_for_a_forgotten_version_is_not_sealed_anew(parts: Parts) -> None:
     parts.world.shuffler.publish(not_before=FIRST)
     parts.memory.offer_campaign(parts.world.shuffler.signed_campaign(), lambda campaign: None)
     parts.memory.terms.forget_before(FIRST)
-    again = parts.reporter.seal_anew(envelope)
+    again = parts.reporter.seal_again(envelope)
     assert again is not None
     assert again.is_cover
     assert parts.ledger.unsent() == []

@@ -12,7 +12,7 @@ from tests.storage.faults import FaultyDatabase, SimulatedDeath
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.clock import Clock
 from rase.device.agent import Agent
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.device.journal import LineJournal
 from rase.device.memory import Memory
 from rase.device.state import DeviceState, StateFile
@@ -311,5 +311,5 @@ class Device:
             entropy=self._entropy,
             study=True,
             journal=LineJournal(self.log, self.clock),
-            habits=Habits(poll_s=3600.0, sends_cover=self.sends_cover),
+            behaviour=Behaviour(poll_s=3600.0, sends_cover=self.sends_cover),
         )

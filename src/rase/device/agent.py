@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
 from rase.campaign import Campaign
 from rase.clock import Clock, backoff_s
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.device.collection import Collection
 from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
@@ -24,7 +24,7 @@ from rase.kernels.entropy import Entropy, checked_entropy
 from rase.transport.interface import Transport, Unreachable
 
 if TYPE_CHECKING:
-    from rase.device.comparison import Witness
+    from rase.device.comparison import Observer
 
 __all__ = ["Agent"]
 
@@ -48,10 +48,10 @@ class Agent:
         entropy: Where noise and moments come from: the operating system, unless for study.
         journal: Takes notes.
         study: For simulations, which may repeat their noise: every note of the journal says so.
-        habits: How it behaves.
+        behaviour: How it behaves.
         is_paused: Says whether the owner has paused sharing: cover reports go on.
         is_off: Says whether sharing is switched off: then nothing is sent at all.
-        witness: Sees what is measured and reported, for the owner's page.
+        observer: Sees what is measured and reported, for the owner's page.
 
     Raises:
         TypeError: If the entropy is not the operating system's, and it is not for study.
@@ -69,10 +69,10 @@ class Agent:
         entropy: Entropy,
         journal: Journal,
         study: bool = False,
-        habits: Habits | None = None,
+        behaviour: Behaviour | None = None,
         is_paused: Callable[[], bool] = lambda: False,
         is_off: Callable[[], bool] = lambda: False,
-        witness: "Witness | None" = None,
+        observer: "Observer | None" = None,
     ) -> None:
         entropy = checked_entropy(entropy, study=study)
         journal = StudyJournal(journal) if study else journal
@@ -84,13 +84,13 @@ class Agent:
         self._clock = clock
         self._entropy = entropy
         self._journal = journal
-        self._habits = habits or Habits()
+        self._behaviour = behaviour or Behaviour()
         self._is_paused = is_paused
         self._is_off = is_off
-        self._witness = witness
-        self._collection = Collection(self._habits.aggregate)
+        self._observer = observer
+        self._collection = Collection(self._behaviour.aggregate)
         # What the owner sees of the present round, paused or not.
-        self._shown = Collection(self._habits.aggregate)
+        self._shown = Collection(self._behaviour.aggregate)
         self._outbox = Outbox(
             transport, credential, clock=clock, entropy=entropy, journal=journal, study=study
         )
@@ -100,9 +100,9 @@ class Agent:
             clock=clock,
             entropy=entropy,
             journal=journal,
-            has_turn=self._habits.has_turn,
-            sends_cover=self._habits.sends_cover,
-            witness=witness,
+            has_turn=self._behaviour.has_turn,
+            sends_cover=self._behaviour.sends_cover,
+            observer=observer,
             study=study,
         )
         self._etags: dict[str, str | None] = {}
@@ -173,8 +173,8 @@ class Agent:
             self._journal.note("not-fetched", kind=type(error).__name__, wait_s=wait_s)
         else:
             self.refusal = None
-            if self._witness is not None:
-                self._witness.note_fetched()
+            if self._observer is not None:
+                self._observer.note_fetched()
             self._plan_fetch(is_failed=False)
 
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
@@ -231,7 +231,7 @@ class Agent:
         now_s = self._clock.monotonic_s()
         if now_s < self._poll_at_s:
             return
-        self._poll_at_s = now_s + (self._habits.poll_s or max(campaign.round_s / 10, 1.0))
+        self._poll_at_s = now_s + (self._behaviour.poll_s or max(campaign.round_s / 10, 1.0))
         try:
             readings = self._source.read()
         except SourceFailed as error:
@@ -243,12 +243,12 @@ class Agent:
             self._journal.note("source-failed", kind="unit")
             return
         round = self._present_round(campaign)
-        if self._witness is not None:
+        if self._observer is not None:
             for reading in readings:
                 self._shown.add(round, factor * reading)
             so_far = self._shown.peek(round)
             if so_far is not None:
-                self._witness.read(round, *so_far)
+                self._observer.read(round, *so_far)
         if self._is_paused() or self._is_off():
             self._collection.clear()
             return
@@ -257,11 +257,11 @@ class Agent:
 
     def _factor(self, campaign: Campaign) -> float | None:
         """Return what turns readings into the campaign's unit; None if nothing does."""
-        if self._habits.unit is None:
+        if self._behaviour.unit is None:
             return 1.0
         from rase.device.sources.units import factor_between
 
-        return factor_between(self._habits.unit, campaign.unit)
+        return factor_between(self._behaviour.unit, campaign.unit)
 
     def _end_rounds(self, latest: Campaign) -> None:
         """Make the envelope of each round that has ended and is not closed yet."""
@@ -289,8 +289,8 @@ class Agent:
             self.rounds_ended += 1
             mean = self._collection.take(round)
             is_off, is_paused = self._is_off(), self._is_paused()
-            if self._witness is not None and not (is_off and round < self._first_round):
-                self._witness.note_round_end(round, mean, is_shared=not (is_off or is_paused))
+            if self._observer is not None and not (is_off and round < self._first_round):
+                self._observer.note_round_end(round, mean, is_shared=not (is_off or is_paused))
             if is_off:
                 continue
             envelope = self._reporter.make(signed, round, None if is_paused else mean)
@@ -312,7 +312,7 @@ class Agent:
             return
         for envelope, verdict in self._outbox.send_due():
             if verdict is Verdict.OUTDATED:
-                self._seal_anew(envelope)
+                self._seal_again(envelope)
                 continue
             self._outbox.settle(envelope.round)
             try:
@@ -323,11 +323,11 @@ class Agent:
                     "round-skipped", round=envelope.round, reason="not-noted-as-sent"
                 )
 
-    def _seal_anew(self, envelope: Envelope) -> None:
+    def _seal_again(self, envelope: Envelope) -> None:
         self._etags.clear()
         self._fetch()
         try:
-            again = self._reporter.seal_anew(envelope)
+            again = self._reporter.seal_again(envelope)
         except LedgerUnusable:
             return
         signed = self._terms.campaign_for(envelope.round)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from rase.campaign import Campaign
 
-__all__ = ["Habits", "every_round", "rotating"]
+__all__ = ["Behaviour", "every_round", "rotating"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Behaviour:
     """Hold how the agent behaves.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from rase.clock import Clock
 from rase.device.journal import Journal
 
-__all__ = ["Mirror", "Now", "RoundSeen", "Trouble", "Witness"]
+__all__ = ["Comparison", "Now", "Observer", "RoundSeen", "Trouble"]
 
 # Two days of quarter hours; the owner's page shows no more.
 _MOST_ROUNDS: Final = 192
@@ -26,8 +26,8 @@ _CURES: Final = {
 }
 
 
-class Witness(Protocol):
-    """Be told what the device measures and reports; `Mirror` is one."""
+class Observer(Protocol):
+    """See what the device measures and reports; `Comparison` is one."""
 
     def read(self, round: int, count: int, mean: float) -> None:
         """See how many readings the present round has, and what they became."""
@@ -92,8 +92,8 @@ class Trouble:
     count: int = 1
 
 
-class Mirror:
-    """Keep the last rounds for the owner's page; a journal that passes on what it is told.
+class Comparison:
+    """Keep the last rounds for the owner's page; a journal that passes every event on.
 
     Safe to ask from another thread than the agent's.
 
@@ -174,7 +174,7 @@ class Mirror:
         if not isinstance(round, int):
             return
         match event:
-            case "sealed" | "sealed-anew":
+            case "sealed" | "sealed-again":
                 self._change(round, fate="waiting")
             case "sent":
                 self._change(round, fate="sent")

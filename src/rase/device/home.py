@@ -84,7 +84,7 @@ class HomeEntities:
         self._clock = clock
         self._journal = journal
         self._sent_s: float | None = None
-        self._told = b""
+        self._published = b""
         self._state: dict[str, Any] = {"v": 1}
         self._discovery = owner_discovery(name)
         tag = hashlib.sha256(b"rase 1 home" + folder.device_secret()).hexdigest()[:8]
@@ -105,7 +105,7 @@ class HomeEntities:
             self._sent_s = self._clock.now_s()
         self._journal.note(event, **fields)
 
-    def tell(self, ledger: LedgerFace) -> None:
+    def publish_state(self, ledger: LedgerFace) -> None:
         """Publish how things stand, if that changed."""
         try:
             status = ledger.status(int(self._clock.now_s()))
@@ -127,15 +127,15 @@ class HomeEntities:
 
     def _publish(self) -> None:
         state = json.dumps(self._state).encode()
-        if state != self._told and self._session.is_up:
-            self._told = state
+        if state != self._published and self._session.is_up:
+            self._published = state
             self._session.publish(f"{self._root}/state", state, is_retained=True)
 
     def _on_change(self, reason: str | None) -> None:
         if reason is not None:
             return
         # After a connection everything is published again.
-        self._told = b""
+        self._published = b""
         found = self._discovery
         self._session.publish(found.topic, found.payload(), is_retained=True)
         self._session.publish(f"{self._root}/availability", b"online", is_retained=True)

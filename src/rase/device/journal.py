@@ -21,7 +21,7 @@ EVENTS: Final = {
     "budget-spent": ("round", "refresh_round"),
     "round-skipped": ("round", "reason"),
     "sealed": ("round",),
-    "sealed-anew": ("round",),
+    "sealed-again": ("round",),
     "sent": ("round", "attempts"),
     "refused": ("round", "problem", "wait_s"),
     "dropped": ("round", "problem"),

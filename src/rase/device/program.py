@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rase.campaign import Campaign
 from rase.clock import Clock, SystemClock
 from rase.device.agent import Agent
-from rase.device.behaviour import Habits, every_round, rotating
+from rase.device.behaviour import Behaviour, every_round, rotating
 from rase.device.folder import DeviceFolder, secret_in
 from rase.device.journal import Journal, LineJournal
 from rase.device.memory import Memory
@@ -79,12 +79,12 @@ def run_device(
     journal = journal or LineJournal(sys.stderr, clock)
     transport = transport or report_transport_of(settings, folder.path, credential)
     port = settings.page_port if page_port is None else page_port
-    mirror = None
+    comparison = None
     if port is not None:
         # Needed with a page alone.
-        from rase.device.comparison import Mirror
+        from rase.device.comparison import Comparison
 
-        journal = mirror = Mirror(journal, clock)
+        journal = comparison = Comparison(journal, clock)
     with ExitStack() as stack:
         page = None
         with folder.lock(), folder.ledger(settings) as ledger:
@@ -96,7 +96,7 @@ def run_device(
             )
             memory = Memory(terms, StateFile(folder.state_file))
             home = broker_at_home(settings.home, folder.path)
-            habits = _habits(settings, folder)
+            behaviour = _behaviour_of(settings, folder)
             source = stack.enter_context(
                 closing(open_source(settings.source, folder.path, home=home))
             )
@@ -117,33 +117,33 @@ def run_device(
                 clock=clock,
                 entropy=SecureEntropy(),
                 journal=journal,
-                habits=habits,
+                behaviour=behaviour,
                 is_paused=lambda: folder.is_paused,
                 is_off=lambda: folder.is_off,
-                witness=mirror,
+                observer=comparison,
             )
             journal.note("started", campaign=settings.campaign)
-            if port is not None and mirror is not None:
+            if port is not None and comparison is not None:
                 from rase.device.page.owner import Owner
 
                 owner = Owner(
                     folder=folder,
                     settings=settings,
                     terms=terms,
-                    mirror=mirror,
+                    comparison=comparison,
                     clock=clock,
                     entropy=SecureEntropy(),
-                    has_turn=habits.has_turn,
+                    has_turn=behaviour.has_turn,
                 )
                 # Off until it is switched on there; without a page, starting this is the switch.
                 folder.keep_off_unless_said()
                 page = stack.enter_context(_serve_page(owner, port, journal))
 
-            def tell() -> None:
+            def publish() -> None:
                 if entities is not None:
-                    entities.tell(ledger)
+                    entities.publish_state(ledger)
 
-            _work(agent, terms, wait=wait, rounds=rounds, page=page, tell=tell)
+            _work(agent, terms, wait=wait, rounds=rounds, page=page, publish=publish)
         if page is not None and page.is_to_forget.is_set():
             # The lock is free again: forgetting takes it.
             folder.forget(settings)
@@ -158,7 +158,7 @@ def _work(
     wait: Callable[[float], bool],
     rounds: int | None,
     page: "OwnerPage | None",
-    tell: Callable[[], None],
+    publish: Callable[[], None],
 ) -> None:
     """Step until asked to stop, by a signal, by the number of rounds, or on the page."""
     while True:
@@ -166,7 +166,7 @@ def _work(
         if agent.refusal is not None and terms.latest is None and page is None:
             # With a page the owner reads the reason there.
             raise agent.refusal
-        tell()
+        publish()
         is_finished = rounds is not None and agent.rounds_ended >= rounds
         if page is not None:
             if page.is_to_forget.is_set():
@@ -266,11 +266,11 @@ def tls_of(settings: DeviceSettings, folder: Path) -> "ClientTls":
     return ClientTls(*(None if file is None else folder / file for file in files))
 
 
-def _habits(settings: DeviceSettings, folder: DeviceFolder) -> Habits:
+def _behaviour_of(settings: DeviceSettings, folder: DeviceFolder) -> Behaviour:
     has_turn: Callable[[Campaign, int], bool] = every_round
     if settings.schedule == "rotate":
         has_turn = rotating(hashlib.sha256(b"rase 1 turns" + folder.device_secret()).digest())
-    return Habits(
+    return Behaviour(
         sends_cover=settings.sends_cover,
         poll_s=settings.source.every_s,
         has_turn=has_turn,

@@ -33,7 +33,7 @@ from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
 
 if TYPE_CHECKING:
-    from rase.device.comparison import Witness
+    from rase.device.comparison import Observer
     from rase.laws.randomizer import Randomizer
 
 __all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]
@@ -111,7 +111,7 @@ class Reporter:
         journal: Takes notes.
         has_turn: Says whether the schedule gives a round to this device.
         sends_cover: Whether to send cover reports at all.
-        witness: Sees what was drawn, for the owner's page.
+        observer: Sees what was drawn, for the owner's page.
         study: Whether noise may be repeated, because nobody's reading is in it.
 
     Raises:
@@ -128,7 +128,7 @@ class Reporter:
         journal: Journal,
         has_turn: Callable[[Campaign, int], bool],
         sends_cover: bool,
-        witness: "Witness | None" = None,
+        observer: "Observer | None" = None,
         study: bool = False,
     ) -> None:
         self._memory = memory
@@ -138,7 +138,7 @@ class Reporter:
         self._journal = journal
         self._has_turn = has_turn
         self._sends_cover = sends_cover
-        self._witness = witness
+        self._observer = observer
 
     def make(self, signed: SignedCampaign, round: int, mean: float | None) -> Envelope | None:
         """Make a report if there is something to say and it may be said, else a cover report.
@@ -169,7 +169,7 @@ class Reporter:
             self._journal.note("round-skipped", round=round, reason=error.reason)
             return None
 
-    def seal_anew(self, envelope: Envelope) -> Envelope | None:
+    def seal_again(self, envelope: Envelope) -> Envelope | None:
         """Seal the same content for the terms that hold now, if they changed.
 
         Returns:
@@ -191,7 +191,7 @@ class Reporter:
                 return envelope
             if envelope.is_cover:
                 return self._cover(signed, round, keys)
-            return self._report_anew(signed, round, keys)
+            return self._report_again(signed, round, keys)
         except (UnknownKey, LookupError):
             return envelope
         except _Skipped as error:
@@ -228,7 +228,7 @@ class Reporter:
         self._journal.note("sealed", round=round)
         return Envelope(round, spending.stored_report.envelope, is_cover=False)
 
-    def _report_anew(
+    def _report_again(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
     ) -> Envelope | None:
         name = signed.campaign.id
@@ -245,14 +245,14 @@ class Reporter:
         except (PrivacyRefused, WireError):
             raise _Skipped("not-sealed") from None
         self._show(signed.campaign, stored)
-        self._journal.note("sealed-anew", round=round)
+        self._journal.note("sealed-again", round=round)
         return Envelope(round, stored.envelope, is_cover=False)
 
     def _show(self, campaign: Campaign, stored: StoredReport) -> None:
-        if self._witness is None:
+        if self._observer is None:
             return
         place = _DRAWN.unpack(stored.report)[2]
-        self._witness.note_report(
+        self._observer.note_report(
             stored.round,
             campaign.low + place * campaign.domain.step,
             epsilon=stored.epsilon,

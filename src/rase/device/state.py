@@ -95,7 +95,7 @@ class StateFile:
         except FileNotFoundError:
             raise StateUnusable(
                 f"there is no state at {self._path}; enrolment makes it. Without it a device "
-                "could be talked into an older campaign: enrol anew."
+                "could be talked into an older campaign: enrol again."
             ) from None
         except OSError as error:
             raise StateUnusable(f"{self._path} cannot be read: {error.strerror}.") from None
@@ -127,7 +127,7 @@ class StateFile:
 
     def _damage_error(self) -> StateUnusable:
         return StateUnusable(
-            f"{self._path} is damaged. Keep ledger.db, remove the file and enrol anew; "
+            f"{self._path} is damaged. Keep ledger.db, remove the file and enrol again; "
             "what was spent stays counted."
         )
 

@@ -31,8 +31,8 @@ class OwnerRules:
         high: The highest end of a range; None for any.
         least_k: The fewest reports that may be released together.
         epsilon_may_rise: Whether a new version may make reports cost more, up to the limit.
-        most_alpha: The most that the order of released reports may tell, 0 for the uniform shuffle
-            alone; None for no more than the first campaign that was accepted.
+        most_alpha: The most that the order of released reports may reveal, 0 for the uniform
+            shuffle alone; None for no more than the first campaign that was accepted.
         shuffled_epsilon: The most one report may give away to the fusion centre, which sees it
             shuffled. Where a campaign promises nothing there, it is the epsilon of the report. None
             for no such limit.
@@ -447,14 +447,14 @@ REASONS: Final = {
     "not-a-successor": "The new version changes what must stay, or promises owners less.",
     "epsilon-above-limit": "Every budget it offers is above the owner's limit for one report.",
     "epsilon-above-consent": (
-        "Every budget it offers is above what a report cost when you agreed. To agree anew, set "
+        "Every budget it offers is above what a report cost when you agreed. To agree again, set "
         "owner.epsilon_may_rise = true and owner.report_epsilon to the most that you allow."
     ),
     "shuffle-weaker": (
         "Its shuffle hides senders less than the one you agreed to, or among others. To agree "
-        "anew, set owner.most_alpha to the most that the order may tell."
+        "again, set owner.most_alpha to the most that the order may reveal."
     ),
-    "alpha-above-limit": "The order of its reports may tell more than owner.most_alpha allows.",
+    "alpha-above-limit": "The order of its reports may reveal more than owner.most_alpha allows.",
     "shuffled-epsilon-above-limit": (
         "Its reports give away more to the fusion centre than owner.shuffled_epsilon or "
         "owner.span_shuffled_epsilon allows."

@@ -137,7 +137,7 @@ def test_measured_stands_beside_sent(device: Owned) -> None:
     device.folder.switch(is_on=True)
     device.run(30)
     text = device.get().text
-    seen = device.mirror.rounds
+    seen = device.comparison.rounds
     assert len(seen) >= 29
     for one in seen[2:20]:
         content = device.shuffler.content(device.shuffler.stored["credential", one.round])
@@ -179,7 +179,7 @@ def test_a_spent_budget_says_when_there_is_more(quick_folder: Path) -> None:
 
 def test_refused_terms_are_told_with_their_reason(device: Owned) -> None:
     """The reason is a sentence; without terms the page is there all the same."""
-    device.mirror.note("terms-refused", reason="wrong-signature")
+    device.comparison.note("terms-refused", reason="wrong-signature")
     text = device.get().text
     assert "Terms were refused: A signature is missing" in text
     assert "No terms were accepted yet." in text

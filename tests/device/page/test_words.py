@@ -7,7 +7,7 @@ from tests.device.owning import HOURS, Owned, owned
 from tests.promising import with_promise
 
 from rase.campaign import Campaign
-from rase.device.behaviour import Habits
+from rase.device.behaviour import Behaviour
 from rase.device.comparison import RoundSeen
 from rase.device.page.payload import example_payload
 from rase.device.page.views import chart
@@ -16,17 +16,17 @@ from rase.kernels.entropy import SecureEntropy
 
 def test_troubles_are_told_in_words(device: Owned) -> None:
     """Each with how often and when it was seen, and a problem's name where there is one."""
-    device.mirror.note("source-failed", kind="http")
-    device.mirror.note("unreachable", round=7, wait_s=2.0)
-    device.mirror.note("unreachable", round=7, wait_s=2.0)
-    device.mirror.note("refused", round=7, problem="not-enrolled", wait_s=2.0)
-    device.mirror.note("not-fetched", kind="Unreachable", wait_s=2.0)
+    device.comparison.note("source-failed", kind="http")
+    device.comparison.note("unreachable", round=7, wait_s=2.0)
+    device.comparison.note("unreachable", round=7, wait_s=2.0)
+    device.comparison.note("refused", round=7, problem="not-enrolled", wait_s=2.0)
+    device.comparison.note("not-fetched", kind="Unreachable", wait_s=2.0)
     text = device.get().text
     assert "The source of readings does not answer" in text
     assert "2 times, last" in text
     assert "they are sent again. (not-enrolled) Since" in text
     assert "goes by those it has" in text
-    device.mirror.note("source-failed", kind="unit")
+    device.comparison.note("source-failed", kind="unit")
     assert "cannot be turned into the campaign&#x27;s unit" in device.get().text
 
 
@@ -36,9 +36,9 @@ def test_what_needs_another_word_is_told(device: Owned) -> None:
     told = "costs more than epsilon 1 a report, or hides senders less, is refused until you agree"
     assert told in device.get().text
     device.terms.rules = replace(device.terms.rules, most_alpha=0.5)
-    assert "or has an order that may tell more than alpha 0.5, is refused" in device.get().text
-    device.mirror.note("terms-refused", reason="shuffle-weaker")
-    assert "set owner.most_alpha to the most that the order may tell" in device.get().text
+    assert "or has an order that may reveal more than alpha 0.5, is refused" in device.get().text
+    device.comparison.note("terms-refused", reason="shuffle-weaker")
+    assert "set owner.most_alpha to the most that the order may reveal" in device.get().text
 
 
 def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
@@ -48,18 +48,18 @@ def test_a_round_says_why_it_sent_nothing(device: Owned) -> None:
     for place, (reason, words) in enumerate(
         {"not-sealed": "it could not be sealed", "something-new": "something-new"}.items()
     ):
-        device.mirror.note("round-skipped", round=first + place, reason=reason)
+        device.comparison.note("round-skipped", round=first + place, reason=reason)
         assert words in device.get().text
-    device.mirror.note("budget-spent", round=first + 2, refresh_round=None)
-    device.mirror.note("budget-spent", round=first + 7, refresh_round=None)
-    device.mirror.note("sealed", round=first + 7)
-    device.mirror.note_round_end(first + 3, None, is_shared=True)
-    device.mirror.note("sealed", round=first + 3)
-    device.mirror.note_round_end(first + 4, 5.0, is_shared=True)
-    device.mirror.note("sealed", round=first + 4)
-    device.mirror.note_round_end(first + 5, 5.0, is_shared=True)
-    device.mirror.note_report(first + 6, 9.0, epsilon=1.0, envelope=b"x")
-    device.mirror.note("dropped", round=first + 6, problem="too-late")
+    device.comparison.note("budget-spent", round=first + 2, refresh_round=None)
+    device.comparison.note("budget-spent", round=first + 7, refresh_round=None)
+    device.comparison.note("sealed", round=first + 7)
+    device.comparison.note_round_end(first + 3, None, is_shared=True)
+    device.comparison.note("sealed", round=first + 3)
+    device.comparison.note_round_end(first + 4, 5.0, is_shared=True)
+    device.comparison.note("sealed", round=first + 4)
+    device.comparison.note_round_end(first + 5, 5.0, is_shared=True)
+    device.comparison.note_report(first + 6, 9.0, epsilon=1.0, envelope=b"x")
+    device.comparison.note("dropped", round=first + 6, problem="too-late")
     text = device.get().text
     for words in (
         "nothing was sent: your budget was spent<",
@@ -78,7 +78,7 @@ def test_a_schedule_that_rotates_leaves_few_reports(quick_folder: Path) -> None:
     def never(campaign: Campaign, round: int) -> bool:
         return False
 
-    with owned(quick_folder / "device", habits=Habits(poll_s=60, has_turn=never)) as device:
+    with owned(quick_folder / "device", behaviour=Behaviour(poll_s=60, has_turn=never)) as device:
         device.run(0.2)
         assert '<span class="value">0</span><span class="note">at most, in the next' in (
             device.get().text

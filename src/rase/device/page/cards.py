@@ -93,7 +93,7 @@ def figures(now: Moment) -> Markup:
         count = f"{number(now.now.count)} reading{'s' if now.now.count > 1 else ''}"
         measured = (f"{number(now.now.mean)}", f"from {count} in this round")
     if last is None or now.campaign is None:
-        sent = ("–", "nothing was sent yet" if not now.rounds else "nothing of late")
+        sent = ("–", "nothing was sent yet" if not now.rounds else "nothing recently")
     else:
         began = moment(last.round * now.campaign.round_s, "%m-%d %H:%M UTC")
         sent = (f"{number(last.sent)}", f"for the round of {began}")
@@ -123,7 +123,7 @@ def figures(now: Moment) -> Markup:
         _stat("Measured now", *measured, unit="" if now.now is None else unit),
         _stat("Sent last", *sent, unit="" if last is None else unit),
         _stat("Reports left this week", *left),
-        _stat("One report tells", *odds),
+        _stat("One report reveals", *odds),
         class_="stats",
     )
 
@@ -279,7 +279,7 @@ def _more_from(name: str, at_s: int | None) -> str:
 def _shuffles_less(now: Moment) -> str:
     if now.most_alpha is None:
         return "hides senders less"
-    return f"has an order that may tell more than alpha {now.most_alpha:g}"
+    return f"has an order that may reveal more than alpha {now.most_alpha:g}"
 
 
 def ledger(now: Moment) -> Markup:

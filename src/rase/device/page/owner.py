@@ -7,7 +7,7 @@ from enum import Enum
 from rase.accounting.ledger import Entry, LedgerStatus
 from rase.campaign import Campaign
 from rase.clock import Clock
-from rase.device.comparison import Mirror, Now, RoundSeen, Trouble
+from rase.device.comparison import Comparison, Now, RoundSeen, Trouble
 from rase.device.folder import DeviceFolder
 from rase.device.page.outlook import Outlook, outlook_of
 from rase.device.page.payload import Payload, example_payload
@@ -69,7 +69,7 @@ class Owner:
         folder: The device's folder.
         settings: What the owner wrote down.
         terms: What the device goes by.
-        mirror: What it measured and sent.
+        comparison: What it measured and sent.
         clock: The time.
         entropy: For the example of a report.
         has_turn: The device's schedule.
@@ -78,7 +78,7 @@ class Owner:
     folder: DeviceFolder
     settings: DeviceSettings
     terms: Terms
-    mirror: Mirror
+    comparison: Comparison
     clock: Clock
     entropy: SecureEntropy
     has_turn: Callable[[Campaign, int], bool]
@@ -119,9 +119,9 @@ class Owner:
             limit=self.terms.rules.epsilon_limit(self.terms.consent),
             most_alpha=self.terms.rules.most_alpha,
             sharing=self.sharing,
-            now=self.mirror.now,
-            rounds=self.mirror.rounds,
-            troubles=self.mirror.troubles,
+            now=self.comparison.now,
+            rounds=self.comparison.rounds,
+            troubles=self.comparison.troubles,
             status=status,
             entries=entries[:_MOST_ENTRIES],
             outlook=outlook,
@@ -142,7 +142,7 @@ class Owner:
         if latest is None:
             return None
         now_s = self.clock.now_s()
-        now = self.mirror.now
+        now = self.comparison.now
         return example_payload(
             self.terms,
             int(now_s // latest.campaign.round_s),

@@ -233,13 +233,13 @@ class _Handler(StreamRequestHandler):
                 return
             case "forget":
                 text = "Nothing was erased: tick the box to say that you are sure."
-                told = views.problem("Are you sure?", text, form=self._form, theme=self._theme)
-                self._answer(400, told)
+                answer = views.problem("Are you sure?", text, form=self._form, theme=self._theme)
+                self._answer(400, answer)
                 return
             case _:
                 text = "There is nothing of that name to do."
-                told = views.problem("Not found", text, form=self._form, theme=self._theme)
-                self._answer(404, told)
+                answer = views.problem("Not found", text, form=self._form, theme=self._theme)
+                self._answer(404, answer)
                 return
         self._go_back()
 
@@ -267,8 +267,8 @@ class _Handler(StreamRequestHandler):
         proof = form.pop("proof", "")
         if not is_ours or not hmac.compare_digest(proof.encode(), self.server.page.proof.encode()):
             text = "The form was not made by this page, or by an agent before it. Reload the page."
-            told = views.problem("Refused", text, form=self._form, theme=self._theme)
-            self._answer(403, told)
+            answer = views.problem("Refused", text, form=self._form, theme=self._theme)
+            self._answer(403, answer)
             return None
         return form
 

@@ -169,7 +169,7 @@ def _sharing(now: Moment, form: Form) -> Markup:
         case Sharing.PAUSED:
             words = (
                 "Sharing is paused: only cover reports are sent, which hold no reading and look "
-                "like all others, so that nobody can tell."
+                "like all others, so that nobody can see it."
                 if has_cover
                 else "Sharing is paused: nothing is sent, which the shuffler sees."
             )
@@ -177,7 +177,7 @@ def _sharing(now: Moment, form: Form) -> Markup:
         case Sharing.ON:
             words = (
                 "Once a round one noisy value is sent. Pausing sends cover reports in its place, "
-                "so that nobody can tell; switching off sends nothing, which the shuffler sees."
+                "so that nobody can see it; switching off sends nothing, which the shuffler sees."
                 if has_cover
                 else "Once a round one noisy value is sent. This campaign has no cover reports: "
                 "the shuffler sees in which rounds you report."

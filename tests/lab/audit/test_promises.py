@@ -58,3 +58,16 @@ def test_noise_five_percent_too_small_breaks_both_promises(claim: Claim) -> None
     assert broken(subjects) == ["best guess", "epsilon"]
     assert broken([report_subject("local", faulty, claim=2.0)]) == ["local"]
     assert broken([report_subject("local", BIT, claim=2.0)]) == []
+
+
+def test_a_channel_five_percent_too_good_is_noticed_in_the_best_guess() -> None:
+    """The likelihood ratio among others in the middle comes within 2 % of the stated guess.
+
+    Its epsilon has more slack at this size: there 5 % are noticed of bits alone.
+    """
+    channel = Optimal(3.35, PUBLIC)
+    (claim,) = claims(channel, 16, delta=1e-2, reports=1)
+    better = replace(claim, guess=0.5 + 0.95 * (claim.guess - 0.5))
+    for stated, found in ((better, ["best guess"]), (claim, [])):
+        subjects = promise_subjects("channel", channel, 16, delta=1e-2, stated=stated)
+        assert broken(subjects, samples=200_000) == found

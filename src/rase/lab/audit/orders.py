@@ -21,6 +21,7 @@ from rase.campaign import ShufflePlan
 from rase.kernels.words import Random, SecureRandom
 from rase.lab.audit.reports import Noise
 from rase.lab.audit.subject import Cells, LawSubject, Subject
+from rase.laws.law import Law
 from rase.laws.randomizer import RangeRandomizer
 from rase.promise import Claim
 from rase.shuffle.release import RoundShuffler, Shuffler
@@ -361,8 +362,20 @@ class _Rounds:
         self._drawn, self._others = drawn, others
         self._places = np.array(sorted(ends[0]), dtype=np.int64)
         rows = [[end[place] for place in self._places.tolist()] for end in ends]
-        least = np.array([min(both) for both in zip(*rows, strict=True)], dtype=np.float64)
-        self._odds = [np.array(row, dtype=np.float64) / least for row in rows]
+        base = self._weights_of_others(law, rows)
+        self._odds = [np.array(row, dtype=np.float64) / base for row in rows]
+
+    def _weights_of_others(self, law: Law, rows: list[list[int]]) -> Floats:
+        """Return how likely each report is among the others, where all of them read the same.
+
+        Then the sums of odds are in the ratio of the two likelihoods of the whole round, which no
+        statistic beats. Of bits any weights will do: their number of ones says everything.
+        """
+        if len(set(self._others)) > 1:
+            return np.array([min(both) for both in zip(*rows, strict=True)], dtype=np.float64)
+        index, _ = self._drawn.domain.spot(self._others[0])
+        weights = law.weights(index)
+        return np.array([weights[place] for place in self._places.tolist()], dtype=np.float64)
 
     def draw(self, is_second: bool, count: int, rng: Random) -> Cells:
         domain = self._drawn.domain

@@ -207,9 +207,7 @@ def test_parquet_named_csv(tmp_path: Path) -> None:
 REFUSED_TEXTS = {
     "time,device,valu\n1,a,2\n": r"no column 'value'; it has 'time', 'device', 'valu': did you "
     r"mean 'valu'\? Choose the column with --value-column\.",
-    "Time,device,value\n1,a,2\n": r"did you mean 'Time'\? Choose .* --time-column",
     "zeit,x,y\n1,a,2\n": r"it has 'zeit', 'x', 'y'\. Choose the column with --time-column",
-    "time;device;value\n1;a;2\n": "separate the columns by commas",
     ",".join(f"c{i}" for i in range(30)) + "\n": r"'c9' and 20 more",
     "1402189200,kettle,12.75\n": r"no header line; write one above the rows: time,device,value",
     "time,device,value,value\n1,a,2,3\n": "2 columns named 'value'; keep one",
@@ -218,14 +216,12 @@ REFUSED_TEXTS = {
     "time,device,value\n1,a,\n2,a,\n": "column 'value' of .* is empty in all 2 rows",
     "time,device,value\n1,a,1\n2,a,12,75\n": "row 2 of .* has another number of columns",
     "time,device,value\n1,a,1\n2,a,x\n3,a,4\n": "must hold numbers, and row 2 does not; leave",
-    "time,device,value\n1,a,1\n2,a,nan\n": "row 2 holds NaN or infinity; leave missing",
-    "time,device,value\n1,a,-inf\n": "row 1 holds NaN or infinity",
+    "time,device,value\n1,a,-inf\n": "row 1 holds infinity",
     "time,device,value\n1,a,1\n,a,1\n": "column 'time' is empty in row 2; give every row its time",
     "time,device,value\n1,a,1\n2,,1\n": "column 'device' is empty in row 2",
-    "time,device,value\n8.6.2014,a,1\n": "column 'time' holds no time in row 1",
+    "time,device,value\n8.6.,a,1\n": "column 'time' holds no time in row 1",
     "time,device,value\n2014-06-08,a,1\n2014-06-09,a,1\nnext day,a,1\n": "no time in row 3",
     "time,device,value\n2014-06-08T00:00Z,a,1\n2014-06-09T00:00,a,1\n": "mixes times.*row 2;",
-    "time,device,value\n1402189200000000,a,1\n": "too large in row 1; write times as seconds",
     "time,device,value\n-9223372036854775808,a,1\n": "too large in row 1",
 }
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, get_args
 
@@ -362,6 +362,7 @@ def write_manifest(
             "place": files.place,
             "kind": files.files[0].kind,
             "columns": list(files.columns),
+            "hints": asdict(files.hints),
             "fingerprint": files.fingerprint,
             "files": files.listing,
         },

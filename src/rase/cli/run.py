@@ -31,6 +31,8 @@ from rase.tables.plan import RunPlan
 if TYPE_CHECKING:
     from collections import Counter
 
+    from rase.tables.dates import DateOrder
+    from rase.tables.numbers import Decimal
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
 
@@ -133,6 +135,17 @@ _SOME = 1000
 @click.option("--device-column", default="device", show_default=True, help="Its name in FILE.")
 @click.option("--value-column", default="value", show_default=True, help="Its name in FILE.")
 @click.option(
+    "--decimal",
+    type=click.Choice(["point", "comma"]),
+    help="How FILE writes decimals, where its numbers leave it open.",
+)
+@click.option(
+    "--dates",
+    type=click.Choice(["day-first", "month-first"]),
+    help="How FILE writes dates such as 03/04/2024, where they leave it open.",
+)
+@click.option("--times-in", help="Zone of times without one, as Europe/Berlin.  [default: UTC]")
+@click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
     default="local",
@@ -160,6 +173,9 @@ def command(
     time_column: str,
     device_column: str,
     value_column: str,
+    decimal: Decimal | None,
+    dates: DateOrder | None,
+    times_in: str | None,
     engine: str,
     master: str | None,
     workers: int | None,
@@ -174,15 +190,17 @@ def command(
 
     FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
     glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).
-    Rows may be in any order. Times without a zone are UTC; numbers are seconds since 1970
-    (milliseconds if larger than 1e11). Empty values do not report; several readings of a device in
-    one round are averaged before any noise, and of rows that repeat a time the first counts.
-    Readings outside the range are clipped and counted.
+    Rows may be in any order. Separators, decimal commas and the order of dates are found out and
+    printed; what has two readings is refused with both. Times without a zone are UTC; numbers are
+    seconds since 1970, or finer units from 1e11 on. Empty values and marks such as NA do not
+    report; several readings of a device in one round are averaged before any noise, and of rows
+    that repeat a time the first counts. Readings outside the range are clipped and counted.
 
     An interrupted run with --out goes on where it stopped when the same command is given again.
 
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
+    from rase.tables.columns import Hints
     from rase.tables.files import Columns, find_files
     from rase.tables.source import open_source
 
@@ -190,6 +208,9 @@ def command(
         options = RunOptions(**asked)
         # Mistakes are refused before the table is looked at.
         options.plan(most=_SOME)
+        hints = Hints(decimal=decimal, dates=dates, timezone=times_in)
+        if engine == "spark" and hints != Hints():
+            raise click.UsageError("--decimal, --dates and --times-in need --engine local.")
         engine_options = EngineOptions(
             engine=engine,
             master=master,
@@ -201,7 +222,7 @@ def command(
         elif partition_by is not None:
             raise click.UsageError("--partition-by needs --out: the folder to write.")
     columns = Columns(time_column, device_column, value_column)
-    files = find_files(table, columns=columns, skips_bad=skip_bad)
+    files = find_files(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
     source = open_source(files)

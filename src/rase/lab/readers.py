@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from rase.errors import DataError
 from rase.tables.columns import TimeColumn, values_of
 from rase.tables.csv import open_csv, wrong_row
+from rase.tables.numbers import NumberStyle
 from rase.tables.rows import Rows
 
 __all__ = [
@@ -45,6 +46,8 @@ _PARQUET_CELLS = 1 << 20
 _SEPARATORS = ",;\t|"
 # Besides OSError, what reading a damaged gzip file raises.
 _UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
+# Commas are replaced before.
+_POINT = NumberStyle(asked="point")
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 
 
@@ -136,7 +139,7 @@ class WideTable:
             if self._is_comma:
                 texts = pc.replace_substring(texts, ",", ".")
             values[:, column], is_valid[:, column] = values_of(
-                texts, name=self.names[column], first_row=first_row
+                texts, name=self.names[column], first_row=first_row, numbers=_POINT
             )
         return values, is_valid
 

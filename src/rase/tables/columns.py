@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rase.errors import DataError
+from rase.tables.dates import DateOrder, DateStyle
+from rase.tables.numbers import Decimal, NumberStyle
 from rase.tables.readings import Devices, KeyedRows, Quanta
 
 if TYPE_CHECKING:
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
     from rase.kernels.keyed import RunKey
     from rase.tables.plan import RunPlan
 
-__all__ = ["Chunk", "ColumnReader", "TimeColumn", "values_of"]
+__all__ = ["Chunk", "ColumnReader", "Hints", "TimeColumn", "values_of"]
 
-# Whole numbers up to here are seconds since 1970 (year 5138), larger ones milliseconds.
+# Whole numbers up to here are seconds since 1970 (year 5138), larger ones finer units.
 _LARGEST_SECOND = 100_000_000_000
-_LARGEST_MILLISECOND = 1000 * _LARGEST_SECOND
+_UNITS = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+# Written with a fraction, a smaller number is rather a count of days, or no time at all.
+_SMALLEST_FRACTION = 100_000_000
+_DAYS = (20_000, 80_000)
+_COMPACT = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d[0-5]\d(?:[0-5]\d)?)?$"
 # What ends a written time that has a zone: Z, or an offset behind the minutes or seconds.
 _ZONE = r":\d\d(?:\.\d+)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)\s*$"
 # How times may be written as text, tried in this sequence.
@@ -38,7 +44,9 @@ _WRITTEN = (
     pa.timestamp("us", tz="UTC"),
     pa.timestamp("ns"),
     pa.timestamp("ns", tz="UTC"),
+    pa.float64(),
 )
+_NO_TIME = np.iinfo(np.int64).min
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -109,6 +117,36 @@ class Chunk:
         return is_asked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the user says about the way a table is written; all of it is found out if not said.
+
+    Args:
+        decimal: How decimals are written.
+        dates: Which comes first, day or month.
+        timezone: The zone of times that name none, such as "Europe/Berlin"; None for UTC.
+
+    Raises:
+        ValueError: If nobody knows the zone.
+    """
+
+    decimal: Decimal | None = None
+    dates: DateOrder | None = None
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a zone that nobody knows."""
+        if self.timezone is None:
+            return
+        try:
+            pc.assume_timezone(pa.array([0], pa.timestamp("s")), self.timezone)
+        except pa.ArrowInvalid:
+            raise ValueError(
+                "timezone must be a name such as Europe/Berlin or an offset such as +01:00, got "
+                f"{self.timezone!r}."
+            ) from None
+
+
 @dataclass(slots=True, eq=False)
 class ColumnReader:
     """Turn Arrow columns into chunks, all batches of a table by one way of writing times.
@@ -117,11 +155,13 @@ class ColumnReader:
         times: How the column of times is read.
         device: The name of the column of devices.
         value: The name of the column of readings.
+        numbers: How readings are written as text.
     """
 
     times: TimeColumn
     device: str
     value: str
+    numbers: NumberStyle = field(default_factory=NumberStyle)
 
     def chunk(self, time: Any, device: Any, value: Any, *, first_row: int) -> Chunk:
         """Check three Arrow arrays and return them as a chunk.
@@ -136,7 +176,9 @@ class ColumnReader:
             DataError: If a row cannot be used. The message names the row and shows no reading.
         """
         codes, names = _devices(device, self.device, first_row)
-        values, is_valid = values_of(value, name=self.value, first_row=first_row)
+        values, is_valid = values_of(
+            value, name=self.value, first_row=first_row, numbers=self.numbers
+        )
         times = self.times.milliseconds(time, first_row=first_row)
         return Chunk(times, codes, values, is_valid, names)
 
@@ -149,11 +191,15 @@ class TimeColumn:
         name: The column's name, for messages.
         notes: How its numbers were understood.
         has_zone: Whether its texts have a zone; None before the first.
+        timezone: The zone of times that name none; None for UTC.
+        dates: How dates are written that are not ISO.
     """
 
     name: str
     notes: list[str] = field(default_factory=list)
     has_zone: bool | None = None
+    timezone: str | None = None
+    dates: DateStyle = field(default_factory=DateStyle)
     _written: Any = None
 
     def milliseconds(self, column: Any, *, first_row: int) -> NDArray[np.int64]:
@@ -186,14 +232,93 @@ class TimeColumn:
                 f"column {self.name!r} must hold timestamps, dates, ISO texts or whole seconds "
                 f"since 1970, got {kind}."
             )
+        if self.timezone is not None and kind.tz is None:
+            column = self._zoned(column, first_row)
         ticks: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         per_second = _PER_SECOND[kind.unit]
         if per_second == 1000:
             return ticks
         return ticks * 1000 if per_second == 1 else ticks // (per_second // 1000)
 
+    def _zoned(self, column: Any, first_row: int) -> Any:
+        """Return times of a clock on a wall as moments; a clock that is set has two or none."""
+        try:
+            return pc.assume_timezone(column, self.timezone)
+        except pa.ArrowInvalid:
+            good, bad = 0, len(column)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                pc.assume_timezone(column[good:middle], self.timezone)
+            except pa.ArrowInvalid:
+                bad = middle
+            else:
+                good = middle
+        row, one = first_row + good, column[good : good + 1]
+        try:
+            pc.assume_timezone(one, self.timezone, nonexistent="earliest")
+        except pa.ArrowInvalid:
+            both = [
+                pc.assume_timezone(one, self.timezone, ambiguous=which)[0].as_py().isoformat()
+                for which in ("earliest", "latest")
+            ]
+            raise DataError(
+                f"column {self.name!r} holds in row {row} a time that {self.timezone} had twice, "
+                f"when clocks were set back: it may be {both[0]} or {both[1]}; write times with "
+                "their offset, or say --times-in +01:00 if the clock was never set."
+            ) from None
+        raise DataError(
+            f"column {self.name!r} holds in row {row} a time that {self.timezone} skipped when "
+            "clocks were set forward; say --times-in UTC, or an offset such as +01:00, if the "
+            "clock was never set."
+        )
+
+    def _dated(self, column: Any, first_row: int) -> Any | None:
+        """Read texts as dates that are not ISO; None if one is none."""
+        found = self.dates.read(column, name=self.name, first_row=first_row)
+        if found is None:
+            return None
+        milliseconds, zones = found
+        has_zone = bool(zones.any())
+        if (has_zone and not zones.all()) or self.has_zone not in (None, has_zone):
+            raise DataError(
+                f"column {self.name!r} mixes times with and without a zone, as near row "
+                f"{first_row + int(np.argmax(zones != zones[0]))}; write all of them in one way."
+            )
+        self.has_zone = has_zone
+        note = f"dates in column {self.name!r} are read with the {self.dates.words}."
+        is_year_first = pc.all(pc.match_substring_regex(column, r"^\d{4}")).as_py()
+        if note not in self.notes and not is_year_first:
+            self.notes.append(note)
+        return pa.array(milliseconds, pa.timestamp("ms", tz="UTC" if has_zone else None))
+
+    def _refuse_two_readings(self, column: Any, first_row: int) -> None:
+        """Refuse numbers that are times in two ways: written together, or days of a sheet."""
+        if len(column) and pc.all(pc.match_substring_regex(column, _COMPACT)).as_py():
+            raise DataError(
+                f"column {self.name!r} holds times with two readings, as in row {first_row}: "
+                "20240531 may be 31 May 2024 or the second 20240531 after 1970; write times as "
+                "2024-05-31T18:00:00Z."
+            )
+        if not pc.any(pc.match_substring(column, ".")).as_py():
+            return
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        small = np.flatnonzero(np.abs(numbers) < _SMALLEST_FRACTION)
+        if len(small):
+            row = first_row + int(small[0])
+            if _DAYS[0] < numbers[small[0]] < _DAYS[1]:
+                raise DataError(
+                    f"column {self.name!r} holds times with two readings, as in row {row}: it may "
+                    "be a spreadsheet's days since 1900 or seconds since 1970; write times as "
+                    "2024-05-31T18:00:00Z."
+                )
+            raise DataError(
+                f"column {self.name!r} holds no time in row {row}; write times as "
+                "2024-05-31T18:00:00Z or as seconds since 1970."
+            )
+
     def _parse(self, column: Any, first_row: int) -> Any:
-        """Read texts as whole numbers or as ISO times; one way for a whole batch."""
+        """Read texts as numbers, ISO times or other dates; one way for a whole batch."""
         # Most batches are written like the one before.
         targets = [kind for kind in _WRITTEN if kind != self._written]
         for target in [*([] if self._written is None else [self._written]), *targets]:
@@ -201,6 +326,8 @@ class TimeColumn:
                 found = column.cast(target)
             except pa.ArrowInvalid:
                 continue
+            if not pa.types.is_timestamp(target):
+                self._refuse_two_readings(column, first_row)
             # Arrow reads texts with a zone, or texts without one, never both.
             has_zone = getattr(target, "tz", None) is not None
             if len(column):
@@ -210,6 +337,9 @@ class TimeColumn:
             self._written = target
             return found
         self._refuse_mixture(column, first_row)
+        dated = self._dated(column, first_row)
+        if dated is not None:
+            return dated
         reached = max(_first_failing(column, target) for target in _WRITTEN)
         raise DataError(
             f"column {self.name!r} holds no time in row {first_row + reached}, or one written "
@@ -230,21 +360,25 @@ class TimeColumn:
     def _from_number(self, column: Any, first_row: int) -> NDArray[np.int64]:
         target = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
         numbers = column.cast(target, safe=False).to_numpy(zero_copy_only=False)
-        size = np.abs(numbers)
-        wrong = np.flatnonzero(~((size <= _LARGEST_MILLISECOND) & (size >= 0)))
+        wrong = np.flatnonzero(~np.isfinite(numbers) | (numbers == _NO_TIME))
         if len(wrong):
             what = "is too large" if np.isfinite(numbers[wrong[0]]) else "holds no time"
             raise DataError(
                 f"column {self.name!r} {what} in row {first_row + int(wrong[0])}; write "
                 "times as seconds or milliseconds since 1970."
             )
-        is_second = size <= _LARGEST_SECOND
-        unit = "seconds" if is_second.all() else "milliseconds"
+        size = np.abs(numbers)
+        # How many thousands finer than a second the unit of each number is.
+        finer = sum((size > _LARGEST_SECOND * 1000**power) for power in range(3))
+        finer = np.asarray(finer, dtype=np.int64)
+        unit = _UNITS[int(finer.max(initial=0))]
         kind = "numbers" if numbers.dtype.kind == "f" else "whole numbers"
         note = f"column {self.name!r} holds {kind}, read as {unit} since 1970 (UTC)."
         if note not in self.notes:
             self.notes.append(note)
-        milliseconds = np.where(is_second, numbers * 1000, numbers)
+        milliseconds = np.where(finer == 0, numbers * 1000, numbers)
+        milliseconds = np.where(finer == 2, milliseconds // 1000, milliseconds)
+        milliseconds = np.where(finer == 3, milliseconds // 1_000_000, milliseconds)
         if milliseconds.dtype.kind == "f":
             # A fraction such as .012 of a second is a little less as a float.
             milliseconds = np.floor(np.round(milliseconds, 3))
@@ -252,7 +386,7 @@ class TimeColumn:
 
 
 def values_of(
-    column: Any, *, name: str, first_row: int
+    column: Any, *, name: str, first_row: int, numbers: NumberStyle | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the values of a batch, and which rows hold one.
 
@@ -260,6 +394,7 @@ def values_of(
         column: An Arrow array of numbers, or of texts that are numbers.
         name: The column's name, for messages.
         first_row: The number of the batch's first row, for messages.
+        numbers: How numbers are written as text; None to find out from this batch.
 
     Returns:
         The values, 0 where there is none, and True where there is one.
@@ -284,14 +419,10 @@ def values_of(
         )
     ):
         raise DataError(f"column {name!r} must hold numbers, got {kind}.")
-    try:
+    if is_text:
+        column = _numbers(column, numbers or NumberStyle(), name=name, first_row=first_row)
+    else:
         column = column.cast(pa.float64())
-    except pa.ArrowInvalid as error:
-        row = first_row + _first_failing(column, pa.float64())
-        raise DataError(
-            f"column {name!r} must hold numbers, and row {row} does not; "
-            "leave missing readings empty."
-        ) from error
     is_valid = column.is_valid().to_numpy(zero_copy_only=False)
     values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(~np.isfinite(values))
@@ -301,6 +432,21 @@ def values_of(
             "NaN or infinity; leave missing readings empty."
         )
     return values, is_valid
+
+
+def _numbers(column: Any, style: NumberStyle, *, name: str, first_row: int) -> Any:
+    """Return texts as numbers, by Arrow where it reads all of them as they are meant."""
+    if style.decimal != "comma" and not style.doubts_points:
+        try:
+            numbers = column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            return style.plain(column, name=name, first_row=first_row)
+        return (
+            numbers
+            if pc.all(pc.is_finite(numbers)).as_py()
+            else style.plain(column, name=name, first_row=first_row)
+        )
+    return style.plain(column, name=name, first_row=first_row)
 
 
 def plain_column(column: Any) -> Any:

@@ -3,6 +3,7 @@
 Messages of the reader underneath are not passed on: they quote rows of the table.
 """
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,13 +12,16 @@ import pyarrow as pa
 import pyarrow.csv
 
 from rase.errors import DataError
-from rase.tables.columns import Chunk
+from rase.tables.columns import Chunk, plain_column
 from rase.tables.files import Files, TableFile, match_columns
 from rase.tables.source import TableSource
 
 __all__ = ["CsvSource", "open_csv", "wrong_row"]
 
 _BLOCK_BYTES = 1 << 20
+_SNIFFED_BYTES = 1 << 16
+_SEPARATORS = ",;\t|"
+_SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -36,10 +40,11 @@ class CsvSource(TableSource):
     """
 
     def __init__(self, files: Files) -> None:
-        super().__init__(files.place, files.columns)
+        super().__init__(files.place, files.columns, files.hints)
         self.files = files
         self.bad = len(files.bad)
         self._wanted: dict[TableFile, list[str]] = {}
+        self._separators: dict[TableFile, str] = {}
         for file in files.files:
             try:
                 self._wanted[file] = self._match_header(file)
@@ -47,15 +52,63 @@ class CsvSource(TableSource):
                 if not files.skips_bad:
                     raise
                 self.bad += 1
+        self._learn()
+
+    def _learn(self) -> None:
+        """Look at rows until they show how numbers and dates are written."""
+        numbers, times = self._reader.numbers, self._reader.times
+        numbers.doubts_points = ";" in self._separators.values()
+        for file in self._wanted:
+            row = 1
+            for columns, _ in self._batches(file):
+                texts = [plain_column(column) for column in columns]
+                numbers.look(texts[2], first_row=row)
+                times.dates.look(texts[0].drop_null(), name=self.columns.time, first_row=row)
+                if numbers.is_settled and times.dates.is_settled:
+                    return
+                row += len(texts[0])
 
     def _match_header(self, file: TableFile) -> list[str]:
         """Return the three columns as a file spells them."""
+        self._separators[file] = separator = self._separator(file)
+        if separator != ",":
+            self.notes.append(f"{_SEPARATOR_NAMES[separator]} separate the columns.")
         with self.files.opened(file) as handle:
             try:
-                names = open_csv(handle, compression=file.compression).schema.names
+                names = open_csv(
+                    handle,
+                    compression=file.compression,
+                    separator=separator,
+                    encoding=file.encoding,
+                ).schema.names
             except _UNREADABLE as error:
                 raise _unreadable(error, file) from error
-        return match_columns(names, self.columns, file.path)
+        return match_columns(names, self.columns, file.path, any_case=True)
+
+    def _separator(self, file: TableFile) -> str:
+        """Return what separates the columns: what the first lines have the same number of."""
+        with self.files.opened(file) as handle:
+            try:
+                stream = _stream(handle, file.compression)
+                head = bytes(stream.read(_SNIFFED_BYTES)).decode(file.encoding, "replace")
+            except _UNREADABLE as error:
+                raise _unreadable(error, file) from error
+        lines = head.lstrip("\ufeff").splitlines()[:20]
+        # The last line may be cut off.
+        lines = lines[:-1] if len(lines) > 1 else lines
+        counts = {mark: _columns_of(lines, mark) for mark in _SEPARATORS}
+        likely = [mark for mark in _SEPARATORS if counts[mark] > 1]
+        fitting = [mark for mark in likely if _has_names(lines[0], mark, self.columns)]
+        if len(likely) > 1 and not fitting:
+            either = " or ".join(_SEPARATOR_NAMES[mark] for mark in likely)
+            raise DataError(
+                f"the columns of {file.path} may be separated by {either}; say which columns it "
+                "has with --time-column, --device-column and --value-column."
+            )
+        if likely:
+            return (fitting or likely)[0]
+        # Some row is wrong, which reading will find: the header alone decides.
+        return max(_SEPARATORS, key=lambda mark: _columns_of(lines[:1], mark))
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in the order of the files."""
@@ -80,7 +133,13 @@ class CsvSource(TableSource):
         kinds = dict.fromkeys(wanted, pa.string())
         with self.files.opened(file) as handle:
             try:
-                for batch in open_csv(handle, kinds, compression=file.compression):
+                for batch in open_csv(
+                    handle,
+                    kinds,
+                    compression=file.compression,
+                    separator=self._separators[file],
+                    encoding=file.encoding,
+                ):
                     yield [batch.column(name) for name in wanted], handle.tell()
             except _UNREADABLE as error:
                 raise _unreadable(error, file) from error
@@ -94,6 +153,7 @@ def open_csv(
     separator: str = ",",
     names: Sequence[str] | None = None,
     missing: Sequence[str] = ("",),
+    encoding: str = "utf-8",
 ) -> Any:
     """Open a text table by blocks of bytes, in one thread; what comes out are Arrow batches.
 
@@ -104,17 +164,19 @@ def open_csv(
         separator: What stands between two columns.
         names: What to call the columns instead of what the header says.
         missing: Which texts are no value.
+        encoding: How the text is written as bytes.
 
     Raises:
         pyarrow.ArrowException: If it cannot be read. Its message may quote the table.
     """
     return pyarrow.csv.open_csv(
-        pa.CompressedInputStream(file, compression) if compression else file,
+        _stream(file, compression),
         read_options=pyarrow.csv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
             skip_rows=0 if names is None else 1,
             column_names=names,
+            encoding=encoding,
         ),
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -124,6 +186,25 @@ def open_csv(
             strings_can_be_null=True,
         ),
     )
+
+
+def _stream(file: Any, compression: str | None) -> Any:
+    return pa.CompressedInputStream(file, compression) if compression else file
+
+
+def _columns_of(lines: list[str], separator: str) -> int:
+    """Return how many columns all lines have with a separator; 1 where they differ in it."""
+    try:
+        found = {len(row) for row in csv.reader(lines, delimiter=separator) if row}
+    except csv.Error:
+        return 1
+    return found.pop() if len(found) == 1 else 1
+
+
+def _has_names(line: str, separator: str, names: Sequence[str]) -> bool:
+    """Return whether a header has all columns that are wanted."""
+    given = {name.strip().lower() for name in next(csv.reader([line], delimiter=separator), [])}
+    return given >= {name.lower() for name in names}
 
 
 def wrong_row(error: Exception) -> int | None:

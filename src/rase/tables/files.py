@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from rase.errors import DataError
+from rase.tables.columns import Hints
 
 __all__ = ["Columns", "Files", "TableFile", "find_files", "match_columns"]
 
@@ -28,6 +30,7 @@ _NAMES_SHOWN = 10
 # At least two letters: one may be a drive.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
+_WIDE_LETTERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 # Folders that hold the log of a table: its format, and what lies in a folder that is one.
 _TABLE_LOGS = {
@@ -61,6 +64,7 @@ class TableFile:
         modified_ns: When it was last changed; 0 where the store does not say.
         kind: "parquet" or "csv".
         compression: How a text was compressed; None if it was not.
+        encoding: How a text was written as bytes.
     """
 
     path: str
@@ -68,6 +72,7 @@ class TableFile:
     modified_ns: int
     kind: str
     compression: str | None = None
+    encoding: str = "utf-8"
 
     @property
     def partition(self) -> dict[str, str]:
@@ -86,6 +91,8 @@ class Files:
         columns: How the columns are called.
         skips_bad: Whether what cannot be read is left out and counted, instead of refused.
         bad: What was left out already, because it is no table at all.
+        hints: What the user says about the way the table is written.
+        held: The bytes of a table that can be read only once, such as standard input.
     """
 
     place: str
@@ -93,6 +100,8 @@ class Files:
     columns: Columns = field(default_factory=Columns)
     skips_bad: bool = False
     bad: tuple[str, ...] = ()
+    hints: Hints = field(default_factory=Hints)
+    held: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse files of several kinds."""
@@ -130,6 +139,9 @@ class Files:
         Raises:
             DataError: If it cannot be opened.
         """
+        if self.held is not None:
+            yield pa.BufferReader(self.held)
+            return
         try:
             handle = _file_system(self.place)[0].open_input_file(file.path)
         except OSError as error:
@@ -138,18 +150,28 @@ class Files:
             yield handle
 
 
-def find_files(place: str, *, columns: Columns | None = None, skips_bad: bool = False) -> Files:
+def find_files(
+    place: str,
+    *,
+    columns: Columns | None = None,
+    skips_bad: bool = False,
+    hints: Hints | None = None,
+) -> Files:
     """List the files of a table.
 
     Args:
         place: A file, a folder (all below it counts, but names that begin with ``.`` or ``_``) or a
-            glob; a local path or an address of an object store.
+            glob; a local path or an address of an object store. ``-`` is standard input; it and
+            pipes are held in memory, so that no reading is written to a disk.
         columns: How the columns are called.
         skips_bad: Whether files that are no tables are left out and counted.
+        hints: What is known about the way the table is written.
 
     Raises:
         DataError: If there is nothing, or something that is no table.
     """
+    if place == "-" or Path(place).is_fifo():
+        return _read_pipe(place, columns or Columns(), hints or Hints())
     system, base = _file_system(place)
     found, bad = [], []
     for info in _listed(system, base, place):
@@ -159,7 +181,20 @@ def find_files(place: str, *, columns: Columns | None = None, skips_bad: bool = 
             if not skips_bad:
                 raise
             bad.append(info.path)
-    return Files(place, tuple(found), columns or Columns(), skips_bad, tuple(bad))
+    return Files(place, tuple(found), columns or Columns(), skips_bad, tuple(bad), hints or Hints())
+
+
+def _read_pipe(place: str, columns: Columns, hints: Hints) -> Files:
+    """Read all of standard input or of a pipe."""
+    try:
+        content = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+    except OSError as error:
+        raise DataError(f"{place} cannot be read: {_reason(error)}.") from error
+    name = "standard input" if place == "-" else place
+    # What has no time of change is known by its content.
+    known = int.from_bytes(hashlib.sha256(content).digest()[:7])
+    file = _file_of(name, content[:_SNIFFED_BYTES], size=len(content), modified=known)
+    return Files(name, (file,), columns, hints=hints, held=content)
 
 
 def _file_system(place: str) -> tuple[Any, str]:
@@ -249,21 +284,29 @@ def _sniffed(system: Any, info: Any) -> TableFile:
             head = file.read(_SNIFFED_BYTES)
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {_reason(error)}.") from error
+    modified = 0 if info.mtime_ns is None else int(info.mtime_ns)
+    return _file_of(path, head, size=info.size, modified=modified)
+
+
+def _file_of(path: str, head: bytes, *, size: int, modified: int) -> TableFile:
+    """Return what a file is by its first bytes."""
     if not head:
         raise DataError(f"{path} is empty; give a table with at least one reading.")
-    modified = 0 if info.mtime_ns is None else int(info.mtime_ns)
     if head.startswith(b"PAR1"):
-        return TableFile(path, info.size, modified, "parquet")
+        return TableFile(path, size, modified, "parquet")
     if PurePosixPath(path).suffix in {".parquet", ".pq"}:
         raise DataError(f"{path} is not Parquet, whatever its name says; write the file again.")
     for magic, compression in _COMPRESSED.items():
         if head.startswith(magic):
-            return TableFile(path, info.size, modified, "csv", compression)
+            return TableFile(path, size, modified, "csv", compression)
+    for mark, encoding in _WIDE_LETTERS.items():
+        if head.startswith(mark):
+            return TableFile(path, size, modified, "csv", encoding=encoding)
     if b"\0" in head:
         raise DataError(
             f"{path} is neither text nor Parquet; save the table as CSV (UTF-8) or Parquet."
         )
-    return TableFile(path, info.size, modified, "csv")
+    return TableFile(path, size, modified, "csv")
 
 
 def _reason(error: Exception) -> str:
@@ -273,8 +316,16 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def match_columns(names: list[str], wanted: Sequence[str], path: Path | str) -> list[str]:
+def match_columns(
+    names: list[str], wanted: Sequence[str], path: Path | str, *, any_case: bool = False
+) -> list[str]:
     """Return the names of the wanted columns as the file spells them.
+
+    Args:
+        names: The columns of the file.
+        wanted: Those of times, devices and readings, as far as they are looked for.
+        path: The file, for messages.
+        any_case: Whether capital letters may differ.
 
     Raises:
         DataError: If one is missing or occurs twice.
@@ -283,6 +334,9 @@ def match_columns(names: list[str], wanted: Sequence[str], path: Path | str) -> 
     roles = ("time", "device", "value")
     for role, name in zip(roles[: len(wanted)], wanted, strict=True):
         spelled = [given for given in names if given.strip() == name]
+        if any_case and not spelled:
+            # Time, TIME and time are one name, unless a table has two of them.
+            spelled = [given for given in names if given.strip().lower() == name.lower()]
         if len(spelled) > 1:
             raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
         if not spelled:
@@ -298,8 +352,6 @@ def _missing(names: list[str], name: str, *, role: str, path: Path | str) -> str
     shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     message = f"{path} has no column {name!r}; it has {shown}{more}"
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        return f"{message}: separate the columns by commas."
     by_lower = {given.strip().lower(): given.strip() for given in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     meant = f": did you mean {by_lower[close[0]]!r}?" if close else "."

@@ -34,7 +34,7 @@ class ParquetSource(TableSource):
     """
 
     def __init__(self, files: Files) -> None:
-        super().__init__(files.place, files.columns)
+        super().__init__(files.place, files.columns, files.hints)
         self.files = files
         self.groups, damaged = row_groups(files)
         self.bad = len(files.bad) + len(damaged)
@@ -59,7 +59,9 @@ class ParquetSource(TableSource):
         """Yield the rows of some row groups; several threads may do so at the same time."""
         # All batches of a table are held to one way of writing times.
         times = TimeColumn(self.columns.time, has_zone=self._reader.times.has_zone)
+        times.timezone, times.dates = self._reader.times.timezone, self._reader.times.dates
         reader = ColumnReader(times, self.columns.device, self.columns.value)
+        reader.numbers.asked = self._reader.numbers.asked
         try:
             yield from read_groups(self.files, groups, reader=reader, skipped=self.skipped)
         finally:
@@ -253,7 +255,7 @@ def _groups(number: int, file: TableFile, files: Files, footer: Any) -> Iterator
         times = None
         if files.columns.time in names:
             times = _bounds(found.column(names.index(files.columns.time)))
-        time_ms = _milliseconds(times, footer.schema_arrow, files.columns.time)
+        time_ms = _milliseconds(times, footer.schema_arrow, files)
         yield RowGroup(number, group, first_row, found.num_rows, time_ms)
         first_row += found.num_rows
 
@@ -266,14 +268,15 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:
     return bounds if isinstance(bounds[0], bytes | int) else None
 
 
-def _milliseconds(bounds: Any, schema: Any, name: str) -> tuple[int, int] | None:
+def _milliseconds(bounds: Any, schema: Any, files: Files) -> tuple[int, int] | None:
     """Return bounds of times as the rows will be read; None for texts, whose order is another."""
     if bounds is None or not isinstance(bounds[0], int):
         return None
+    name = files.columns.time
     type_ = schema.field(name).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_)):
         return None
     column = pa.array(np.array(bounds, dtype=np.int64))
     column = column.cast(type_) if pa.types.is_timestamp(type_) else column
-    first, last = TimeColumn(name).milliseconds(column, first_row=1)
+    first, last = TimeColumn(name, timezone=files.hints.timezone).milliseconds(column, first_row=1)
     return (int(first), int(last)) if first <= last else None

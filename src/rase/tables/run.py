@@ -375,7 +375,9 @@ class LocalRun(TableRun):
             plan.described(),
             repr(plan.budgets),
             plan.truth,
-            None if files is None else [files.fingerprint, files.columns, files.skips_bad],
+            None
+            if files is None
+            else [files.fingerprint, files.columns, files.skips_bad, repr(files.hints)],
             seed,
             __version__,
         ]

@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from rase.errors import DataError
-from rase.tables.columns import Chunk, ColumnReader, TimeColumn
+from rase.tables.columns import Chunk, ColumnReader, Hints, TimeColumn
+from rase.tables.dates import DateStyle
 from rase.tables.files import Columns, Files, find_files
+from rase.tables.numbers import NumberStyle
 from rase.tables.readings import Contributions, contributions_of
 from rase.tables.rows import NamedSource, Rows, RowSource
 
@@ -38,13 +40,20 @@ class TableSource(ABC):
         device_codes: The code of every device that `batches` has met, in the order of the codes.
     """
 
-    def __init__(self, place: str, columns: Columns) -> None:
+    def __init__(self, place: str, columns: Columns, hints: Hints | None = None) -> None:
         self.place, self.columns = place, columns
         self.bad = 0
         self.device_codes: dict[str, int] = {}
         self.share_read = 0.0
-        self._reader = ColumnReader(TimeColumn(columns.time), columns.device, columns.value)
+        hints = hints or Hints()
+        times = TimeColumn(
+            columns.time, timezone=hints.timezone, dates=DateStyle(asked=hints.dates)
+        )
+        numbers = NumberStyle(asked=hints.decimal)
+        self._reader = ColumnReader(times, columns.device, columns.value, numbers)
         self.notes = self._reader.times.notes
+        # One list for all notes, in the order in which they were taken.
+        self._reader.numbers.notes = self.notes
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:

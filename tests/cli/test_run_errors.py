@@ -21,8 +21,9 @@ DATA = {
     "empty file": ("", "is empty; give a table with at least one reading."),
     "no rows": ("time,device,value\n", "holds no rows"),
     "all null": ("time,device,value\n1,a,\n", "is empty in all 1 rows"),
-    "NaN": ("time,device,value\n1,a,1\n2,a,NaN\n", "row 2 holds NaN or infinity"),
-    "no number": ("time,device,value\n1,a,1\n2,a,12.75W\n", "and row 2 does not"),
+    "infinity": ("time,device,value\n1,a,1\n2,a,inf\n", "row 2 holds infinity"),
+    "unit": ("time,device,value\n1,a,1\n2,a,12.75W\n", "row 2 holds a number with its unit"),
+    "no number": ("time,device,value\n1,a,1\n2,a,W12.75\n", "and row 2 does not"),
     "no time": ("time,device,value\nyesterday,a,1\n", "holds no time in row 1"),
 }
 ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -229,7 +230,7 @@ def test_forbidden_folder(
 @pytest.mark.uncovered
 def test_real_processes(folder: Path) -> None:
     """In a process of its own too: exit code, one line on stderr, nothing on stdout or disk."""
-    (folder / "readings.csv").write_text(GOOD + "1,a,NaN\n")
+    (folder / "readings.csv").write_text(GOOD + "1,a,inf\n")
     before = sorted(folder.rglob("*"))
     source = str(Path(__file__).parents[2] / "src")
     for arguments, exit_code in (

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,13 @@ def test_frames_name_no_other_fields() -> None:
     plan = RunPlan(randomizer=auto(2.0, Range(0, 12)), every="1h", truth=True)
     frame: Any = run_table(TABLE, plan, rng=SeededRandom(1)).to_frame()
     assert set(frame.columns) <= {*FIELDS, *OF_A_STUDY}
+
+
+def test_fields_are_those_of_the_dataclass() -> None:
+    """A row holds every field once, in the order of the schema, as plain values."""
+    answer = Answer(campaign="power", value=2.5, n=7, verdict="moves")
+    assert answer.as_fields() == asdict(answer)
+    assert tuple(answer.as_fields()) == FIELDS
+    assert all(
+        isinstance(value, bool | int | float | str | None) for value in answer.as_fields().values()
+    )

@@ -376,6 +376,46 @@ def test_connections_are_bounded_and_given_back() -> None:
     run(lambda: Server(max_connections=5), work)
 
 
+def test_slow_connections_that_fill_the_server_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many slow ones as there are places, with hours of time: a newcomer is served."""
+    monkeypatch.setattr(connections, "_KEEPS_PLACE_S", PATIENCE_S / 2)
+
+    async def work(server: Server) -> None:
+        slow = [await server.connect() for _ in range(64)]
+        for number, (_, writer) in enumerate(slow):
+            # Nothing at all, the half of a header, and a body that does not come.
+            writer.write((b"", b"GET / HTTP/1.1\r\nX-", REQUEST[:-2])[number % 3])
+        while server.count("connections_refused") < 32 or len(server.app.seen) < 10:
+            await asyncio.sleep(0)
+        turn_on(PATIENCE_S / 2)
+        # Each of these is new to the server, and none is told to come back.
+        for _ in range(20):
+            reader, writer = await server.connect()
+            writer.write(REQUEST)
+            assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
+        assert 2 <= server.count("connections_slow") <= 32
+        assert server.count("connections_refused") == 32
+
+    run(lambda: Server(max_connections=32, header_s=3600, body_s=3600), work)
+
+
+def test_who_came_a_moment_ago_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer displaces nobody who has not kept the server waiting for its while."""
+    monkeypatch.setattr(connections, "_KEEPS_PLACE_S", PATIENCE_S)
+
+    async def work(server: Server) -> None:
+        held = [await server.connect() for _ in range(5)]
+        await server.until_open(5)
+        reader, _ = await server.connect()
+        assert status_of(await reader.read()) == 503
+        for reader, writer in held:
+            writer.write(REQUEST)
+            assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
+        assert server.count("connections_slow") == 0
+
+    run(lambda: Server(max_connections=5, header_s=3600), work)
+
+
 def test_never_more_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system allows few open files, the server refuses before it can open none."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (connections._OTHER_FILES + 2, 10_000))

@@ -10,6 +10,7 @@ import resource
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, Final
@@ -30,6 +31,10 @@ _BODY_BYTES_PER_S: Final = 1 << 16
 # The most bytes that may frame one byte of a chunked body: whoever sends them singly needs six.
 _FRAMING: Final = 16
 _RETRY_S: Final = 5
+# When a server is full, a newcomer keeps its place this long, and this share of all closes at once:
+# looking for the oldest then costs little for each connection.
+_KEEPS_PLACE_S: Final = 1.0
+_GIVES_WAY: Final = 16
 _HEADERS, _BODY, _SERVING = range(3)
 _END: Final = b"\r\n\r\n"
 # Called by name: every request passes here, and super() costs more than what is added.
@@ -41,6 +46,7 @@ class ConnectionSettings(Settings):
 
     Args:
         max_connections: The most connections at once; never more than the process may open files.
+            When there are as many, those that the server has waited for longest give way.
         max_connections_per_address: The most of one address (of a network of 64 bits for IPv6);
             this machine's own are not bounded by it, since a proxy speaks for everybody.
         max_header_bytes: The most bytes of a request's first line and headers.
@@ -94,18 +100,33 @@ class ConnectionGuard:
             connection: The connection.
             network: What it is counted by; None if it is this machine's own.
         """
-        if len(self._open) >= self._most:
+        if (
+            network is not None
+            and self._by_network.get(network, 0) >= self.limits.max_connections_per_address
+        ):
+            self._telemetry.count("connections_refused")
+            return _TOO_MANY
+        if len(self._open) >= self._most and not self._make_room(connection.loop.time()):
             self._telemetry.count("connections_refused")
             return _FULL
         if network is not None:
-            if self._by_network[network] >= self.limits.max_connections_per_address:
-                self._telemetry.count("connections_refused")
-                return _TOO_MANY
             self._by_network[network] += 1
         self._open.add(connection)
         if self._timer is None:
             self._look_again(connection.loop)
         return None
+
+    def _make_room(self, now_s: float) -> bool:
+        """Close those that have kept a full server waiting longest; return whether there are any.
+
+        Otherwise whoever holds enough slow connections would keep everybody else out.
+        """
+        slow = [one for one in self._open if one.waiting_s(now_s) >= _KEEPS_PLACE_S]
+        most = max(1, self._most // _GIVES_WAY)
+        for connection in nlargest(most, slow, key=lambda one: one.waiting_s(now_s)):
+            connection.give_way()
+            self._telemetry.count("connections_slow")
+        return bool(slow)
 
     def forget(self, connection: "_GuardedProtocol", network: str | None) -> None:
         """Take a connection that has ended out of the counts."""
@@ -239,6 +260,17 @@ class _GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._waits_for = _SERVING
         _BASE.on_message_complete(self)
+
+    def waiting_s(self, now_s: float) -> float:
+        """Return how long the server has waited for the rest of a request; 0 if it does not."""
+        if self._waits_for == _SERVING or self.flow.read_paused or self.transport.is_closing():
+            return 0.0
+        return now_s - self._since_s
+
+    def give_way(self) -> None:
+        """Leave the place to a newcomer, before the time for headers or body is over."""
+        self._guard.forget(self, self._network)
+        self._refuse(_FULL)
 
     def close_if_slow(self, now_s: float) -> bool:
         """Close the connection if it has kept the server waiting too long; return whether."""

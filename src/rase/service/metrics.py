@@ -23,7 +23,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _TRACES_FAILED: Final = "Groups of spans that the collector did not take."
 _REFUSED: Final = "Connections beyond those that are taken, of all or of one address."
-_SLOW: Final = "Connections that were closed because headers or body took too long."
+_SLOW: Final = "Connections that were closed because headers or body took too long, or gave way."
 # By server and process, each counter without prefix and suffix, and what it counts.
 COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler intake": {

@@ -237,6 +237,29 @@ def test_refusals_of_the_shuffler_are_told(answer: httpx.Response | Exception, w
     assert refused.value.exit_code == 4
 
 
+def test_a_shuffler_that_still_computes_is_asked_again() -> None:
+    """Some times with pauses between; then the operator is told, and nothing is published."""
+    still = Problem(PROBLEM_TYPES["unsigned"], "the closer does not answer.")
+    unsigned = httpx.Response(503, content=still.to_json())
+    paused: list[float] = []
+
+    def ask(*answers: httpx.Response) -> bytes:
+        waiting = iter(answers)
+        transport = httpx.MockTransport(lambda _: next(waiting))
+        asking = HttpCountersigner("http://localhost:1/", transport=transport, pause=paused.append)
+        return asking.campaign(CAMPAIGN, bytes(64))
+
+    assert ask(unsigned, unsigned, httpx.Response(201, content=bytes(64))) == bytes(64)
+    assert paused == [5.0, 5.0]
+    with pytest.raises(NotCountersigned, match="the closer does not answer"):
+        ask(unsigned, unsigned, unsigned, unsigned)
+    assert paused == [5.0] * 5
+    busy = Problem(PROBLEM_TYPES["not-enrolled"], "Too many at once.")
+    with pytest.raises(NotCountersigned, match="Too many at once"):
+        ask(httpx.Response(503, content=busy.to_json()))
+    assert len(paused) == 5
+
+
 @pytest.mark.parametrize("url", ["http://shuffler.example", "ftp://localhost", "https://", "x"])
 def test_the_shuffler_is_asked_in_secret(url: str) -> None:
     """Only https, except on this machine."""

@@ -6,6 +6,7 @@ without NumPy, because subscribers read it.
 
 import math
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from rase.errors import TooFew
@@ -86,7 +87,7 @@ class Answer:
     def as_fields(self) -> dict[str, Any]:
         """Return the row as plain values by name."""
         # All values are plain: a run of 100,000 rounds need not copy each of them.
-        return {name: getattr(self, name) for name in FIELDS}
+        return dict(zip(FIELDS, _values_of(self), strict=True))
 
     def require(self) -> float:
         """Return the value, or refuse.
@@ -122,6 +123,7 @@ class Answer:
 
 
 FIELDS: Final = tuple(one.name for one in fields(Answer))
+_values_of: Final = attrgetter(*FIELDS)
 
 
 def rounded_alike(*numbers: float, error: float) -> list[str]:

@@ -1,5 +1,6 @@
 """What a run says: its results as rows, its errors against the truth, and the words with them."""
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -338,9 +339,16 @@ def decimals_for(public: Range) -> int:
 
 def utc(time_ms: int) -> str:
     """Return a time as ISO text with its zone."""
-    moment = np.datetime64(time_ms, "ms")
-    unit: Any = "s" if time_ms % 1000 == 0 else "ms"
-    return f"{np.datetime_as_string(moment, unit=unit)}Z"
+    day, of_day = divmod(time_ms, 86_400_000)
+    seconds, rest = divmod(of_day, 1000)
+    minutes, second = divmod(seconds, 60)
+    fraction = f".{rest:03}" if rest else ""
+    return f"{_date(day)}T{minutes // 60:02}:{minutes % 60:02}:{second:02}{fraction}Z"
+
+
+@functools.lru_cache(maxsize=64)
+def _date(day: int) -> str:
+    return str(np.datetime_as_string(np.datetime64(day, "D")))
 
 
 def _count(number: int, what: str) -> str:

@@ -39,6 +39,8 @@ ROUNDS_NEEDED: Final = 8
 _PERIODS_S = np.array([86_400.0, 43_200.0, 7 * 86_400.0, 3.5 * 86_400.0])
 # A constant, and both phases of each wave.
 _SIZE = 1 + 2 * len(_PERIODS_S)
+# A tally adds the terms of so many rounds together.
+_AT_ONCE = 256
 # A wave that varies less than this within the rounds cannot be sentence from a constant.
 _LEAST_VARIANCE = 0.01
 # An interval of nine tenths of what is possible anyway says nothing.
@@ -145,6 +147,8 @@ class VerdictTally:
         self.count = 0
         self._centre = 0.0
         self._sums = np.zeros(_SIZE * (_SIZE + 1) + 2)
+        # Rounds whose terms are still to be added.
+        self._waiting: list[tuple[float, float, float]] = []
 
     def add(self, time_s: float, mean: Estimate) -> None:
         """Take a round: when it began, and its unbiased mean; one without an error is left out."""
@@ -153,13 +157,23 @@ class VerdictTally:
         if not self.count:
             self._centre = mean.value
         self.count += 1
-        value, precision = mean.value - self._centre, mean.standard_error**-2.0
-        self._sums += _terms(np.array([time_s]), np.array([value]), np.array([precision]))[0]
+        self._waiting.append((time_s, mean.value - self._centre, mean.standard_error**-2.0))
+        if len(self._waiting) == _AT_ONCE:
+            self._add_waiting()
+
+    def _add_waiting(self) -> None:
+        if self._waiting:
+            times_s, values, precision = np.array(self._waiting).T
+            # One after the other, as `verdicts` adds them.
+            terms = np.vstack([self._sums, _terms(times_s, values, precision)])
+            self._sums = np.cumsum(terms, axis=0)[-1]
+            self._waiting = []
 
     def verdict(self) -> Verdict | None:
         """Return what all rounds so far say; None where they are too few."""
         if self.count < ROUNDS_NEEDED:
             return None
+        self._add_waiting()
         return _verdicts(np.array([self.count]), self._sums[None, :])[0]
 
 

@@ -10,11 +10,12 @@ import io
 import json
 import shutil
 import zipfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +27,11 @@ from rase.shuffle.release import Manifest
 from rase.tables.summary import DeviceCounts, Tally
 
 __all__ = ["PartResult", "ReleaseLog"]
+
+T = TypeVar("T")
+# The fields of a round that are plain numbers.
+_PLAIN = ("n", "round", "start_ms", "truth", "spread")
+_plain_of = attrgetter(*_PLAIN)
 
 
 @dataclass(slots=True)
@@ -59,8 +65,22 @@ class PartResult:
 
     def to_bytes(self) -> bytes:
         """Return the part as bytes, from which `from_bytes` gives the same bits back."""
+        # Estimates and manifests that several results share are written, and read back, as one.
+        estimates, manifests = _Shared[Estimate](Estimate), _Shared[Manifest](Manifest)
         head = {
-            "rounds": [asdict(result) for result in self.results],
+            "rounds": [
+                {
+                    "estimates": {
+                        name: estimates.number_of(one) for name, one in result.estimates.items()
+                    },
+                    "manifest": manifests.number_of(result.manifest),
+                    "alone": None if result.alone is None else estimates.number_of(result.alone),
+                    **dict(zip(_PLAIN, _plain_of(result), strict=True)),
+                }
+                for result in self.results
+            ],
+            "estimates": estimates.rows,
+            "manifests": manifests.rows,
             "tally": asdict(self.tally),
             "silent": sorted(self.silent),
         }
@@ -80,13 +100,15 @@ class PartResult:
         """Return the part behind `to_bytes`.
 
         Raises:
-            ValueError, KeyError, zipfile.BadZipFile: If the bytes are damaged.
+            ValueError, LookupError, TypeError, zipfile.BadZipFile: If the bytes are damaged.
         """
         with np.load(io.BytesIO(content)) as kept:
             head = json.loads(kept["head"].tobytes())
             device, reports, spent = (kept[name] for name in ("device", "reports", "spent"))
         counts = DeviceCounts(device, reports, spent if len(spent) else None)
-        results = [_result(one) for one in head["rounds"]]
+        estimates = [Estimate(*one) for one in head["estimates"]]
+        manifests = [Manifest(*one) for one in head["manifests"]]
+        results = [_result(one, estimates, manifests) for one in head["rounds"]]
         return cls(results, Tally(**head["tally"]), counts, set(head["silent"]))
 
 
@@ -144,7 +166,7 @@ class ReleaseLog:
     def _read(self, path: Path) -> PartResult:
         try:
             return PartResult.from_bytes(path.read_bytes())
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
             raise StorageUnusable(
                 f"{path} is damaged; remove the folder {self.folder} to begin again, with new "
                 "noise for all readings."
@@ -185,11 +207,29 @@ class ReleaseLog:
         self._count = 1 + max(numbers, default=-1)
 
 
-def _result(fields: dict[str, Any]) -> RoundResult:
-    alone = fields.pop("alone")
+class _Shared(Generic[T]):
+    """Number different values, each written once as the list of its fields."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self._fields = attrgetter(*(one.name for one in fields(cast("Any", kind))))
+        self._numbers: dict[int, int] = {}
+
+    def number_of(self, value: T) -> int:
+        """Return the number of a value, which the caller keeps alive."""
+        number = self._numbers.setdefault(id(value), len(self.rows))
+        if number == len(self.rows):
+            self.rows.append(self._fields(value))
+        return number
+
+
+def _result(
+    kept: dict[str, Any], estimates: list[Estimate], manifests: list[Manifest]
+) -> RoundResult:
+    alone = kept["alone"]
     return RoundResult(
-        estimates={name: Estimate(**one) for name, one in fields.pop("estimates").items()},
-        manifest=Manifest(**fields.pop("manifest")),
-        alone=None if alone is None else Estimate(**alone),
-        **fields,
+        estimates={name: estimates[number] for name, number in kept["estimates"].items()},
+        manifest=manifests[kept["manifest"]],
+        alone=None if alone is None else estimates[alone],
+        **{name: kept[name] for name in _PLAIN},
     )

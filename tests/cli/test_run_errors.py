@@ -17,7 +17,7 @@ RANGE = ("--range", "0", "10")
 FLAGS = (*RANGE, "--epsilon", "1")
 
 DATA = {
-    "wrong column": ("time,id,value\n1,a,1\n", "has no column 'device'; it has 'time', 'id', "),
+    "wrong column": ("time,dev,value\n1,a,1\n", "has no column 'device'; it has 'time', 'dev', "),
     "empty file": ("", "is empty; give a table with at least one reading."),
     "no rows": ("time,device,value\n", "holds no rows"),
     "all null": ("time,device,value\n1,a,\n", "is empty in all 1 rows"),

@@ -146,7 +146,7 @@ def test_arrow_tables_and_other_mappings_are_tables() -> None:
 @each_case(
     ("change", "message"),
     [
-        ({"value": None}, "must have a column 'value'"),
+        ({"value": None}, "has no column 'value'; it has 'time', 'device'"),
         ({"value": [1.0]}, "must have one length"),
         ({"value": [None, None]}, "at least one reading"),
         ({"value": [1.0, math.inf]}, "finite"),

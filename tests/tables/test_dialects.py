@@ -17,10 +17,12 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rase import SeededRandom, aggregate
 from rase.cli.run import command
 from rase.errors import DataError
 from rase.tables.columns import Hints
 from rase.tables.files import find_files
+from rase.tables.layouts import Columns
 from rase.tables.source import TableSource, open_source
 
 NOON = datetime(2024, 3, 31, 12, tzinfo=UTC)
@@ -99,6 +101,124 @@ READ: dict[str, str | bytes] = {
     .replace("b,\n", "b,,,\n"),
     "unsorted": "".join(PLAIN.splitlines(keepends=True)[place] for place in (0, 2, 1)),
 }
+LATER_MS = NOON_MS + 3_600_000
+WIDE = "time,h1,h2\n2024-03-31T12:00:00Z,12.5,NA\n2024-03-31T13:00:00Z,,3\n"
+WIDE_ROWS = [
+    (NOON_MS, "h1", 12.5),
+    (NOON_MS, "h2", None),
+    (LATER_MS, "h1", None),
+    (LATER_MS, "h2", 3.0),
+]
+# Tables that lack a column or have one for each device: what they say, and what is noted.
+LAID_OUT: dict[str, tuple[str, list[tuple[int, str, float | None]], str]] = {
+    "wide": (WIDE, WIDE_ROWS, "each column but 'time' is a device: 2 devices."),
+    "wide with semicolons and commas": (
+        WIDE.replace(",", ";").replace("12.5", "12,5"),
+        WIDE_ROWS,
+        "commas in column 'h1' are read as decimal commas.",
+    ),
+    "wide, times called otherwise": (
+        WIDE.replace("time", "Timestamp"),
+        WIDE_ROWS,
+        "column 'Timestamp' holds the times.",
+    ),
+    "no time": (
+        "device,value\na,1\nb,2\n",
+        [(0, "a", 1.0), (0, "b", 2.0)],
+        "no column of times: all rows are one round.",
+    ),
+    "one column": (
+        "kWh\n12,5\n3\n-\n",
+        [(0, "row 1", 12.5), (0, "row 2", 3.0), (0, "row 3", None)],
+        "no column of devices: each row is a device of its own, so promises are for a row.",
+    ),
+    "a person in each row": (
+        "id;income\nx;1.200,50\ny;900\n",
+        [(0, "x", 1200.5), (0, "y", 900.0)],
+        "column 'income' holds the readings.",
+    ),
+    "history of Home Assistant": (
+        "entity_id,state,last_changed\nsensor.a,12.5,2024-03-31T12:00:00Z\nsensor.b,unavailable,"
+        "2024-03-31T13:00:00Z\n".replace("Z", ".000Z"),
+        [(NOON_MS, "sensor.a", 12.5), (LATER_MS, "sensor.b", None)],
+        "column 'last_changed' holds the times.",
+    ),
+    "an index that was saved, too": (
+        ",time,device,value\n0,2024-03-31T12:00:00Z,a,12.5\n",
+        [(NOON_MS, "a", 12.5)],
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAID_OUT)
+def test_layouts(tmp_path: Path, case: str) -> None:
+    """A table may be wide, or lack times or devices, or call its columns otherwise."""
+    text, expected, note = LAID_OUT[case]
+    source = opened(tmp_path, text)
+    assert rows_of(source) == expected
+    assert note in [*source.notes, ""]
+
+
+def test_layouts_that_were_said(tmp_path: Path) -> None:
+    """Where the header leaves it open the user's word decides."""
+    text = "time,a,b\n2024-03-31T12:00:00Z,1,2\n"
+    wide = [(NOON_MS, "a", 1.0), (NOON_MS, "b", 2.0)]
+    assert rows_of(opened(tmp_path, text, form="wide")) == wide
+    unnamed = text.replace("time", "")
+    assert rows_of(opened(tmp_path, unnamed, form="wide")) == wide
+    path = tmp_path / "table.csv"
+    path.write_text("time,value\n1,5\n2,6\n", encoding="utf-8")
+    source = open_source(path, columns=Columns(device="-"))
+    assert rows_of(source) == [(1000, "row 1", 5.0), (2000, "row 2", 6.0)]
+    path.write_text("time,device,value\n1,a,5\n", encoding="utf-8")
+    assert rows_of(open_source(path, columns=Columns(time="-"))) == [(0, "a", 5.0)]
+
+
+def test_layouts_elsewhere(tmp_path: Path) -> None:
+    """Parquet, frames and several files follow the same rules."""
+    table = pa.table({"ts": pa.array([NOON_MS, LATER_MS]), "m_1": [1.0, 2.0], "m_2": [None, 4.0]})
+    wide = [(NOON_MS, "m_1", 1.0), (NOON_MS, "m_2", None), (LATER_MS, "m_1", 2.0)]
+    wide.append((LATER_MS, "m_2", 4.0))
+    pq.write_table(table, tmp_path / "t.parquet")
+    for place in (tmp_path / "t.parquet", table, table.to_pandas().set_index("ts")):
+        if hasattr(place, "index"):
+            place.index = place.index.astype("datetime64[ms]")
+        assert rows_of(open_source(place)) == wide
+    (tmp_path / "t.parquet").unlink()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("value\n5\n", encoding="utf-8")
+    rows = [(0, "row 1", 5.0), (0, "row 2", 5.0)]
+    assert rows_of(open_source(f"{tmp_path}/*.csv")) == rows
+    pq.write_table(pa.table({"kwh": [5.0]}), tmp_path / "one.parquet")
+    assert rows_of(open_source(tmp_path / "one.parquet")) == rows[:1]
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="damaged Parquet"):
+        rows_of(open_source(f"{tmp_path}/*.parquet"))
+
+
+class Lazy:
+    """What a LazyFrame of Polars is here: a table once it is collected."""
+
+    def collect_schema(self) -> None:
+        """Do nothing; only its presence is looked at."""
+
+    def collect(self) -> dict[str, list[Any]]:
+        """Return the table."""
+        return {"t": [0, 0], "who": ["a", "b"], "kw": [1.0, 3.0]}
+
+
+def test_layouts_in_python() -> None:
+    """Columns are named in Python as on the command line, and lazy frames are collected."""
+    found = aggregate(
+        Lazy(), (0, 4), epsilon=30, rng=SeededRandom(1), columns=("t", "who", "kw"), every="1h"
+    )
+    assert found[0].n == 2
+    assert abs(found[0].estimate.value - 2) < 0.2
+    with pytest.raises(DataError, match="got object"):
+        open_source(object())
+
+
 for mark in ("NA", "N/A", "nan", "NaN", "null", "None", "-", "?", "unavailable"):
     READ[f"{mark} for nothing"] = PLAIN.replace(",b,\n", f",b,{mark}\n")
 
@@ -141,6 +261,13 @@ TWO_READINGS = {
     f"{HEAD}20240531,a,1\n": "may be 31 May 2024 or the second 20240531 after 1970",
     f"{HEAD}20240531180000,a,1\n": "may be 31 May 2024",
     f"{HEAD}45382.5,a,1\n": "a spreadsheet's days since 1900 or seconds since 1970",
+    "time,value\n1,5\n": "all rows may be of one device .*, or each row of a device of its own",
+    "time,temperature,humidity\n1,2,3\n": "may be one device each .* or quantities of one device",
+    "timestamp,date,device,value\n1,2,a,3\n": "may be 'timestamp' or 'date'; choose",
+    "time,h1,h1\n1,2,3\n": "two columns named 'h1'; keep one",
+    "tim,device,value\n1,a,2\n": "no column 'time'.*did you mean 'tim'",
+    "time,dev,value\n1,a,2\n": "no column 'device'.*did you mean 'dev'",
+    "5\n6\n": "no header line",
     "a;b,c\n1;2,5\n": "may be separated by commas or semicolons",
     f"{HEAD}1,a,200 W\n": "row 1 holds a number with its unit; take the units away",
     f"{HEAD}05/06/07,a,1\n": "holds no time in row 1",

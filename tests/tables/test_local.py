@@ -23,8 +23,9 @@ from rase import (
 )
 from rase.errors import DataError
 from rase.series.rounds import RoundResult, Rounds
-from rase.tables.files import Columns, find_files
+from rase.tables.files import find_files
 from rase.tables.groups import GraphSettings
+from rase.tables.layouts import Columns
 from rase.tables.run import LocalRun, free_memory, run
 from rase.tables.source import open_source
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rase.errors import DataError
-from rase.tables.files import Columns
+from rase.tables.layouts import Columns
 from rase.tables.rows import Rows
 from rase.tables.source import open_source
 
@@ -205,9 +205,9 @@ def test_parquet_named_csv(tmp_path: Path) -> None:
 
 
 REFUSED_TEXTS = {
-    "time,device,valu\n1,a,2\n": r"no column 'value'; it has 'time', 'device', 'valu': did you "
-    r"mean 'valu'\? Choose the column with --value-column\.",
-    "zeit,x,y\n1,a,2\n": r"it has 'zeit', 'x', 'y'\. Choose the column with --time-column",
+    "time,device,valu,x\n1,a,2,3\n": r"no column 'value'; it has 'time', 'device', 'valu', 'x': "
+    r"did you mean 'valu'\? Choose the column with --value-column\.",
+    "q,x,y\n1,a,2\n": r"it has 'q', 'x', 'y'\. Choose the column with --time-column",
     ",".join(f"c{i}" for i in range(30)) + "\n": r"'c9' and 20 more",
     "1402189200,kettle,12.75\n": r"no header line; write one above the rows: time,device,value",
     "time,device,value,value\n1,a,2,3\n": "2 columns named 'value'; keep one",

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 
 from rase.device.commands import DEFAULT_FOLDER
 from rase.errors import ConfigurationError
+from rase.tables.layouts import Columns
 
 if TYPE_CHECKING:
     from rase.storage.address import DatabaseAddress
@@ -21,6 +23,7 @@ __all__ = [
     "server_config",
     "server_databases",
     "subscriber_options",
+    "table_options",
     "token_of",
     "usage",
 ]
@@ -51,6 +54,68 @@ def parse_size(text: str) -> int:
     number, prefix, binary = found.groups()
     power = " KMGT".index(prefix.upper() or " ")
     return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what adds the options that say how a table is written.
+
+    The command gets ``columns``, their names, and ``dialect``, the arguments of `Hints`.
+
+    Args:
+        of: What the command calls the table.
+    """
+    options = [
+        *(
+            click.option(
+                f"--{role}-column",
+                default=role,
+                show_default=True,
+                help=f"Its name in {of}; - where there is none.",
+            )
+            for role in Columns._fields[:2]
+        ),
+        click.option(
+            "--value-column", default="value", show_default=True, help=f"Its name in {of}."
+        ),
+        click.option(
+            "--decimal",
+            type=click.Choice(["point", "comma"]),
+            help=f"How {of} writes decimals, where its numbers leave it open.",
+        ),
+        click.option(
+            "--dates",
+            type=click.Choice(["day-first", "month-first"]),
+            help=f"How {of} writes dates such as 03/04/2024, where they leave it open.",
+        ),
+        click.option(
+            "--layout",
+            type=click.Choice(["long", "wide"]),
+            help="A row for each reading, or a column for each device, where the header leaves it "
+            "open.",
+        ),
+        click.option(
+            "--times-in", help="Zone of times without one, as Europe/Berlin.  [default: UTC]"
+        ),
+    ]
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def command(**asked: Any) -> Any:
+            columns = Columns(*(asked.pop(f"{role}_column") for role in Columns._fields))
+            dialect = {
+                "decimal": asked.pop("decimal"),
+                "dates": asked.pop("dates"),
+                "form": asked.pop("layout"),
+                "timezone": asked.pop("times_in"),
+            }
+            return function(columns=columns, dialect=dialect, **asked)
+
+        found: Callable[..., Any] = command
+        for option in reversed(options):
+            found = option(found)
+        return found
+
+    return add
 
 
 def folder_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rase.cli.arguments import parse_size, usage
+from rase.cli.arguments import parse_size, table_options, usage
 from rase.cli.output import (
     JsonSink,
     Sink,
@@ -31,8 +31,7 @@ from rase.tables.plan import RunPlan
 if TYPE_CHECKING:
     from collections import Counter
 
-    from rase.tables.dates import DateOrder
-    from rase.tables.numbers import Decimal
+    from rase.tables.layouts import Columns
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
 
@@ -131,20 +130,7 @@ _SOME = 1000
 )
 @click.option("--seed", type=int, help="Reproducible noise that protects nobody; for study.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Coverage of intervals.")
-@click.option("--time-column", default="time", show_default=True, help="Its name in FILE.")
-@click.option("--device-column", default="device", show_default=True, help="Its name in FILE.")
-@click.option("--value-column", default="value", show_default=True, help="Its name in FILE.")
-@click.option(
-    "--decimal",
-    type=click.Choice(["point", "comma"]),
-    help="How FILE writes decimals, where its numbers leave it open.",
-)
-@click.option(
-    "--dates",
-    type=click.Choice(["day-first", "month-first"]),
-    help="How FILE writes dates such as 03/04/2024, where they leave it open.",
-)
-@click.option("--times-in", help="Zone of times without one, as Europe/Berlin.  [default: UTC]")
+@table_options("FILE")
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -170,12 +156,8 @@ _SOME = 1000
 def command(
     table: str,
     *,
-    time_column: str,
-    device_column: str,
-    value_column: str,
-    decimal: Decimal | None,
-    dates: DateOrder | None,
-    times_in: str | None,
+    columns: Columns,
+    dialect: dict[str, Any],
     engine: str,
     master: str | None,
     workers: int | None,
@@ -201,16 +183,18 @@ def command(
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
     from rase.tables.columns import Hints
-    from rase.tables.files import Columns, find_files
+    from rase.tables.files import find_files
     from rase.tables.source import open_source
 
     with usage():
         options = RunOptions(**asked)
         # Mistakes are refused before the table is looked at.
         options.plan(most=_SOME)
-        hints = Hints(decimal=decimal, dates=dates, timezone=times_in)
+        hints = Hints(**dialect)
         if engine == "spark" and hints != Hints():
-            raise click.UsageError("--decimal, --dates and --times-in need --engine local.")
+            raise click.UsageError(
+                "--decimal, --dates, --layout and --times-in need --engine local."
+            )
         engine_options = EngineOptions(
             engine=engine,
             master=master,
@@ -221,7 +205,6 @@ def command(
             check_out(out, is_folder=partition_by is not None)
         elif partition_by is not None:
             raise click.UsageError("--partition-by needs --out: the folder to write.")
-    columns = Columns(time_column, device_column, value_column)
     files = find_files(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])

@@ -28,7 +28,7 @@ from rase.lab.readers import (
 )
 from rase.lab.resample import Grid, usual_interval_ms
 from rase.lab.sources import SOURCES, Source, find_file
-from rase.tables.files import Columns
+from rase.tables.layouts import Columns
 from rase.tables.rows import Rows
 from rase.tables.source import TableSource, open_source
 

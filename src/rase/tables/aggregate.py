@@ -16,6 +16,7 @@ from rase.laws.registry import auto
 from rase.series.rounds import RoundResult, Rounds, estimate_round
 from rase.shuffle.release import Shuffler
 from rase.shuffle.uniform import Uniform
+from rase.tables.layouts import Columns
 from rase.tables.plan import RunPlan, ShuffledPromise, named_estimators
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rase.counts.registry import Estimator
     from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
+    from rase.tables.columns import Hints
 
 __all__ = ["aggregate", "run_round", "run_table"]
 
@@ -52,6 +54,8 @@ def aggregate(
     every: str | None = None,
     estimator: str | Estimator = TRACKED,
     rng: Random | None = None,
+    columns: Sequence[str] | None = None,
+    hints: Hints | None = None,
 ) -> Rounds: ...
 
 
@@ -64,6 +68,8 @@ def aggregate(
     every: str | None = None,
     estimator: str | Estimator = TRACKED,
     rng: Random | None = None,
+    columns: Sequence[str] | None = None,
+    hints: Hints | None = None,
 ) -> Estimate | Rounds:
     """Estimate the mean of readings privately, in one line.
 
@@ -80,6 +86,8 @@ def aggregate(
         every: The length of a round, for tables.
         estimator: A name or a function.
         rng: None for secure randomness; a `SeededRandom` for study.
+        columns: What the columns of a table are called; see `run_table`.
+        hints: What is known about the way a table is written.
 
     Returns:
         An `Estimate` for readings of one round, `Rounds` of `RoundResult` for a table.
@@ -100,7 +108,7 @@ def aggregate(
         randomizer = promise.randomizer(public, epsilon=epsilon)
     if _is_table(data):
         plan = RunPlan(randomizer=randomizer, estimator=estimator, every=every, promise=promise)
-        return run_table(data, plan, rng=rng)
+        return run_table(data, plan, rng=rng, columns=columns, hints=hints)
     if promise is not None and len(data) < promise.k_min:
         raise TooFew(f"{len(data)} reports are too few: the promise is for {promise.k_min} on.")
     return run_round(data, randomizer=randomizer, estimator=estimator, rng=rng).estimate
@@ -148,7 +156,14 @@ def run_round(
     )
 
 
-def run_table(table: Any, plan: RunPlan, *, rng: Random | None = None) -> Rounds:
+def run_table(
+    table: Any,
+    plan: RunPlan,
+    *,
+    rng: Random | None = None,
+    columns: Sequence[str] | None = None,
+    hints: Hints | None = None,
+) -> Rounds:
     """Run a table of readings and return all its rounds.
 
     Several readings of a device in one round are averaged before any noise; of rows with the same
@@ -156,11 +171,14 @@ def run_table(table: Any, plan: RunPlan, *, rng: Random | None = None) -> Rounds
     this machine or on a cluster.
 
     Args:
-        table: Columns ``time``, ``device`` and ``value``: a path, a mapping of sequences, a pandas
-            or Polars frame, an Arrow table. Times are datetimes or numbers since 1970. A value that
-            is missing or NaN does not report.
+        table: Columns ``time``, ``device`` and ``value``, or a column for each device: a path, a
+            mapping of sequences, a pandas or Polars frame (also a LazyFrame), an Arrow table. Times
+            are datetimes or numbers since 1970. A value that is missing or NaN does not report.
         plan: What to do.
         rng: None for secure randomness; a `SeededRandom` for study.
+        columns: What the columns of times, devices and readings are called; ``"-"`` for one that
+            the table does not have: it is one round then, or each row is a device of its own.
+        hints: What is known about the way it is written, as a `rase.tables.columns.Hints`.
 
     Returns:
         One result for each round that has a report, in the order of time; a notebook shows them as
@@ -171,16 +189,19 @@ def run_table(table: Any, plan: RunPlan, *, rng: Random | None = None) -> Rounds
     """
     try:
         from rase.tables.run import run
+        from rase.tables.source import open_source
     except ModuleNotFoundError as error:
         raise DataError(
             'tables need pyarrow; install it with: pip install "rase-iot[tables]".'
         ) from error
-    return Rounds(run(table, plan, rng=rng))
+    named = None if columns is None else Columns(*columns)
+    return Rounds(run(open_source(table, columns=named, hints=hints), plan, rng=rng))
 
 
 def _is_table(data: Any) -> bool:
     """Return whether data has named columns, or is a path to some."""
-    named = ("columns", "column_names", "keys", "batches", "chunks")
+    # A LazyFrame is asked first: what its columns are takes it work, of which it warns.
+    named = ("collect_schema", "columns", "column_names", "keys", "batches", "chunks")
     return isinstance(data, str | PathLike) or any(hasattr(data, name) for name in named)
 
 

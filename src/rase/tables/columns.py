@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rase.errors import DataError
 from rase.tables.dates import DateOrder, DateStyle
+from rase.tables.layouts import Form, Layout
 from rase.tables.numbers import Decimal, NumberStyle
 from rase.tables.readings import Devices, KeyedRows, Quanta
 
@@ -125,6 +126,7 @@ class Hints:
         decimal: How decimals are written.
         dates: Which comes first, day or month.
         timezone: The zone of times that name none, such as "Europe/Berlin"; None for UTC.
+        form: Whether the table has a row for each reading, or a column for each device.
 
     Raises:
         ValueError: If nobody knows the zone.
@@ -133,6 +135,7 @@ class Hints:
     decimal: Decimal | None = None
     dates: DateOrder | None = None
     timezone: str | None = None
+    form: Form | None = None
 
     def __post_init__(self) -> None:
         """Refuse a zone that nobody knows."""
@@ -180,6 +183,40 @@ class ColumnReader:
             value, name=self.value, first_row=first_row, numbers=self.numbers
         )
         times = self.times.milliseconds(time, first_row=first_row)
+        return Chunk(times, codes, values, is_valid, names)
+
+    def rows(self, layout: Layout, columns: list[Any], *, first_row: int, before: int = 0) -> Chunk:
+        """Check the columns of any layout and return them as a chunk.
+
+        Args:
+            layout: What each column holds.
+            columns: The columns it names, as Arrow arrays.
+            first_row: The number of the first row in its file, for messages.
+            before: How many rows of the table come before: where rows are devices these are theirs.
+
+        Raises:
+            DataError: If a row cannot be used. The message names the row and shows no reading.
+        """
+        if layout.is_plain:
+            return self.chunk(*columns, first_row=first_row)
+        count, left = len(columns[0]), list(columns)
+        times = np.zeros(count, dtype=np.int64)
+        if layout.time is not None:
+            times = self.times.milliseconds(left.pop(0), first_row=first_row)
+        codes: Places = np.arange(count)
+        if layout.device is not None:
+            codes, names = _devices(left.pop(0), layout.device, first_row)
+        elif layout.is_wide:
+            width = len(layout.values)
+            times, codes = np.repeat(times, width), np.tile(np.arange(width), count)
+            names = pa.array([name.strip() for name in layout.values])
+        else:
+            names = pa.array([f"row {before + row}" for row in range(1, count + 1)])
+        read = [
+            values_of(column, name=name, first_row=first_row, numbers=self.numbers)
+            for name, column in zip(layout.values, left, strict=True)
+        ]
+        values, is_valid = (np.stack(part, axis=1).ravel() for part in zip(*read, strict=True))
         return Chunk(times, codes, values, is_valid, names)
 
 

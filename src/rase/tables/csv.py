@@ -13,7 +13,8 @@ import pyarrow.csv
 
 from rase.errors import DataError
 from rase.tables.columns import Chunk, plain_column
-from rase.tables.files import Files, TableFile, match_columns
+from rase.tables.files import Files, TableFile
+from rase.tables.layouts import Layout, find_layout
 from rase.tables.source import TableSource
 
 __all__ = ["CsvSource", "open_csv", "wrong_row"]
@@ -43,11 +44,11 @@ class CsvSource(TableSource):
         super().__init__(files.place, files.columns, files.hints)
         self.files = files
         self.bad = len(files.bad)
-        self._wanted: dict[TableFile, list[str]] = {}
+        self._wanted: dict[TableFile, Layout] = {}
         self._separators: dict[TableFile, str] = {}
         for file in files.files:
             try:
-                self._wanted[file] = self._match_header(file)
+                self._wanted[file] = self._find_layout(file)
             except DataError:
                 if not files.skips_bad:
                     raise
@@ -58,21 +59,21 @@ class CsvSource(TableSource):
         """Look at rows until they show how numbers and dates are written."""
         numbers, times = self._reader.numbers, self._reader.times
         numbers.doubts_points = ";" in self._separators.values()
-        for file in self._wanted:
+        for file, layout in self._wanted.items():
             row = 1
             for columns, _ in self._batches(file):
                 texts = [plain_column(column) for column in columns]
-                numbers.look(texts[2], first_row=row)
-                times.dates.look(texts[0].drop_null(), name=self.columns.time, first_row=row)
+                for readings in texts[-len(layout.values) :]:
+                    numbers.look(readings, first_row=row)
+                if layout.time is not None:
+                    times.dates.look(texts[0].drop_null(), name=layout.time, first_row=row)
                 if numbers.is_settled and times.dates.is_settled:
                     return
                 row += len(texts[0])
 
-    def _match_header(self, file: TableFile) -> list[str]:
-        """Return the three columns as a file spells them."""
+    def _find_layout(self, file: TableFile) -> Layout:
+        """Return which columns of a file hold what."""
         self._separators[file] = separator = self._separator(file)
-        if separator != ",":
-            self.notes.append(f"{_SEPARATOR_NAMES[separator]} separate the columns.")
         with self.files.opened(file) as handle:
             try:
                 names = open_csv(
@@ -83,7 +84,9 @@ class CsvSource(TableSource):
                 ).schema.names
             except _UNREADABLE as error:
                 raise _unreadable(error, file) from error
-        return match_columns(names, self.columns, file.path, any_case=True)
+        if separator != "," and len(names) > 1:
+            self.note(f"{_SEPARATOR_NAMES[separator]} separate the columns.")
+        return self.take(find_layout(names, self.columns, file.path, form=self.files.hints.form))
 
     def _separator(self, file: TableFile) -> str:
         """Return what separates the columns: what the first lines have the same number of."""
@@ -98,7 +101,7 @@ class CsvSource(TableSource):
         lines = lines[:-1] if len(lines) > 1 else lines
         counts = {mark: _columns_of(lines, mark) for mark in _SEPARATORS}
         likely = [mark for mark in _SEPARATORS if counts[mark] > 1]
-        fitting = [mark for mark in likely if _has_names(lines[0], mark, self.columns)]
+        fitting = [mark for mark in likely if self._fits(lines[0], mark)]
         if len(likely) > 1 and not fitting:
             either = " or ".join(_SEPARATOR_NAMES[mark] for mark in likely)
             raise DataError(
@@ -107,18 +110,31 @@ class CsvSource(TableSource):
             )
         if likely:
             return (fitting or likely)[0]
+        if all(_columns_of(lines[:1], mark) == 1 for mark in _SEPARATORS):
+            # One column of readings: nothing separates it, least of all its decimal commas.
+            return next((mark for mark in "|\t;" if mark not in head), ",")
         # Some row is wrong, which reading will find: the header alone decides.
         return max(_SEPARATORS, key=lambda mark: _columns_of(lines[:1], mark))
+
+    def _fits(self, line: str, separator: str) -> bool:
+        """Return whether a header has the columns that are wanted."""
+        names = next(csv.reader([line], delimiter=separator), [])
+        try:
+            find_layout(names, self.columns, "", form=self.files.hints.form)
+        except DataError:
+            return False
+        return True
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in the order of the files."""
         before, total = 0, sum(file.size for file in self._wanted)
-        for file in self._wanted:
+        rows = 0
+        for file, layout in self._wanted.items():
             row = 1
             try:
                 for columns, read_bytes in self._batches(file):
-                    chunk = self._reader.chunk(*columns, first_row=row)
-                    row += len(chunk.time_ms)
+                    chunk = self._reader.rows(layout, columns, first_row=row, before=rows)
+                    row, rows = row + len(columns[0]), rows + len(columns[0])
                     self.share_read = min((before + read_bytes) / max(total, 1), 1.0)
                     yield chunk
             except DataError as error:
@@ -129,7 +145,7 @@ class CsvSource(TableSource):
 
     def _batches(self, file: TableFile) -> Iterator[tuple[list[Any], int]]:
         """Yield the three columns as texts, and how many bytes of the file were read for them."""
-        wanted = self._wanted[file]
+        wanted = self._wanted[file].names
         kinds = dict.fromkeys(wanted, pa.string())
         with self.files.opened(file) as handle:
             try:
@@ -199,12 +215,6 @@ def _columns_of(lines: list[str], separator: str) -> int:
     except csv.Error:
         return 1
     return found.pop() if len(found) == 1 else 1
-
-
-def _has_names(line: str, separator: str, names: Sequence[str]) -> bool:
-    """Return whether a header has all columns that are wanted."""
-    given = {name.strip().lower() for name in next(csv.reader([line], delimiter=separator), [])}
-    return given >= {name.lower() for name in names}
 
 
 def wrong_row(error: Exception) -> int | None:

@@ -4,7 +4,6 @@ Local paths and the addresses that pyarrow knows (``s3://``, ``gs://``, ``abfs:/
 ``file://``) are listed alike. Files are recognised by their first bytes; a name can lie.
 """
 
-import difflib
 import fnmatch
 import glob
 import hashlib
@@ -15,18 +14,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
 
 from rase.errors import DataError
 from rase.tables.columns import Hints
+from rase.tables.layouts import Columns
 
-__all__ = ["Columns", "Files", "TableFile", "find_files", "match_columns"]
+__all__ = ["Files", "TableFile", "find_files"]
 
 _SNIFFED_BYTES = 4096
-_NAMES_SHOWN = 10
 # At least two letters: one may be a drive.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
@@ -38,20 +37,6 @@ _TABLE_LOGS = {
     "metadata": ("Iceberg", "*.metadata.json*"),
     ".hoodie": ("Hudi", "*"),
 }
-
-
-class Columns(NamedTuple):
-    """Name the three columns of a table of readings.
-
-    Args:
-        time: The column of times.
-        device: The column of device identities.
-        value: The column of readings.
-    """
-
-    time: str = "time"
-    device: str = "device"
-    value: str = "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,53 +299,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()).rstrip(".")
-
-
-def match_columns(
-    names: list[str], wanted: Sequence[str], path: Path | str, *, any_case: bool = False
-) -> list[str]:
-    """Return the names of the wanted columns as the file spells them.
-
-    Args:
-        names: The columns of the file.
-        wanted: Those of times, devices and readings, as far as they are looked for.
-        path: The file, for messages.
-        any_case: Whether capital letters may differ.
-
-    Raises:
-        DataError: If one is missing or occurs twice.
-    """
-    found = []
-    roles = ("time", "device", "value")
-    for role, name in zip(roles[: len(wanted)], wanted, strict=True):
-        spelled = [given for given in names if given.strip() == name]
-        if any_case and not spelled:
-            # Time, TIME and time are one name, unless a table has two of them.
-            spelled = [given for given in names if given.strip().lower() == name.lower()]
-        if len(spelled) > 1:
-            raise DataError(f"{path} has {len(spelled)} columns named {name!r}; keep one.")
-        if not spelled:
-            raise DataError(_missing(names, name, role=role, path=path))
-        found += spelled
-    return found
-
-
-def _missing(names: list[str], name: str, *, role: str, path: Path | str) -> str:
-    # Where the header is missing its place is taken by a row of readings, which must not be shown.
-    if any(_is_number(given) for given in names):
-        return f"{path} has no header line; write one above the rows: time,device,value."
-    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    message = f"{path} has no column {name!r}; it has {shown}{more}"
-    by_lower = {given.strip().lower(): given.strip() for given in names}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    meant = f": did you mean {by_lower[close[0]]!r}?" if close else "."
-    return f"{message}{meant} Choose the column with --{role}-column."
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

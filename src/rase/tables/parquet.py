@@ -7,7 +7,7 @@ before anything is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,73 @@ import pyarrow.parquet
 
 from rase.errors import DataError
 from rase.tables.columns import Chunk, ColumnReader, TimeColumn
-from rase.tables.files import Files, TableFile, match_columns
+from rase.tables.files import Files, TableFile
+from rase.tables.layouts import Layout, find_layout
 from rase.tables.source import TableSource
 
-__all__ = ["ParquetSource", "RowGroup", "read_groups", "row_groups"]
+__all__ = ["ParquetSource", "RowGroup", "open_parquet", "read_groups", "row_groups"]
+
+# Readings of a batch where a table is wide.
+_CELLS = 1 << 20
+
+
+def open_parquet(files: Files) -> TableSource:
+    """Open Parquet files of any layout.
+
+    Raises:
+        DataError: If a file cannot be read, or lacks a column.
+    """
+    for file in files.files:
+        try:
+            with files.opened(file) as handle:
+                names = pyarrow.parquet.read_schema(handle).names
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            # Reading all footers will say what is wrong, or leave the file out.
+            continue
+        try:
+            layout = _layout_in(file, files, names)
+        except DataError:
+            if files.skips_bad:
+                continue
+            raise
+        if not layout.is_plain:
+            return _LaidOutParquet(files, layout)
+        source = ParquetSource(replace(files, columns=layout.columns))
+        source.take(layout)
+        return source
+    return ParquetSource(files)
+
+
+def _layout_in(file: TableFile, files: Files, names: list[str]) -> Layout:
+    kept = [name for name in file.partition if name not in names and name in files.columns]
+    return find_layout([*names, *kept], files.columns, file.path, form=files.hints.form)
+
+
+class _LaidOutParquet(TableSource):
+    """Parquet files that lack a column, or have one for each device; read one after the other."""
+
+    def __init__(self, files: Files, layout: Layout) -> None:
+        super().__init__(files.place, files.columns, files.hints)
+        self.files, self._layout = files, self.take(layout)
+        self.bad = len(files.bad)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows in the order of the files, with all devices of a row together."""
+        names, rows = self._layout.names, 0
+        for number, file in enumerate(self.files.files, start=1):
+            row = 1
+            with self.files.opened(file) as handle:
+                try:
+                    footer = pyarrow.parquet.ParquetFile(handle)
+                    many = max(_CELLS // len(names), 1)
+                    for batch in footer.iter_batches(many, columns=names, use_threads=False):
+                        columns = [batch.column(name) for name in names]
+                        chunk = self._reader.rows(self._layout, columns, first_row=row, before=rows)
+                        row, rows = row + len(batch), rows + len(batch)
+                        yield chunk
+                except (pa.ArrowException, OSError, KeyError) as error:
+                    raise _damaged(file) from error
+            self.share_read = number / len(self.files.files)
 
 
 class ParquetSource(TableSource):
@@ -208,8 +271,11 @@ def _damaged(file: TableFile) -> DataError:
 
 def _kinds(file: TableFile, files: Files, schema: Any) -> tuple[str, ...]:
     partition = file.partition
-    wanted = [name for name in files.columns if name not in partition]
-    match_columns(schema.names, wanted, file.path)
+    if lacking := {*files.columns} - {*partition, *schema.names}:
+        raise DataError(
+            f"{file.path} has no column {min(lacking)!r}; it has "
+            f"{', '.join(map(repr, schema.names))}. Write all files with one schema."
+        )
     return tuple(
         "text" if name in partition else _kind(schema.field(name).type) for name in files.columns
     )

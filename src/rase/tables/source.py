@@ -18,7 +18,8 @@ import pyarrow as pa
 from rase.errors import DataError
 from rase.tables.columns import Chunk, ColumnReader, Hints, TimeColumn
 from rase.tables.dates import DateStyle
-from rase.tables.files import Columns, Files, find_files
+from rase.tables.files import Files, find_files
+from rase.tables.layouts import Columns, Layout, find_layout
 from rase.tables.numbers import NumberStyle
 from rase.tables.readings import Contributions, contributions_of
 from rase.tables.rows import NamedSource, Rows, RowSource
@@ -54,6 +55,17 @@ class TableSource(ABC):
         self.notes = self._reader.times.notes
         # One list for all notes, in the order in which they were taken.
         self._reader.numbers.notes = self.notes
+
+    def note(self, sentence: str) -> None:
+        """Keep what was guessed, once."""
+        self._reader.numbers.note(sentence)
+
+    def take(self, layout: Layout) -> Layout:
+        """Call columns in messages as the table does, and keep what was guessed of them."""
+        self._reader.times.name, self._reader.device, self._reader.value = layout.columns
+        for sentence in layout.notes:
+            self.note(sentence)
+        return layout
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
@@ -120,50 +132,61 @@ class TableSource(ABC):
 
 
 def open_source(
-    table: Any, *, columns: Columns | None = None, skips_bad: bool = False
+    table: Any,
+    *,
+    columns: Columns | None = None,
+    skips_bad: bool = False,
+    hints: Hints | None = None,
 ) -> TableSource:
     """Open a table: a path, a glob, files that were found, a data frame, a mapping, a source.
 
     Args:
         table: What to read.
-        columns: How the columns are called.
+        columns: How the columns are called; for files that were found it is known.
         skips_bad: Whether what cannot be read is left out and counted; for files.
+        hints: What is known about the way it is written.
 
     Raises:
         DataError: If it cannot be read as a table with these columns.
     """
     from rase.tables.csv import CsvSource
-    from rase.tables.parquet import ParquetSource
+    from rase.tables.parquet import open_parquet
 
     named = columns or Columns()
     if isinstance(table, TableSource):
         return table
     if isinstance(table, str | PathLike):
-        table = find_files(str(table), columns=named, skips_bad=skips_bad)
+        table = find_files(str(table), columns=named, skips_bad=skips_bad, hints=hints)
     if isinstance(table, Files):
-        return CsvSource(table) if table.files[0].kind == "csv" else ParquetSource(table)
+        return CsvSource(table) if table.files[0].kind == "csv" else open_parquet(table)
     if callable(getattr(table, "batches", None)):
         return _RowsSource(table, named)
-    return _FrameSource(table, named)
+    return _FrameSource(table, named, hints or Hints())
 
 
 class _FrameSource(TableSource):
     """A table in memory: a mapping of columns, a pandas or Polars frame, an Arrow table."""
 
-    def __init__(self, table: Any, columns: Columns) -> None:
-        super().__init__("the table", columns)
-        self._columns = [_arrow_column(table, name) for name in columns]
-        lengths = {len(column) for column in self._columns}
-        if len(lengths) > 1:
-            raise DataError(
-                f"the columns {', '.join(columns[:2])} and {columns.value} must have one length."
-            )
+    def __init__(self, table: Any, columns: Columns, hints: Hints) -> None:
+        super().__init__("the table", columns, hints)
+        if callable(getattr(table, "collect_schema", None)):
+            # A LazyFrame of Polars is a plan of a table.
+            table = table.collect()
+        if getattr(getattr(table, "index", None), "dtype", np.dtype("i")).kind == "M":
+            # pandas keeps times as names of rows as often as in a column.
+            table = table.reset_index(names=table.index.name or columns.time)
+        layout = find_layout(_names_of(table), columns, "the table", form=hints.form)
+        self._layout = self.take(layout)
+        self._columns = [_arrow_column(table, name) for name in layout.names]
+        if len({len(column) for column in self._columns}) > 1:
+            *first, last = layout.names
+            raise DataError(f"the columns {', '.join(first)} and {last} must have one length.")
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows."""
         for start in range(0, len(self._columns[0]), _FRAME_ROWS):
             parts = [column.slice(start, _FRAME_ROWS) for column in self._columns]
-            yield self._reader.chunk(*parts, first_row=start + 1)
+            yield self._reader.rows(self._layout, parts, first_row=start + 1, before=start)
 
 
 class _RowsSource(TableSource):
@@ -188,6 +211,19 @@ class _RowsSource(TableSource):
             else:
                 self._names += map(str, range(have, count))
         return pa.array(self._names, pa.string())
+
+
+def _names_of(table: Any) -> list[str]:
+    """Return the names of the columns of a table in memory."""
+    for attribute in ("column_names", "columns", "keys"):
+        found = getattr(table, attribute, None)
+        if found is not None:
+            names = list(found() if callable(found) else found)
+            return names if all(isinstance(name, str) for name in names) else [*map(str, names)]
+    raise DataError(
+        "the table must be a data frame or a mapping with the columns time, device and value, "
+        f"got {type(table).__name__}; `rase run` takes files."
+    )
 
 
 def _arrow_column(table: Any, name: str) -> Any:

@@ -123,8 +123,8 @@ def names_on_spark(table: Any, *, master: str, workers: int | None = None) -> se
 def _checked(source: TableSource) -> ParquetSource:
     if not isinstance(source, ParquetSource):
         raise DataError(
-            f"{source.place} is not Parquet and cannot be shared among executors; write it as "
-            "Parquet, or use --engine local."
+            f"{source.place} is not Parquet with a column each of times, devices and readings, and "
+            "cannot be shared among executors; write it so, or use --engine local."
         )
     return source
 

@@ -20,7 +20,7 @@ from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
 from rase.accounting.synthetic_forecast import FleetMovement
 from rase.atomic_files import replacing
-from rase.cli.arguments import usage
+from rase.cli.arguments import table_options, usage
 from rase.cli.plan.forecast import (
     Outlook,
     forecast_lines,
@@ -37,6 +37,7 @@ from rase.laws.ladder import LOWEST_RUNG
 from rase.laws.parts import HYBRID_FROM
 from rase.laws.registry import MEAN_CHOICES, best_mechanism
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
+from rase.tables.layouts import Columns
 
 __all__ = ["RangeChange", "RecommendedRange", "change_lines", "command", "read_recommended"]
 
@@ -247,9 +248,7 @@ _CANDIDATES = 49
     type=click.Path(path_type=Path),
     help="Table of readings, CSV or Parquet, or a folder of such: errors on them too.",
 )
-@click.option("--time-column", default="time", show_default=True, help="Its name in --data.")
-@click.option("--device-column", default="device", show_default=True, help="Its name in --data.")
-@click.option("--value-column", default="value", show_default=True, help="Its name in --data.")
+@table_options("--data")
 @click.option(
     "--fleet-sd",
     type=float,
@@ -272,9 +271,8 @@ def command(
     window: str | None,
     groups: int | None,
     data: Path | None,
-    time_column: str,
-    device_column: str,
-    value_column: str,
+    columns: Columns,
+    dialect: dict[str, Any],
     fleet_sd: float | None,
     day_sd: float | None,
     fleet_mean: float | None,
@@ -315,8 +313,7 @@ def command(
         movement = _movement_of(public, data, interval_s, moves=(fleet_mean, fleet_sd, day_sd))
     sample = None
     if data is not None:
-        columns = (time_column, device_column, value_column)
-        sample = _sample(data, columns, interval_s=interval_s)
+        sample = _sample(data, columns, dialect, interval_s=interval_s)
         devices = sample.devices if devices is None else devices
     with usage():
         promised = _promises(public, asked, wished, devices=devices or 0, every_s=interval_s)
@@ -383,11 +380,15 @@ class _Sample:
     table: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def _sample(data: Path, columns: tuple[str, str, str], *, interval_s: int | None) -> _Sample:
-    from rase.tables.files import Columns
+def _sample(
+    data: Path, columns: Columns, dialect: dict[str, Any], *, interval_s: int | None
+) -> _Sample:
+    from rase.tables.columns import Hints
     from rase.tables.source import open_source
 
-    table = open_source(data, columns=Columns(*columns))
+    with usage():
+        hints = Hints(**dialect)
+    table = open_source(data, columns=columns, hints=hints)
     interval_ms = None if interval_s is None else 1000 * interval_s
     some = table.contributions(interval_ms)
     devices = len(table.device_codes)

@@ -10,6 +10,7 @@ import rase
 
 NAMES = [
     "Amplification",
+    "BlockDesign",
     "BudgetAware",
     "CentralDP",
     "Certificate",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from rase.laws.randomizer import Randomizer as Randomizer
     from rase.laws.randomizer import RangeRandomizer as RangeRandomizer
     from rase.laws.registry import auto as auto
+    from rase.laws.response import BlockDesign as BlockDesign
     from rase.laws.response import RandomizedResponse as RandomizedResponse
     from rase.laws.windows import Duchi as Duchi
     from rase.laws.windows import Hybrid as Hybrid
@@ -120,7 +121,7 @@ _HOMES = {
     "rase.laws.optimal": "Optimal",
     "rase.laws.randomizer": "Randomizer RangeRandomizer",
     "rase.laws.registry": "auto",
-    "rase.laws.response": "RandomizedResponse",
+    "rase.laws.response": "BlockDesign RandomizedResponse",
     "rase.laws.windows": "Duchi Hybrid Piecewise SquareWave",
     "rase.privacy": "CentralDP LocalDP PermutationPrivacy",
     "rase.series.rounds": "RoundResult Rounds",

@@ -8,8 +8,17 @@ import pytest
 from scipy import stats
 from tests.cases import each_case
 
-from rase import Categories, Counts, Estimate, RandomizedResponse, SeededRandom, shares
+from rase import (
+    BlockDesign,
+    Categories,
+    Counts,
+    Estimate,
+    RandomizedResponse,
+    SeededRandom,
+    shares,
+)
 from rase.arrays import Floats
+from rase.counts.shares import on_simplex, simultaneous, top
 from rase.kernels.entropy import SeededEntropy
 
 NAMES = tuple(f"state {number}" for number in range(16))
@@ -64,7 +73,12 @@ def test_shares_are_unbiased_and_as_sure_as_they_say(count: int, epsilon: float)
     exact = exact_variances(epsilon, places, count)
     assert (np.abs(values.mean(axis=0) - true) < 7 * np.sqrt(exact / 500)).all()
     stated = np.square(errors).mean(axis=0)
-    assert stated == pytest.approx(exact, rel=0.3)
+    assert (stated > 0.9 * exact).all()
+    # Where the number of votes hardly varies, its limits are those of whole numbers, and wider.
+    made = response(epsilon, count).law(epsilon)
+    often, seldom = made.chances
+    varies = exact * (300 * (often - seldom)) ** 2 >= 45
+    assert stated[varies] == pytest.approx(exact[varies], rel=0.3)
     # Every round's shares make a whole.
     assert values.sum(axis=1) == pytest.approx(np.ones(500))
 
@@ -94,14 +108,9 @@ def test_intervals_hold_the_true_shares(epsilon: float, count: int) -> None:
 
 
 @each_case("share", [0.0, 0.1, 0.5, 0.9])
-@each_case(
-    ("epsilon", "n", "least"), [(0.5, 50, 0.93), (1.0, 60, 0.93), (2.0, 200, 0.93), (6.0, 60, 0.78)]
-)
-def test_coverage_by_the_exact_law(epsilon: float, n: int, least: float, share: float) -> None:
-    """Summed over every number of reports there can be, so there are no false alarms.
-
-    A category is reported by others ten times or more, but for the last case: there it is 0.15.
-    """
+@each_case(("epsilon", "n"), [(0.1, 10), (0.5, 50), (1.0, 60), (2.0, 200), (6.0, 60), (12.0, 10)])
+def test_coverage_by_the_exact_law(epsilon: float, n: int, share: float) -> None:
+    """Summed over every number of reports there can be, so there are no false alarms."""
     made = response(epsilon, 3)
     row = made.law(epsilon).weights(0)
     often, seldom = row[0] / sum(row.values()), row[1] / sum(row.values())
@@ -115,7 +124,7 @@ def test_coverage_by_the_exact_law(epsilon: float, n: int, least: float, share: 
         told = shares(Counts.of([0] * times + [1] * (n - times)), randomizer=made)["state 0"]
         low, high = told.interval()
         covered += float(law[times]) * (low - 1e-12 <= there / n <= high + 1e-12)
-    assert covered >= least
+    assert covered >= 0.95
 
 
 def test_intervals_end_at_nothing_and_at_all() -> None:
@@ -173,16 +182,102 @@ def test_each_budget_is_read_by_its_own_law() -> None:
 
 
 @each_case("epsilon", [1e-4, 1.0, 30.0])
-def test_one_report_has_the_error_of_its_law(epsilon: float) -> None:
+def test_one_report_has_at_least_the_error_of_its_law(epsilon: float) -> None:
     """The law is known, so a single report has a finite error, however little it says."""
     (first, *_, last) = shares(["state 0"], randomizer=response(epsilon, 5)).values()
     exact = exact_variances(epsilon, [0], 5)
-    # The law in whole numbers keeps a little less than the budget, hence a little more noise.
-    bounds = (exact.min() * 0.99, exact.max() * 1.01)
     for one in (first, last):
-        assert bounds[0] <= one.standard_error**2 <= bounds[1]
+        assert exact.min() * 0.99 <= one.standard_error**2 < math.inf
     assert first.value > last.value
     assert replace(first, value=0.0, standard_error=1.0).interval()[0] == 0.0
+
+
+@each_case("epsilon", [0.5, 1.0, 2.0])
+def test_shares_of_sets_are_unbiased_and_their_intervals_hold(epsilon: float) -> None:
+    """Block designs, 800 rounds of 400: means within 7 errors, 94 to 98.5 % held at 95 %.
+
+    False-alarm rate below 1e-11 for each mean, and below 1e-9 for each coverage if it is between
+    95 and 98 %. Of the intervals for all at once 95 % hold everything, likewise.
+    """
+    made = BlockDesign(epsilon, Categories(NAMES))
+    places = fleet(16, 400)
+    true = np.bincount(places, minlength=16) / 400
+    drawn = made.draw_many(np.tile(places, (800, 1)), rng=SeededRandom(11))
+    told = [shares(Counts.of(row), randomizer=made) for row in drawn]
+    values = np.array([[one.value for one in row.values()] for row in told])
+    errors = np.array([[one.standard_error for one in row.values()] for row in told])
+    assert (np.abs(values.mean(axis=0) - true) < 7 * errors.mean(axis=0) / math.sqrt(800)).all()
+    held = np.array(
+        [
+            [low <= one <= high for one, (low, high) in zip(true, ends.values(), strict=True)]
+            for ends in ({name: share.interval() for name, share in row.items()} for row in told)
+        ]
+    )
+    assert stats.binom.cdf(held.sum(axis=0).min(), 800, 0.95) > FALSE_ALARM
+    all_held = sum(
+        all(low <= one <= high for one, (low, high) in zip(true, ends.values(), strict=True))
+        for ends in map(simultaneous, told)
+    )
+    assert stats.binom.cdf(all_held, 800, 0.95) > FALSE_ALARM
+    # Intervals a third too short are noticed.
+    short = np.abs(values - true) <= 0.7 * 1.96 * errors
+    assert stats.binom.cdf(short[:, 0].sum(), 800, 0.95) < FALSE_ALARM
+
+
+def told(**values: float) -> dict[str, Estimate]:
+    """Return shares of an error of 0.02."""
+    return {
+        name: Estimate(value, 0.02, n=100, method="shares", target=name, lowest=0, highest=1)
+        for name, value in values.items()
+    }
+
+
+def test_the_commonest_categories_and_which_of_them_surely_are() -> None:
+    """Sure is who has fewer rivals in reach than there are places."""
+    found = told(on=0.5, off=0.33, standby=0.27, error=-0.1)
+    assert top(found, 1) == {"on": True}
+    assert top(found, 2) == {"on": True, "off": False}
+    assert top(found, 3) == {"on": True, "off": True, "standby": True}
+    for count in (0, 5):
+        with pytest.raises(ValueError, match="count must be between 1 and 4"):
+            top(found, count)
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        simultaneous(found, 1.0)
+
+
+def test_what_is_called_sure_is_true() -> None:
+    """Over 2,000 rounds of which the third and fourth are alike, 95 % call nothing wrong sure.
+
+    False-alarm rate 1e-10 if it is 95 %; it is nearly always. With intervals for single shares
+    more would be wrong.
+    """
+    made = RandomizedResponse(1.5, Categories(NAMES[:6]))
+    places = np.repeat(np.arange(6), [100, 80, 50, 50, 50, 20])
+    drawn = made.draw_many(np.tile(places, (2000, 1)), rng=SeededRandom(5))
+    wrong = 0
+    for row in drawn:
+        sure = [
+            name
+            for name, is_sure in top(shares(Counts.of(row), randomizer=made), 2).items()
+            if is_sure
+        ]
+        wrong += not set(sure) <= {"state 0", "state 1"}
+    assert stats.binom.sf(wrong - 1, 2000, 0.05) > FALSE_ALARM
+
+
+@each_case(
+    "values",
+    [(0.9, 0.3, -0.2), (0.2, 0.3, 0.5), (2.0, 0.1, 0.1), (-0.1, -0.2, -0.3)],
+)
+def test_shares_for_display_make_a_whole(values: tuple[float, ...]) -> None:
+    """None below 0, together 1, in the same order, and nothing else is nearer."""
+    found = told(**{f"s{place}": value for place, value in enumerate(values)})
+    shown = np.array(list(on_simplex(found).values()))
+    assert shown.sum() == pytest.approx(1)
+    assert (shown >= 0).all()
+    apart = float(np.square(shown - values).sum())
+    others = np.random.default_rng(1).dirichlet(np.ones(3), size=2000)
+    assert (np.square(others - values).sum(axis=1) >= apart - 1e-12).all()
 
 
 @each_case(
@@ -203,6 +298,12 @@ def test_unusable_reports_are_refused(
     with pytest.raises(ValueError, match=message) as refused:
         shares(reports, randomizer=RandomizedResponse(1.0, STATE), epsilon=epsilon)
     assert "dimmed" not in str(refused.value)
+
+
+def test_names_are_no_reports_of_sets() -> None:
+    """A block design reports numbers of sets: a name among its reports is a mistake."""
+    with pytest.raises(TypeError, match="reports of block-design are no names"):
+        shares(["on"], randomizer=BlockDesign(1.0, STATE))
 
 
 def test_budgets_must_be_told_where_contributors_differ() -> None:

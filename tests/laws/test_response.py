@@ -106,10 +106,12 @@ def test_domains_and_mechanisms_must_fit() -> None:
         Duchi(1.0, state)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="of type Categories for randomized-response"):
         RandomizedResponse(1.0, Range(0, 1))  # type: ignore[arg-type]
-    assert isinstance(auto(1.0, state), RandomizedResponse)
+    assert isinstance(auto(1.0, state), RandomizedResponse)  # two categories
     assert isinstance(
         randomizer_named("randomized-response", 1.0, domain=state), RandomizedResponse
     )
-    with pytest.raises(ValueError, match="one of auto, randomized-response, got 'duchi'"):
+    with pytest.raises(
+        ValueError, match="one of auto, randomized-response, block-design, got 'duchi'"
+    ):
         randomizer_named("duchi", 1.0, domain=state)
-    assert mechanisms_of(Categories) == ("randomized-response",)
+    assert mechanisms_of(Categories) == ("randomized-response", "block-design")

@@ -19,8 +19,10 @@ import numpy as np
 
 from rase.accounting.binomial import Floats
 from rase.accounting.lattice import Lattice, split
+from rase.kernels.fixed import WORD
 from rase.laws.optimal import Optimal
-from rase.laws.randomizer import RangeRandomizer
+from rase.laws.randomizer import Randomizer, RangeRandomizer
+from rase.laws.response import CategoryRandomizer, RandomizedResponse
 from rase.laws.windows import Duchi
 
 __all__ = [
@@ -54,22 +56,27 @@ _ALIKE = 1e-9
 Covered: TypeAlias = RangeRandomizer
 
 
-def is_covered(source: RangeRandomizer | float) -> TypeGuard[Covered]:
+def is_covered(source: Randomizer | float) -> TypeGuard[Covered]:
     """Return whether the worst pair of readings of a mechanism is proven."""
     return isinstance(source, RangeRandomizer) and source.has_proven_pair
 
 
-def has_blanket(source: RangeRandomizer | float) -> TypeGuard[Covered]:
+def has_blanket(source: Randomizer | float) -> TypeGuard[Covered]:
     """Return whether the blanket of a mechanism can be computed with enough digits."""
     return is_covered(source) and epsilon_of(source) <= BLANKET_MAX_EPSILON
 
 
-def is_bit(source: RangeRandomizer) -> bool:
-    """Return whether reports of one budget are Duchi's bit, as other laws are at small budgets."""
+def is_bit(source: Randomizer) -> bool:
+    """Return whether reports of one budget are a bit, as many laws are at small budgets.
+
+    A response between two categories is Duchi's bit for readings at the ends of a range.
+    """
+    if isinstance(source, RandomizedResponse):
+        return source.domain.steps == 1
     return source.law(source.guarantee.epsilon).largest_ratio.law == Duchi.name
 
 
-def epsilon_of(source: RangeRandomizer | float) -> float:
+def epsilon_of(source: Randomizer | float) -> float:
     """Return the budget of one report."""
     return source if isinstance(source, float) else source.guarantee.epsilon
 
@@ -180,12 +187,14 @@ def _layout(
     return cycle / (size - 8), size, reach
 
 
-def channel_of(randomizer: Covered) -> Channel:
+def channel_of(randomizer: Covered | CategoryRandomizer) -> Channel:
     """Return the rows of a randomizer with one budget.
 
     Reports beyond those listed are pooled with the outermost ones: there the ratio of any two
     readings' probabilities does not change, so an observer learns the same.
     """
+    if isinstance(randomizer, CategoryRandomizer):
+        return _rows_of_two(randomizer)
     if isinstance(randomizer, Optimal):
         rows = randomizer.channel
         if rows is not None:
@@ -199,6 +208,21 @@ def channel_of(randomizer: Covered) -> Channel:
     quarter, middle, high = randomizer.report_probabilities(looked_at, edges)
     # The laws are symmetric; mirroring keeps the digits that 1 - (1 - tiny) would lose.
     return Channel(low=high[::-1].copy(), middle=middle, high=high, quarter=quarter)
+
+
+def _rows_of_two(randomizer: CategoryRandomizer) -> Channel:
+    """Return the rows of two categories, and the weight of a report that favours neither.
+
+    Each report has one of two weights, and any two categories are favoured together, one without
+    the other, or not at all by as many reports: all pairs have one law of X. The smaller weight is
+    a blanket at every report, though a report that favours all categories has a larger one.
+    """
+    law = randomizer.law(randomizer.guarantee.epsilon)
+    last = randomizer.domain.steps
+    rows = [law.weights(index) for index in (0, last // 2, last)]
+    places = sorted(rows[0])
+    low, middle, high = (np.array([row[one] / WORD for one in places]) for row in rows)
+    return Channel(low=low, middle=middle, high=high, least=np.full(low.size, low.min()))
 
 
 def _worst_rows(rows: Floats) -> Channel:

@@ -17,6 +17,7 @@ __all__ = [
     "Parts",
     "bit_alone",
     "mixed_up",
+    "near_and_far",
     "one_of_many",
     "square_wave",
     "square_wave_half",
@@ -233,15 +234,31 @@ def _half_near(exact: float, steps: int) -> int:
     )
 
 
-def _window(epsilon: float, steps: int, half: int, total: int) -> tuple[int, int]:
-    """Return (near, far) with near (2 half + 1) + far steps = total and near <= far e^epsilon."""
-    width = 2 * half + 1
+def near_and_far(epsilon: float, width: int, others: int, total: int = WORD) -> tuple[int, int]:
+    """Return (near, far) with near width + far others = total and near <= far e^epsilon.
+
+    Args:
+        epsilon: The budget.
+        width: How many places are near; no divisor in common with ``others``.
+        others: How many are far.
+        total: What all weigh together.
+
+    Example:
+        >>> near, far = near_and_far(1.0, 5, 16)
+        >>> 5 * near + 16 * far == 2**64, round(near / far, 12)
+        (True, 2.718281828459)
+    """
     # Rounded up, as far is, so that near is at most e^epsilon times as much.
     decay = decay_powers(epsilon, 2)[1] + 1
-    far = -(-total * decay // (width * FIXED_ONE + steps * decay))
-    # The next number for which the rest of the total can be shared out among the window's places.
-    far += (total * pow(steps, -1, width) - far) % width
-    return (total - far * steps) // width, far
+    far = -(-total * decay // (width * FIXED_ONE + others * decay))
+    # The next number for which the rest of the total can be shared out among the near places.
+    far += (total * pow(others, -1, width) - far) % width
+    return (total - far * others) // width, far
+
+
+def _window(epsilon: float, steps: int, half: int, total: int) -> tuple[int, int]:
+    """Return the weights of a window of 2 half + 1 places, and of the ``steps`` others."""
+    return near_and_far(epsilon, 2 * half + 1, steps, total)
 
 
 def _bit(epsilon: float, steps: int, total: int) -> tuple[int, int]:

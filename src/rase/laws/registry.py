@@ -29,6 +29,7 @@ __all__ = [
     "PROBE",
     "REGISTRY",
     "auto",
+    "best_for_shares",
     "best_mechanism",
     "mechanisms_of",
     "randomizer_kind",
@@ -47,6 +48,7 @@ REGISTRY: Final[Mapping[str, tuple[type[Range | Categories], str, str]]] = Mappi
         "optimal": (Range, "optimal", "Optimal"),
         "square-wave": (Range, "windows", "SquareWave"),
         "randomized-response": (Categories, "response", "RandomizedResponse"),
+        "block-design": (Categories, "response", "BlockDesign"),
     }
 )
 # What a person may ask for, the default first: auto is the best mechanism at the budget.
@@ -62,7 +64,7 @@ def mechanisms_of(domain: type[Range | Categories]) -> tuple[str, ...]:
 
     Example:
         >>> mechanisms_of(Categories)
-        ('randomized-response',)
+        ('randomized-response', 'block-design')
     """
     return tuple(name for name, entry in REGISTRY.items() if entry[0] is domain)
 
@@ -165,8 +167,10 @@ def auto(epsilon: float | Sequence[float], domain: Domain) -> Randomizer:
 
     # Bad budgets are refused before the best mechanism is looked for.
     budgets = check_budgets(epsilon)
-    is_number = not isinstance(domain, Categories)
-    name = best_mechanism(budgets) if is_number else "randomized-response"
+    if isinstance(domain, Categories):
+        name = best_for_shares(budgets, len(domain.names))
+    else:
+        name = best_mechanism(budgets)
     return randomizer_kind(name)(budgets, domain)
 
 
@@ -204,6 +208,30 @@ def best_mechanism(epsilon: float | Sequence[float]) -> str:
         )
     }
     return min(worst, key=lambda name: worst[name])
+
+
+def best_for_shares(epsilon: float | Sequence[float], categories: int) -> str:
+    """Return the name of the mechanism whose shares have the smallest variance in sum.
+
+    That sum is the same whatever the readings are, so none has a worse case.
+
+    Args:
+        epsilon: The budget of one report, or one for each contributor.
+        categories: How many categories there are.
+
+    Example:
+        >>> best_for_shares(1.0, 16), best_for_shares(4.0, 16)
+        ('block-design', 'randomized-response')
+    """
+    from rase.laws.designs import design_for, response_variance, total_variance
+
+    budgets = Counter(epsilon if isinstance(epsilon, Sequence) else [epsilon])
+    single = sum(times * response_variance(categories, one) for one, times in budgets.items())
+    of_sets = sum(
+        times * total_variance(design_for(categories, one), categories, one)
+        for one, times in budgets.items()
+    )
+    return "randomized-response" if single <= of_sets else "block-design"
 
 
 def _optimal_worst(epsilon: float) -> float:

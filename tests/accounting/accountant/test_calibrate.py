@@ -76,7 +76,7 @@ def test_arguments_out_of_bounds_are_refused(wrong: dict[str, float], words: str
     """Each names what is wrong."""
     asked = {"shuffled_epsilon": 1.0, "delta": 1e-6, "n": 100} | wrong
     with pytest.raises(ValueError, match=words):
-        calibrate(PUBLIC, **asked)  # type: ignore[arg-type]
+        calibrate(PUBLIC, **asked)  # type: ignore[call-overload]
 
 
 @each_case("limit", [1.00003, 1.0004, 1.3, 3.0, 3.7, 3.9, 7.9999, 8.0, 20.0])

@@ -8,18 +8,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import overload
 
 import numpy as np
 
 from rase.accounting.accountant.rounds import shuffled_pair
 from rase.accounting.blanket import BLANKET_MAX_EPSILON, is_bit
 from rase.accounting.checks import checked_delta, checked_n, checked_rounds
-from rase.domain import Range
+from rase.domain import Categories, Domain, Range
 from rase.errors import PrivacyRefused
 from rase.laws.ladder import rungs
 from rase.laws.optimal import Optimal
-from rase.laws.randomizer import RangeRandomizer
-from rase.laws.registry import AUTO, MEAN_CHOICES, randomizer_named
+from rase.laws.randomizer import Randomizer, RangeRandomizer
+from rase.laws.registry import AUTO, MEAN_CHOICES, mechanisms_of, randomizer_named
+from rase.laws.response import CategoryRandomizer, share_deviation
 from rase.laws.windows import Duchi
 from rase.privacy import MIN_EPSILON, rounded_down
 
@@ -42,6 +44,7 @@ _NEAR = 0.03
 _READINGS = 4097
 
 
+@overload
 def calibrate(
     domain: Range,
     *,
@@ -51,7 +54,32 @@ def calibrate(
     rounds: int = 1,
     max_local_epsilon: float | None = None,
     mechanism: str = AUTO,
-) -> RangeRandomizer:
+) -> RangeRandomizer: ...
+
+
+@overload
+def calibrate(
+    domain: Categories,
+    *,
+    shuffled_epsilon: float,
+    delta: float,
+    n: int,
+    rounds: int = 1,
+    max_local_epsilon: float | None = None,
+    mechanism: str = AUTO,
+) -> CategoryRandomizer: ...
+
+
+def calibrate(
+    domain: Domain,
+    *,
+    shuffled_epsilon: float,
+    delta: float,
+    n: int,
+    rounds: int = 1,
+    max_local_epsilon: float | None = None,
+    mechanism: str = AUTO,
+) -> Randomizer:
     """Return the randomizer of least worst error whose shuffled reports keep a promise.
 
     Guarantee: ``rounds`` reports of one device, each shuffled uniformly among at least n honest
@@ -60,13 +88,14 @@ def calibrate(
     work together, only the local epsilon of each report is left, the randomizer's ``epsilon``.
 
     Args:
-        domain: The public range.
+        domain: The public range, or the public categories.
         shuffled_epsilon: The epsilon of all these reports together, towards the fusion centre.
         delta: The delta that belongs to it.
         n: The fewest honest reports of a round: ``k_min - colluding``.
         rounds: How many reports of one device share the promise.
         max_local_epsilon: The most that a report may have on its own; no limit unless given.
-        mechanism: A mechanism for means, or ``auto`` for the one of least error at the promise.
+        mechanism: A mechanism for means or for categories, or ``auto`` for the one of least error
+            at the promise.
 
     Raises:
         PrivacyRefused: If no local epsilon from 1e-4 on keeps the promise.
@@ -86,13 +115,17 @@ def calibrate(
         raise ValueError(
             f"max_local_epsilon must be at least {MIN_EPSILON:g}, got {max_local_epsilon}."
         )
-    if mechanism not in MEAN_CHOICES:
-        raise ValueError(f"mechanism must be one of {', '.join(MEAN_CHOICES)}, got {mechanism!r}.")
+    known = MEAN_CHOICES if isinstance(domain, Range) else (AUTO, *mechanisms_of(Categories))
+    if mechanism not in known:
+        raise ValueError(f"mechanism must be one of {', '.join(known)}, got {mechanism!r}.")
 
     wish = _Wish(shuffled_epsilon, delta, n, rounds)
-    kept: list[RangeRandomizer] = []
-    for name in _CANDIDATES if mechanism == AUTO else (mechanism,):
-        if kept and (is_bit(kept[0]) or wish.error_of_bits(domain) > worst_error(kept[0])):
+    kept: list[Randomizer] = []
+    candidates = _CANDIDATES if isinstance(domain, Range) else mechanisms_of(Categories)
+    for name in candidates if mechanism == AUTO else (mechanism,):
+        if not kept or isinstance(domain, Categories):
+            pass
+        elif is_bit(kept[0]) or wish.error_of_bits(domain) > worst_error(kept[0]):
             break
         law = partial(randomizer_named, name, domain=domain)
         highest = _highest(name, max_local_epsilon)
@@ -109,17 +142,26 @@ def calibrate(
         )
     best = min(kept, key=worst_error)
     # Below its ladder the optimal channel is the bit: then that is its name.
-    return Duchi(best.epsilon, domain) if mechanism == AUTO and is_bit(best) else best
+    if mechanism == AUTO and isinstance(domain, Range) and is_bit(best):
+        return Duchi(best.epsilon, domain)
+    return best
 
 
-def worst_error(randomizer: RangeRandomizer) -> float:
-    """Return the largest standard deviation of a decoded report over all readings."""
+def worst_error(randomizer: Randomizer) -> float:
+    """Return the largest standard deviation of a decoded report over all readings.
+
+    Of categories that of a share, the root of the mean over all: the same for all readings.
+    """
+    if isinstance(randomizer, CategoryRandomizer):
+        return share_deviation(randomizer)
+    if not isinstance(randomizer, RangeRandomizer):
+        raise TypeError(f"randomizer must be for numbers or categories, got {randomizer!r}.")
     domain = randomizer.domain
     readings = np.linspace(domain.low, domain.high, _READINGS)
     return math.sqrt(float(randomizer.variance(readings).max()))
 
 
-_Law = Callable[[float], RangeRandomizer]
+_Law = Callable[[float], Randomizer]
 
 
 @dataclass(frozen=True, slots=True)

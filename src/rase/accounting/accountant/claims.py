@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rase.accounting.accountant.pair import Pair
 from rase.accounting.accountant.rounds import shuffled_pair
 from rase.errors import PrivacyRefused
-from rase.laws.randomizer import RangeRandomizer
+from rase.laws.randomizer import Randomizer
 from rase.promise import Claim
 
 __all__ = ["check_claims", "claim_of", "claims"]
@@ -18,7 +18,7 @@ _CLOSE = 1e-6
 
 
 def claims(
-    source: RangeRandomizer | float, n: int, *, delta: float, reports: int | Iterable[int]
+    source: Randomizer | float, n: int, *, delta: float, reports: int | Iterable[int]
 ) -> tuple[Claim, ...]:
     """Return what 1, 2, … reports of one device give away, each row for all of them together.
 
@@ -64,7 +64,7 @@ def claim_of(pair: Pair, delta: float) -> Claim:
 
 
 def check_claims(
-    stated: Sequence[Claim], source: RangeRandomizer | float, n: int, *, delta: float
+    stated: Sequence[Claim], source: Randomizer | float, n: int, *, delta: float
 ) -> None:
     """Compute every row of a table again, and refuse one that promises more than holds.
 

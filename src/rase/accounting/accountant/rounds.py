@@ -21,7 +21,8 @@ from rase.accounting.blanket import (
 from rase.accounting.checks import checked_delta, checked_epsilon, checked_n
 from rase.accounting.clones import CLONE_THEOREM, ClonePair
 from rase.accounting.lattice import split
-from rase.laws.randomizer import RangeRandomizer
+from rase.laws.randomizer import Randomizer
+from rase.laws.response import CategoryRandomizer
 
 __all__ = ["BlanketProfile", "CloneProfile", "blanket_profile", "clone_profile", "shuffled_pair"]
 
@@ -35,7 +36,7 @@ _CLONE_SHARE = 5e-4
 _FINE = 1024
 
 
-def shuffled_pair(source: RangeRandomizer | float, n: int, *, delta: float = 1e-6) -> Pair:
+def shuffled_pair(source: Randomizer | float, n: int, *, delta: float = 1e-6) -> Pair:
     """Return a pair that a shuffled round is no easier to tell apart than.
 
     Guarantee: for two rounds that differ in one contributor's reading, whatever the other readings
@@ -66,11 +67,11 @@ def shuffled_pair(source: RangeRandomizer | float, n: int, *, delta: float = 1e-
         raise ValueError(
             "source must have one budget; contributors with another one are a class of their own."
         )
-    if not has_blanket(source):
-        return Pair(clone_profile(checked_epsilon(epsilon), n, delta=delta))
-    if is_bit(source):
-        return Pair(bit_profile(source.effective_epsilon, n, delta=delta))
-    return Pair(blanket_profile(source, n, delta=delta))
+    if isinstance(source, CategoryRandomizer) or has_blanket(source):
+        if is_bit(source):
+            return Pair(bit_profile(source.effective_epsilon, n, delta=delta))
+        return Pair(blanket_profile(source, n, delta=delta))
+    return Pair(clone_profile(checked_epsilon(epsilon), n, delta=delta))
 
 
 class BlanketProfile(Profile):
@@ -88,7 +89,7 @@ class BlanketProfile(Profile):
 
     theorem = BLANKET_THEOREM
 
-    def __init__(self, source: Covered, n: int, *, delta: float) -> None:
+    def __init__(self, source: Covered | CategoryRandomizer, n: int, *, delta: float) -> None:
         """Look up the rows of the worst pair."""
         super().__init__(source.guarantee.epsilon, delta=delta)
         self._blanket = Blanket(channel_of(source), n, negligible=_NEGLIGIBLE * delta)
@@ -156,7 +157,9 @@ class CloneProfile(Profile):
 
 
 @lru_cache(maxsize=32)
-def blanket_profile(source: Covered, n: int, *, delta: float) -> BlanketProfile:
+def blanket_profile(
+    source: Covered | CategoryRandomizer, n: int, *, delta: float
+) -> BlanketProfile:
     """Return the profile of a round by its blanket, kept between calls."""
     return BlanketProfile(source, n, delta=delta)
 

@@ -98,7 +98,7 @@ evidence:  ## measure what the page of evidence shows, e.g. make evidence ARGS="
 	$(BIN)/python scripts/evidence.py $(ARGS)
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
-	$(BIN)/python scripts/site.py
+	$(BIN)/python scripts/site.py $(ARGS)
 screenshots:  ## the pictures of README and docs, from real runs, e.g. make screenshots ARGS="live"
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/screenshots.py $(ARGS)

@@ -6,15 +6,24 @@ address of every page is looked up, and none may be fetched from another host.
 
 Addresses are settings, because the sources name none: RASE_SITE_URL, where the site will be, gives
 it a sitemap; RASE_REPOSITORY_URL a link to the repository.
+
+    python scripts/site.py v0.2.0 v0.3.0
+
+builds the documentation of these commits instead, each below its own name, with a page that lists
+them; the newest is what the site opens with.
 """
 
+import argparse
 import html
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -26,40 +35,131 @@ _FETCHED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]*)\""
     r"|<link\b[^>]*?\brel=\"(?:stylesheet|preconnect|preload|modulepreload|icon)\"[^>]*?\bhref=\"([^\"]*)\"",
 )
+# Stands in pages for the way to the list of versions, until all of them are built.
+_VERSIONS = "rase:versions"
+_NAME = re.compile(r"[\w.+-]+")
 _LINKED = re.compile(r"<a\b[^>]*?\bhref=\"([^\"]*)\"")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Build the site and print where it is, or what is wrong with it."""
+    parser = argparse.ArgumentParser(description="Build the documentation as a site.")
+    parser.add_argument("versions", nargs="*", metavar="TAG", help="commits; the files at hand")
+    tags = parser.parse_args(arguments).versions
     shutil.rmtree(SITE, ignore_errors=True)
+    if not tags:
+        return build(ROOT, SITE)
+    for tag in tags:
+        with tempfile.TemporaryDirectory() as folder:
+            checkout(tag, Path(folder))
+            code = build(Path(folder), SITE / version_of(tag), version_of(tag))
+            if code:
+                return code
+    add_list_of_versions(SITE, [version_of(tag) for tag in tags])
+    print(f"Open {(SITE / 'versions.html').relative_to(ROOT)} in a browser.")
+    return 0
+
+
+def build(root: Path, site: Path, version: str = "") -> int:
+    """Build the documentation of a folder of sources, and return 0 if nothing is wrong with it.
+
+    Args:
+        root: The sources.
+        site: Where the site goes.
+        version: Its name among others; its pages link to the list of all then.
+    """
     zensical = Path(sys.executable).with_name("zensical")
     site_url = os.environ.get("RASE_SITE_URL", "")
+    if site_url and version:
+        site_url = f"{site_url.rstrip('/')}/{version}"
     added = extra_settings(site_url, os.environ.get("RASE_REPOSITORY_URL", ""))
+    if version:
+        added += f'copyright: RASE {version}, <a href="{_VERSIONS}">all versions</a>\n'
     # Paths in it count from its own folder.
-    with tempfile.NamedTemporaryFile("w", suffix=".yml", dir=ROOT, encoding="utf-8") as file:
-        file.write((ROOT / "mkdocs.yml").read_text("utf-8") + added)
+    with tempfile.NamedTemporaryFile("w", suffix=".yml", dir=root, encoding="utf-8") as file:
+        file.write((root / "mkdocs.yml").read_text("utf-8") + added)
         file.flush()
         command = [str(zensical), "build", "--clean", "--strict", "--config-file", file.name]
-        built = subprocess.run(command, cwd=ROOT, check=False)
+        built = subprocess.run(command, cwd=root, check=False)
     if built.returncode:
         return built.returncode
-    add_deploy_files()
-    (SITE / "docs/sitemap.xml").unlink(missing_ok=True)
+    if root != ROOT:
+        shutil.copytree(root / "build/site", site)
+    add_deploy_files(root, site)
+    (site / "docs/sitemap.xml").unlink(missing_ok=True)
     if site_url:
-        (SITE / "sitemap.xml").write_text(sitemap(SITE, site_url), encoding="utf-8")
-    (SITE / "index.html").write_text(
-        '<!doctype html><meta charset="utf-8"><title>RASE</title>'
-        '<meta http-equiv="refresh" content="0; url=docs/index.html">'
-        '<a href="docs/index.html">RASE</a>\n',
-        encoding="utf-8",
-    )
-    wrong = loose_ends(SITE, f"{urlsplit(site_url).path.rstrip('/')}/docs/" if site_url else "/")
+        (site / "sitemap.xml").write_text(sitemap(site, site_url), encoding="utf-8")
+    (site / "index.html").write_text(_redirect("docs/index.html"), encoding="utf-8")
+    wrong = loose_ends(site, f"{urlsplit(site_url).path.rstrip('/')}/docs/" if site_url else "/")
     for line in wrong:
         print(line, file=sys.stderr)
-    if wrong:
-        return 1
-    print(f"Open {START.relative_to(ROOT)} in a browser.")
-    return 0
+    if not version and not wrong:
+        print(f"Open {START.relative_to(ROOT)} in a browser.")
+    return 1 if wrong else 0
+
+
+def checkout(tag: str, folder: Path) -> None:
+    """Put the files of a commit into a folder.
+
+    Raises:
+        SystemExit: If there is no such commit, or its documentation is not in it.
+    """
+    packed = subprocess.run(
+        ["git", "archive", "--", tag],  # noqa: S607 - the git of whoever publishes
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if packed.returncode or not _NAME.fullmatch(tag):
+        raise SystemExit(f"site: error: versions must be tags of this repository, got {tag!r}.")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    if not (folder / "mkdocs.yml").is_file():
+        raise SystemExit(f"site: error: {tag} must have a mkdocs.yml, and has none.")
+
+
+def version_of(tag: str) -> str:
+    """Return what a tag is called: v0.2.0 is 0.2.0."""
+    return tag[1:] if re.match(r"v\d", tag) else tag
+
+
+def newest_first(versions: Sequence[str]) -> list[str]:
+    """Return versions by their numbers, the largest first; names without any come last."""
+    return sorted(
+        versions,
+        key=lambda name: (name[:1].isdigit(), [int(part) for part in re.findall(r"\d+", name)]),
+        reverse=True,
+    )
+
+
+def add_list_of_versions(site: Path, versions: Sequence[str]) -> None:
+    """List all versions, open with the newest, and link to the list from every page.
+
+    Args:
+        site: The folder that holds a folder of each.
+        versions: Their names.
+    """
+    ordered = newest_first(versions)
+    items = "".join(f'<li><a href="{one}/docs/index.html">{one}</a></li>' for one in ordered)
+    (site / "versions.html").write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>RASE: all versions</title>'
+        f"<h1>RASE: all versions</h1><ul>{items}</ul></html>\n",
+        encoding="utf-8",
+    )
+    (site / "index.html").write_text(_redirect(f"{ordered[0]}/docs/index.html"), encoding="utf-8")
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if _VERSIONS in text:
+            link = os.path.relpath(site / "versions.html", page.parent)
+            page.write_text(text.replace(_VERSIONS, link), encoding="utf-8")
+
+
+def _redirect(address: str) -> str:
+    return (
+        '<!doctype html><meta charset="utf-8"><title>RASE</title>'
+        f'<meta http-equiv="refresh" content="0; url={address}">'
+        f'<a href="{address}">RASE</a>\n'
+    )
 
 
 def extra_settings(site_url: str, repository_url: str) -> str:
@@ -93,13 +193,13 @@ def sitemap(site: Path, site_url: str) -> str:
     )
 
 
-def add_deploy_files() -> None:
+def add_deploy_files(root: Path, site: Path) -> None:
     """Put the files one deploys beside the pages, with a list in each folder."""
-    shutil.copytree(ROOT / "deploy", SITE / "deploy")
-    for folder in [SITE / "deploy", *(p for p in (SITE / "deploy").rglob("*") if p.is_dir())]:
+    shutil.copytree(root / "deploy", site / "deploy")
+    for folder in [site / "deploy", *(p for p in (site / "deploy").rglob("*") if p.is_dir())]:
         names = [p.name + "/" * p.is_dir() for p in sorted(folder.iterdir())]
         items = "".join(f'<li><a href="{html.escape(n)}">{html.escape(n)}</a></li>' for n in names)
-        title = html.escape(str(folder.relative_to(SITE)))
+        title = html.escape(str(folder.relative_to(site)))
         (folder / "index.html").write_text(
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
             f"<h1>{title}</h1><ul>{items}</ul></html>\n",

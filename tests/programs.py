@@ -51,6 +51,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "chroot": _debian("coreutils"),
         "debootstrap": _debian("debootstrap"),
         "dpkg-deb": _debian("dpkg"),
+        "git": _debian("git"),
         "initdb": _debian("postgresql", "/usr/lib/postgresql/*/bin/initdb"),
         "java": _debian("openjdk-17-jre-headless"),
         "make": _debian("make"),

@@ -69,6 +69,47 @@ def test_a_site_with_addresses_builds_strictly() -> None:
     assert f"<loc>{address}</loc>" in (ROOT / "build/site/sitemap.xml").read_text("utf-8")
 
 
+@pytest.mark.needs("git")
+def test_a_site_of_versions_holds_each_and_a_list_of_all() -> None:
+    """Commits are built below their names; every page links to the list, from any depth."""
+    built = subprocess.run(
+        [sys.executable, SCRIPT, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "Open build/site/versions.html in a browser." in built.stdout
+    site = ROOT / "build/site"
+    assert 'href="HEAD/docs/index.html"' in (site / "versions.html").read_text("utf-8")
+    for name, link in (
+        ("index.html", "../../versions.html"),
+        ("guides/device.html", "../../../versions.html"),
+    ):
+        text = (site / "HEAD/docs" / name).read_text("utf-8")
+        assert f'<a href="{link}">all versions</a>' in text
+        assert "rase:versions" not in text
+    assert (site / "HEAD/deploy/index.html").is_file()
+
+
+def test_the_newest_version_opens(tmp_path: Path) -> None:
+    """Numbers are compared as numbers, and names without any come last."""
+    site = runpy.run_path(str(SCRIPT))
+    versions = [site["version_of"](tag) for tag in ("main", "v0.2.0", "v0.10.0", "v0.3.1")]
+    assert site["newest_first"](versions) == ["0.10.0", "0.3.1", "0.2.0", "main"]
+    site["add_list_of_versions"](tmp_path, versions)
+    assert "url=0.10.0/docs/index.html" in (tmp_path / "index.html").read_text("utf-8")
+    listed = re.findall(r'href="(.*?)"', (tmp_path / "versions.html").read_text("utf-8"))
+    assert listed == [f"{one}/docs/index.html" for one in ("0.10.0", "0.3.1", "0.2.0", "main")]
+
+
+@pytest.mark.needs("git")
+def test_a_version_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Of one line, and nothing is made of a name that git would read as an option."""
+    site = runpy.run_path(str(SCRIPT))
+    for tag in ("v99.0.0", "--output=x"):
+        with pytest.raises(SystemExit, match="must be tags of this repository, got"):
+            site["checkout"](tag, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """A page that nobody could find by browsing fails the build."""
     listed = re.findall(r":\s(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)

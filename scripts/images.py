@@ -8,6 +8,7 @@ and no private key. Nothing is pushed.
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from typing import Any
 __all__ = ["TARGETS", "main", "mistakes_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("shuffler", "fusion", "demo")
+DOCKERFILE = ROOT / "deploy/compose/Dockerfile"
+# Every server, and the demonstration: whatever is made of the stage that they share.
+TARGETS = tuple(re.findall(r"^FROM server AS (\S+)$", DOCKERFILE.read_text("utf-8"), re.MULTILINE))
 # Runs in the image: what must be there, and what must not.
 _LOOK = """
 import json, os, pathlib

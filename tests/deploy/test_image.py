@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from scripts.images import TARGETS
 
 from rase.cli import main
 
@@ -118,13 +119,18 @@ def test_images_are_pinned_not_root_and_say_how_they_are() -> None:
     assert set(stages) == {"${PYTHON_IMAGE}", "builder", "server"}
     server = text.split(" AS server\n")[1].split("\nFROM ")[0]
     assert re.search(r"^USER [1-9]\d*$", server, re.MULTILINE)
-    for name in ("shuffler", "fusion"):
+    assert re.search(r"^HEALTHCHECK --interval.*HEALTH_URL", server, re.MULTILINE | re.DOTALL)
+    assert {"shuffler", "fusion", "demo"} <= set(TARGETS)
+    for name in set(TARGETS) - {"demo"}:
         stage = text.split(f"FROM server AS {name}\n")[1].split("\nFROM ")[0]
-        assert "HEALTHCHECK" in stage
-        port = {"shuffler": 8701, "fusion": 8702}[name]
-        assert f"HEALTH_URL=http://127.0.0.1:{port}/healthz" in stage
-        services = COMPOSE.split("services:")[1]
-        assert f"target: {name}" in services
+        assert "HEALTHCHECK" not in stage
+        assert re.search(
+            r"^ENV HEALTH_URL=http://127\.0\.0\.1:87\d\d/healthz$", stage, re.MULTILINE
+        )
+        assert f'CMD ["{name}", "run", "--config", "/etc/rase/rase.toml"]' in stage
+    for name, port in {"shuffler": 8701, "fusion": 8702}.items():
+        assert f"HEALTH_URL=http://127.0.0.1:{port}/healthz" in text
+        assert f"target: {name}" in COMPOSE.split("services:")[1]
 
 
 def test_an_installation_in_a_clone_is_not_committed() -> None:

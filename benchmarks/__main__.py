@@ -16,7 +16,9 @@ from benchmarks.sizing import fill_guides
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER / "results"
-NOT_QUESTIONS = {"__init__", "__main__", "harness", "published", "report", "sizing"}
+NOT_QUESTIONS = {
+    *("__init__", "__main__", "appliances", "harness", "published", "report", "sizing", "worlds"),
+}
 
 
 def main() -> int:

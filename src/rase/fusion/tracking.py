@@ -17,7 +17,7 @@ from rase.storage.interface import Transaction
 
 __all__ = ["PATIENCE_S", "STATE_EVERY", "Tracking", "is_early", "last_tracked", "write_tracked"]
 
-# A state of 540 kB is written once in so many rounds, which a restart goes through in some 30 ms.
+# A state of 500 to 700 kB is written once in so many rounds, which a restart goes through in 30 ms.
 STATE_EVERY: Final = 64
 # How long a round waits for the one before it, but no longer than a round lasts. A shuffler tries
 # a batch again within 300 s, so after an outage all that waited have come by then.

@@ -27,7 +27,7 @@ import numpy as np
 
 from rase.arrays import Floats
 from rase.series.cycle import CYCLE_GRID, CycleFilters
-from rase.series.families import DAY_S, Family, Prediction
+from rase.series.families import DAY_S, TOGETHER, Family, Prediction
 from rase.series.models import (
     IRREGULAR,
     drift_weights,
@@ -35,8 +35,7 @@ from rase.series.models import (
     movements,
     part_of_model,
     prior,
-    seen_edges,
-    seen_smooth,
+    seen_of,
     smooth_grid,
 )
 from rase.series.posterior import (
@@ -77,7 +76,7 @@ _FURTHEST, _LEAST_SHARE = 3.0, 0.1
 # end; chosen on made-up fleets near an end of a wide range.
 _SEEN = 0.4
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-6\n"
+_FORMAT: Final = b"rase-bank-7\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,18 +138,19 @@ class FilterBank:
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
         )
-        own = (1, 1, 1, 3, len(SCALES_PRIOR), prior().size)
+        own = (3, 1, 1, 1, 3, len(SCALES_PRIOR), prior().size)
         parts = (bank._smooth, bank._edges, bank._experts, bank._cycles[0])
+        bank._expect_pending(numbers[:3])
         lengths = [*own, *(length for part in parts for length in part.lengths)]
         if len(numbers) != sum(lengths):
             raise ValueError("state must be of the same models and range; follow the rounds again.")
         found = [part.astype(np.float64) for part in np.split(numbers, np.cumsum(lengths)[:-1])]
-        time_s, most, bank._way, spread, scales, weights = found[:6]
+        time_s, most, bank._way, spread, scales, weights = found[1:7]
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
         bank._most = float(most[0])
         bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
         bank._scales = scales.reshape(1, -1)
-        rest = iter(found[6:])
+        rest = iter(found[7:])
         for part in parts:
             part.restore(*itertools.islice(rest, len(part.lengths)))
         return bank
@@ -158,11 +158,21 @@ class FilterBank:
     def to_bytes(self) -> bytes:
         """Return all that the bank of one run knows, as float64 to the last bit."""
         time_s = math.nan if self._time_s is None else self._time_s
-        own = [np.array([time_s, self._most]), self._way, self._spread, self._scales, self._weights]
+        pending = [float(family.pending) for family in self._families]
+        own = [np.array([*pending, time_s, self._most]), self._way, self._spread]
+        own += [self._scales, self._weights]
         for part in (self._smooth, self._edges, self._experts, self._cycles[0]):
             own.extend(part.numbers())
         numbers = np.concatenate([one.ravel() for one in own])
         return _head(self._low, self._width) + numbers.astype("<f8").tobytes()
+
+    def _expect_pending(self, counts: Floats | tuple[float, ...]) -> None:
+        for family, pending in zip(self._families, counts, strict=False):
+            family.pending = int(pending) if 0 <= pending < TOGETHER else 0
+
+    @property
+    def _families(self) -> tuple[Family, Family, Family]:
+        return self._smooth, self._edges, self._cycles[0].family
 
     @property
     def time_s(self) -> float | None:
@@ -199,19 +209,20 @@ class FilterBank:
         """
         self._advance(time_s)
         spreads = self._spread_chances()
-        predictions = (
-            self._smooth.predict(seen_smooth(time_s)),
-            self._edges.predict(seen_edges(time_s)),
-        )
+        smooth, edges = seen_of(time_s)
+        predictions = self._smooth.predict(smooth), self._edges.predict(edges)
         means, movements = self._expected(predictions, time_s)
         movements = movements + self._of_members(n, spreads)
         surprises = values[:, None] - means
         outliers = outlier_share(degrees)
-        core = self._weights * np.exp(_log_at_most(self._movement_log - np.log(self._way)[:, None]))
+        count = means.shape[1]
+        excess = self._movement_log[:count] - np.log(self._way)[:, None]
+        core = self._weights[:, :count] * np.exp(_log_at_most(excess))
         likely, hidden = self._irregular_prior(n, spreads, variance)
-        core *= likely[:, part_of_model()]
+        parts = part_of_model()[:count]
+        core *= likely[:, parts]
         core /= core.sum(axis=1, keepdims=True)
-        plausible = core * hidden[part_of_model()]
+        plausible = core * hidden[parts]
         plausible /= plausible.sum(axis=1, keepdims=True)
         law = Posterior(
             plausible,
@@ -223,36 +234,35 @@ class FilterBank:
         )
         law.add_jumps_and_outliers(self._width, outliers)
         self._scales = law.scales
-        evidence = self._weigh(
-            surprises, movements + variance, movements + OUTLIER * variance, outliers
-        )
+        totals = movements + variance
+        squares = surprises * surprises
+        odds = -0.5 * (np.log(totals) + squares / totals)
+        evidence = self._weigh(odds, squares, movements + OUTLIER * variance, outliers)
         begin = 0
         for family, prediction in zip((self._smooth, self._edges), predictions, strict=True):
             part = slice(begin, begin + family.count)
-            totals = (
-                prediction.variances + (movements[0, begin] - prediction.variances[0]) + variance
-            )
-            family.take(prediction, surprises[:, part], totals)
+            family.take(prediction, surprises[:, part], totals[0, part])
             begin += family.count
         self._follow_cycles(time_s, values, variance=variance, evidence=evidence)
-        return self._decide(
-            law, _core(core, means, movements, surprises, variance), values, variance
-        )
+        follows = movements / totals
+        bank = _core(core, odds, means + follows * surprises, follows * variance)
+        return self._decide(law, bank, values, variance)
 
     def _expected(
         self, predictions: tuple[Prediction, ...], time_s: float
     ) -> tuple[Floats, Floats]:
         """Return the mean of each model and its variance, one run a row."""
-        runs = len(self._cycles)
         means = [one.means for one in predictions]
         movements = [
-            np.broadcast_to(one.variances, (runs, len(one.variances))) for one in predictions
+            np.broadcast_to(one.variances, (len(self._cycles), len(one.variances)))
+            for one in predictions
         ]
         cycles = [cycle.predict(time_s) for cycle in self._cycles]
-        return (
-            np.concatenate([*means, np.concatenate([one.means for one in cycles])], axis=1),
-            np.concatenate([*movements, np.stack([one.variances for one in cycles])], axis=1),
-        )
+        # While no run knows a cycle these filters are left out.
+        if any(cycle.is_known for cycle in self._cycles):
+            means.append(np.concatenate([one.means for one in cycles]))
+            movements.append(np.stack([one.variances for one in cycles]))
+        return np.concatenate(means, axis=1), np.concatenate(movements, axis=1)
 
     def _follow_cycles(
         self, time_s: float, values: Floats, *, variance: float, evidence: Floats
@@ -309,11 +319,17 @@ class FilterBank:
         """
         high = self._low + self._width
         likeliest = means.clip(self._low, high)
-        mean, apart = _cut(means, _SEEN * errors, self._low, high, about=likeliest)
+        laws = np.concatenate([_SEEN * errors, errors])
+        off, spread = _cut(np.tile(means, 2), laws, self._low, high, about=np.tile(likeliest, 2))
         inside = np.minimum(likeliest - self._low, high - likeliest)
+        count = len(means)
+        apart = np.maximum(off[:count] ** 2 + spread[:count], _LEAST_SHARE * laws[:count] ** 2)
         self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(apart)
-        value = (likeliest + mean) / 2
-        return Belief(value, _cut(means, errors, self._low, high, about=value)[1], degrees)
+        # Halfway to the mean of the narrower law; the distance to it is that of the whole law.
+        moved = off[:count] / 2
+        apart = np.square(off[count:] - moved) + spread[count:]
+        apart = np.maximum(apart, _LEAST_SHARE * errors * errors)
+        return Belief(likeliest + moved, apart, degrees)
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.
@@ -337,18 +353,18 @@ class FilterBank:
             raise ValueError(f"time_s must be finite, got {time_s}.")
         self._time_s = time_s
 
-    def _weigh(self, surprises: Floats, totals: Floats, wide: Floats, outliers: float) -> Floats:
+    def _weigh(self, evidence: Floats, squares: Floats, wide: Floats, outliers: float) -> Floats:
         """Weigh the models by how likely the round was; return the logarithm of that, by run."""
-        squares = surprises * surprises
-        evidence = -0.5 * (np.log(totals) + squares / totals)
         if outliers:
             far = -0.5 * (np.log(wide) + squares / wide)
             evidence = np.logaddexp(evidence + math.log1p(-outliers), far + math.log(outliers))
+        count = evidence.shape[1]
+        before = self._weights[:, :count]
         # Filters of a cycle that is not known yet count nothing, and decide nothing.
-        top = np.where(self._weights > 0, evidence, -np.inf).max(axis=1, keepdims=True)
-        weights = self._weights * np.exp(np.minimum(evidence - top, 0.0))
+        top = np.where(before > 0, evidence, -np.inf).max(axis=1, keepdims=True)
+        weights = before * np.exp(np.minimum(evidence - top, 0.0))
         sums = weights.sum(axis=1, keepdims=True)
-        self._weights = weights / sums
+        self._weights[:, :count] = weights / sums
         return np.asarray((top + np.log(sums))[:, 0])
 
     def _of_members(self, n: int, chances: Floats) -> float:
@@ -359,6 +375,8 @@ class FilterBank:
         share their covariances, so the spread is averaged over them.
         """
         self._most = max(self._most, float(n))
+        if n == self._most:
+            return 0.0
         variances = chances @ _SPREADS_SQUARED
         return self._width**2 * float(variances.mean()) * (1 / n - 1 / self._most)
 
@@ -393,7 +411,7 @@ class FilterBank:
 def _cut(
     means: Floats, errors: Floats, low: float, high: float, *, about: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the means of normal laws cut to the range, and mean square distances to points.
+    """Return how far the means of normal laws cut to the range are off points, and their variances.
 
     Args:
         means: Of the laws as they are.
@@ -407,27 +425,26 @@ def _cut(
     ends = np.stack([low - means, high - means]) / errors
     below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
     density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
-    first = (density[0] - density[1]) / (above - below)
-    second = 1 + (ends[0] * density[0] - ends[1] * density[1]) / (above - below)
-    shift = (about - means) / errors
-    share = np.maximum(second - 2 * shift * first + shift * shift, _LEAST_SHARE)
-    return means + first * errors, share * errors * errors
+    at_ends = np.stack([density, ends * density])
+    first, second = (at_ends[:, 0] - at_ends[:, 1]) / (above - below)
+    variance = 1 + second - first * first
+    return means + first * errors - about, variance * errors * errors
 
 
-def _core(
-    weights: Floats, means: Floats, movements: Floats, surprises: Floats, variance: float
-) -> tuple[Floats, Floats]:
-    """Return the mean of the models after a round, and its variance."""
-    totals = movements + variance
-    odds = -0.5 * (np.log(totals) + surprises * surprises / totals)
+def _core(weights: Floats, odds: Floats, found: Floats, left: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of the models after a round, and its variance.
+
+    Args:
+        weights: Of the models before the round.
+        odds: The logarithm of how likely each found it.
+        found: What each says after it.
+        left: How sure each is then, as a variance.
+    """
     odds = np.where(weights > 0, odds, -np.inf)
     chances = weights * np.exp(odds - odds.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
-    follows = movements / totals
-    found = means + follows * surprises
     mean = (chances * found).sum(axis=1)
-    apart = follows * variance + np.square(found - mean[:, None])
-    return mean, (chances * apart).sum(axis=1)
+    return mean, (chances * (left + np.square(found - mean[:, None]))).sum(axis=1)
 
 
 @functools.lru_cache(maxsize=256)

@@ -44,8 +44,8 @@ CYCLE_GRID = Grid.of(
     ),
     sizes=_SIZES,
 )
-# How often a period is looked for, in rounds.
-_EVERY = 32
+# How often a period is looked for, in rounds: at first, and once so many are kept.
+_EVERY, _EVERY_LATER, _LATER = 32, 64, 512
 # A frequency within this share of a cycle over the rounds that are kept is the same one.
 _SAME = 0.5
 # A period was chosen among hundreds, which its filters pay for when they begin; and rounds in which
@@ -81,6 +81,11 @@ class CycleFilters:
             np.empty(0),
         )
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a cycle is known."""
+        return bool(self._frequency)
+
     def predict(self, time_s: float) -> Prediction:
         """Say what the filters expect of a round; anything while no cycle is known."""
         if not self._frequency:
@@ -107,7 +112,7 @@ class CycleFilters:
         if self._frequency and self._expected is not None:
             self._filter(self._expected, value, variance)
         self._finder.add(time_s, value, precision=1 / variance, evidence=evidence)
-        if self._finder.count % _EVERY:
+        if self._finder.count % (_EVERY if self._finder.count < _LATER else _EVERY_LATER):
             return None
         return self._look(is_trusted=share > _TRUSTED)
 
@@ -122,11 +127,16 @@ class CycleFilters:
         """How many numbers there are in each entry of `numbers`."""
         return [5, 4 * KEPT, *self._family.lengths]
 
-    def restore(self, own: Floats, rounds: Floats, state: Floats, half: Floats) -> None:
+    @property
+    def family(self) -> Family:
+        """The filters."""
+        return self._family
+
+    def restore(self, own: Floats, rounds: Floats, *rest: Floats) -> None:
         """Take back what `numbers` returned."""
         self._frequency, self._phase, self._time_s, self._begun, count = own.tolist()
         self._finder.count, self._finder.rounds = int(count), rounds.reshape(KEPT, 4)
-        self._family.restore(state, half)
+        self._family.restore(*rest)
 
     def _go_on(self, time_s: float) -> None:
         passed_s = time_s - self._time_s

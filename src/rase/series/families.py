@@ -14,11 +14,14 @@ import numpy as np
 
 from rase.arrays import Floats
 
-__all__ = ["DAY_S", "Family", "Grid", "Prediction"]
+__all__ = ["DAY_S", "TOGETHER", "Family", "Grid", "Prediction"]
 
 DAY_S = 86_400.0
 # A profile changes by this share of itself a day, in standard deviations.
 _PROFILE_DRIFT = 0.02
+# Changes of the covariances are kept apart for so many rounds and then applied at once: going
+# through the whole memory of all models in every round costs twice as much.
+TOGETHER = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,9 +106,16 @@ class Family:
         self._drift_per_s = np.zeros((count, size))
         self._drift_per_s[:, 0] = self._level_per_s
         self._drift_per_s[:, 2:] = amplitudes * (_PROFILE_DRIFT**2 / DAY_S)
-        # Written over in every round; memory of this size that is new each time costs more than
-        # what is computed in it.
-        self._outer = np.empty_like(self.covariance)
+        # What `TOGETHER` rounds change of the covariances is kept apart and then applied at once:
+        # how much is left of the irregular part, what is added to the diagonal, and vectors whose
+        # products with themselves are to be taken off, of which so many are pending.
+        self._left = np.ones(count)
+        self._added = np.zeros((count, size))
+        self._vectors = np.zeros((TOGETHER, count, size))
+        self.pending = 0
+        # Written over again; memory of this size that is new each time costs more than what is
+        # computed in it.
+        self._products = np.empty_like(self.covariance)
         self._kept: tuple[float, Floats] = (math.nan, np.empty(0))
 
     def advance(self, passed_s: float) -> None:
@@ -115,14 +125,21 @@ class Family:
                 self._kept = passed_s, np.exp(-passed_s / self._lasting_s)
         left = self._kept[1]
         self.state[:, :, 1] *= left
-        self.covariance[:, 1, :] *= left[:, None]
-        self.covariance[:, :, 1] *= left[:, None]
-        self._diagonal += passed_s * self._drift_per_s
-        self._diagonal[:, 1] += self._irregular * (1 - left * left)
+        self._left *= left
+        self._vectors[: self.pending, :, 1] *= left
+        self._added[:, 1] *= left * left
+        self._added += passed_s * self._drift_per_s
+        self._added[:, 1] += self._irregular * (1 - left * left)
 
     def predict(self, seen: Floats) -> Prediction:
         """Say what the models expect of a round in which so much of each part shows."""
         gains = (self.covariance.reshape(-1, self.size) @ seen).reshape(self.count, self.size)
+        gains -= ((1 - self._left) * seen[1])[:, None] * self.covariance[:, 1, :]
+        gains[:, 1] *= self._left
+        gains += self._added * seen
+        if self.pending:
+            vectors = self._vectors[: self.pending]
+            gains -= np.einsum("bk,bki->ki", vectors @ seen, vectors)
         return Prediction(self.state @ seen, gains @ seen, gains, seen)
 
     def take(self, prediction: Prediction, surprises: Floats, totals: Floats) -> None:
@@ -133,25 +150,45 @@ class Family:
             surprises: How far the round's mean is off it, one run a row.
             totals: The variance of that, one entry a model.
         """
-        # The same factor on both sides keeps the covariance symmetric to the last bit.
-        scaled = prediction.gains / np.sqrt(totals)[:, None]
-        np.einsum("ki,kj->kij", scaled, scaled, out=self._outer)
-        self.covariance -= self._outer
+        self._vectors[self.pending] = prediction.gains / np.sqrt(totals)[:, None]
+        self.pending += 1
+        if self.pending == TOGETHER:
+            self._apply()
         self.state += prediction.gains * (surprises / totals)[:, :, None]
+
+    def _apply(self) -> None:
+        """Apply to the covariances what was kept apart."""
+        self.covariance[:, 1, :] *= self._left[:, None]
+        self.covariance[:, :, 1] *= self._left[:, None]
+        self._diagonal += self._added
+        # A product of a matrix with itself is symmetric to the last bit.
+        vectors = self._vectors.transpose(1, 0, 2)
+        np.matmul(vectors.transpose(0, 2, 1), vectors, out=self._products)
+        self.covariance -= self._products
+        self.pending = 0
+        self._left[:], self._added[:] = 1.0, 0.0
 
     def numbers(self) -> list[Floats]:
         """Return the state of one run; of each covariance one half, as it is symmetric."""
         half = self.covariance[(slice(None), *np.triu_indices(self.size))]
-        return [self.state.ravel(), half.ravel()]
+        vectors = self._vectors[: self.pending]
+        apart = [self._left, self._added.ravel(), vectors.ravel()]
+        return [self.state.ravel(), half.ravel(), *apart]
 
     @property
     def lengths(self) -> list[int]:
-        """How many numbers there are in each entry of `numbers`."""
-        return [self.count * self.size, self.count * self.size * (self.size + 1) // 2]
+        """How many numbers there are in each entry of `numbers`, by how many are pending."""
+        vectors = self.count * self.size
+        half = vectors * (self.size + 1) // 2
+        return [vectors, half, self.count, vectors, self.pending * vectors]
 
-    def restore(self, state: Floats, half: Floats) -> None:
-        """Take back what `numbers` returned."""
+    def restore(
+        self, state: Floats, half: Floats, left: Floats, added: Floats, vectors: Floats
+    ) -> None:
+        """Take back what `numbers` returned, with as many pending."""
         self.state = state.reshape(1, self.count, self.size)
         rows, columns = np.triu_indices(self.size)
         self.covariance[:, rows, columns] = half.reshape(self.count, -1)
         self.covariance[:, columns, rows] = half.reshape(self.count, -1)
+        self._left, self._added = left, added.reshape(self.count, self.size)
+        self._vectors[: self.pending] = vectors.reshape(-1, self.count, self.size)

@@ -18,8 +18,7 @@ __all__ = [
     "movements",
     "part_of_model",
     "prior",
-    "seen_edges",
-    "seen_smooth",
+    "seen_of",
     "smooth_grid",
 ]
 
@@ -27,17 +26,25 @@ __all__ = [
 # distinguish nearer ones. The level's is a standard deviation per day.
 _LEVELS = (0.0, 0.002, 0.01, 0.05, 0.25)
 _PROFILES = (0.002, 0.012, 0.07)
-IRREGULAR = (0.0003, 0.0009, 0.0025, 0.007, 0.02, 0.05, 0.13, 0.35)
+IRREGULAR = (0.0004, 0.0014, 0.005, 0.017, 0.06, 0.2)
 # How long the irregular part lasts: the next round knows nothing of it, minutes, or hours.
 _MINUTES_S, _HOURS_S = 1200.0, 7200.0
-_PARTS = (
-    *((size, 0.0) for size in IRREGULAR),
-    *((size, _MINUTES_S) for size in IRREGULAR[2:7:2]),
-    *((size, _HOURS_S) for size in IRREGULAR[2:7:2]),
+_LASTING = tuple(
+    (size, lasting_s) for lasting_s in (_MINUTES_S, _HOURS_S) for size in IRREGULAR[1:5]
 )
+# Where the irregular part lasts, every other level does: it wanders itself.
+_LEVELS_LASTING = _LEVELS[::2]
+_SINGLE_SHAPE = (len(_LEVELS), len(IRREGULAR), len(_PROFILES))
+_LASTING_SHAPE = (len(_LEVELS_LASTING), len(_LASTING), len(_PROFILES))
 # Smooth waves of the day and of the week; where rounds are too long to see a wave, it looks like a
 # part of the level and does no harm.
-_SMOOTH = np.array([*(1 / k for k in range(1, 7)), *(0.3 / k for k in range(1, 4))])
+_SMOOTH_DAY, _SMOOTH_WEEK = 6, 3
+_SMOOTH = np.array(
+    [
+        *(1 / k for k in range(1, _SMOOTH_DAY + 1)),
+        *(0.3 / k for k in range(1, _SMOOTH_WEEK + 1)),
+    ]
+)
 # A day with edges, such as office hours, needs all waves that hourly rounds can show, and days of
 # the week of their own.
 _EDGES_DAY = 12
@@ -56,11 +63,13 @@ _PRIOR_EDGES = 0.1
 @functools.cache
 def smooth_grid() -> Grid:
     """Return models with smooth waves of the day and the week."""
+    single = tuple((size, 0.0) for size in IRREGULAR)
     models = np.array(
         [
-            (level, *part, profile, _STILLER_LEVEL**-i * _STILLER_PROFILE**-j)
-            for i, level in enumerate(_LEVELS)
-            for part in _PARTS
+            (level, *part, profile, _STILLER_LEVEL ** -_LEVELS.index(level) * _STILLER_PROFILE**-j)
+            for levels, parts in ((_LEVELS, single), (_LEVELS_LASTING, _LASTING))
+            for level in levels
+            for part in parts
             for j, profile in enumerate(_PROFILES)
         ]
     )
@@ -125,29 +134,36 @@ def _fixed(numbers: Floats) -> Floats:
 
 def drift_weights(weights: Floats) -> Floats:
     """Return what the models count before the next round: some of it goes to their neighbours."""
-    shape = (len(_LEVELS), len(_PARTS), len(_PROFILES))
     drifted = (1 - _ANY - _ANY_FAST) * weights
-    shaped = drifted[:, : math.prod(shape)].reshape(-1, *shape)
-    # What the greater of two neighbours loses the other gains; nothing goes beyond the ends.
-    flow = _NEXT_LEVEL / 2 * (shaped[:, 1:] - shaped[:, :-1])
-    shaped[:, :-1] += flow
-    shaped[:, 1:] -= flow
-    white = shaped[:, :, : len(IRREGULAR)]
-    flow = _NEXT_IRREGULAR / 2 * (white[:, :, 1:] - white[:, :, :-1])
-    white[:, :, :-1] += flow
-    white[:, :, 1:] -= flow
-    drifted[:, : math.prod(shape)] = shaped.reshape(len(weights), -1)
+    first, runs = math.prod(_SINGLE_SHAPE), len(weights)
+    single = drifted[:, :first].reshape(runs, *_SINGLE_SHAPE)
+    lasting = drifted[:, first : first + math.prod(_LASTING_SHAPE)].reshape(runs, *_LASTING_SHAPE)
+    _exchange(single, _NEXT_LEVEL)
+    _exchange(lasting, _NEXT_LEVEL)
+    _exchange(single.swapaxes(1, 2), _NEXT_IRREGULAR)
+    drifted[:, :first] = single.reshape(runs, -1)
+    drifted[:, first : first + math.prod(_LASTING_SHAPE)] = lasting.reshape(runs, -1)
     return np.asarray(drifted + _fast_prior())
 
 
-def seen_smooth(time_s: float) -> Floats:
-    """Return how much of each part of the state shows at a time."""
-    day, week = time_s % DAY_S / DAY_S, time_s % (7 * DAY_S) / (7 * DAY_S)
-    return np.concatenate([_ONES, wave_columns(day, 6), wave_columns(week, 3)])
+def _exchange(weights: Floats, share: float) -> None:
+    """Let neighbours along the second axis exchange weight; nothing goes beyond the ends."""
+    flow = share / 2 * (weights[:, 1:] - weights[:, :-1])
+    weights[:, :-1] += flow
+    weights[:, 1:] -= flow
 
 
-def seen_edges(time_s: float) -> Floats:
-    """Return the same where days of the week are parts of their own."""
+def seen_of(time_s: float) -> tuple[Floats, Floats]:
+    """Return how much of each part of the state shows at a time: of smooth models, of edges."""
+    return _seen_in_week(time_s % (7 * DAY_S))
+
+
+# Rounds of a fleet begin at the same times in every week.
+@functools.lru_cache(maxsize=1024)
+def _seen_in_week(second: float) -> tuple[Floats, Floats]:
+    day = wave_columns(second % DAY_S / DAY_S, _EDGES_DAY)
+    week = wave_columns(second / (7 * DAY_S), _SMOOTH_WEEK)
     days = np.zeros(8)
-    days[int(time_s // DAY_S) % 7] = 1.0
-    return np.concatenate([_ONES, wave_columns(time_s % DAY_S / DAY_S, _EDGES_DAY), days])
+    days[int(second // DAY_S)] = 1.0
+    smooth = np.concatenate([_ONES, day[: 2 * _SMOOTH_DAY], week])
+    return _fixed(smooth), _fixed(np.concatenate([_ONES, day, days]))

@@ -38,7 +38,7 @@ _JUMP_CHANCE, _JUMP_SIZE = 0.004, 0.25
 # 192 q; the degrees of freedom of a mean say 34.5 over its kurtosis (`rase.counts.moments`).
 OUTLIER, _OUTLIERS_PER_DEGREE, _MOST_OUTLIERS = 9.0, 34.5 / 192, 0.05
 # Models that count less than this change no number that anybody sees.
-_LEAST_WEIGHT = 1e-7
+_LEAST_WEIGHT = 1e-6
 
 # Before any round: the bank, the mean of earlier rounds, the round by itself.
 _EXPERTS_PRIOR = np.array([0.8, 0.17, 0.03])
@@ -112,42 +112,44 @@ class Posterior:
         self._surprise = (weights * surprises).sum(axis=1)
 
     def add_jumps_and_outliers(self, width: float, outliers: float) -> None:
-        """Add that the round is a jump, or an outlier of the noise; weights then add up to 1.
+        """Add that the round is a jump, or an outlier of the noise.
 
         Args:
             width: The width of the range.
             outliers: The chance of an outlier.
         """
-        jump, wide = np.full_like(self._apart, (_JUMP_SIZE * width) ** 2), OUTLIER * self._noise
-        for chance, movement, noise in (
-            (_JUMP_CHANCE, jump, self._noise),
-            (outliers, self._apart, wide),
-        ):
-            total = movement + noise
-            odds = -0.5 * (np.log(total) + self._surprise**2 / total) - self._top
-            follows = movement / total
-            self._append(
-                chance * np.exp(np.minimum(odds, 700.0)),
-                self._centre + follows * self._surprise,
-                follows * noise,
-            )
-        self.weights /= self.weights.sum(axis=1, keepdims=True)
+        variances = np.array([[(_JUMP_SIZE * width) ** 2], [0.0]])
+        movements = np.where(variances, variances, self._apart)
+        noise = np.array([[1.0], [OUTLIER]]) * self._noise
+        chances = np.array([[_JUMP_CHANCE], [outliers]])
+        totals = movements + noise
+        odds = -0.5 * (np.log(totals) + self._surprise**2 / totals) - self._top
+        follows = movements / totals
+        self._events = (
+            (chances * np.exp(np.minimum(odds, 700.0))).T,
+            (self._centre + follows * self._surprise).T,
+            (follows * noise).T,
+        )
 
     def join(self, shares: Floats, *, constant: Floats, doubt: float, values: Floats) -> None:
-        """Add the other two experts, in shares that add up to 1 with the bank's."""
-        self.weights *= shares[:, :1]
-        self._append(shares[:, 1], constant, np.full_like(constant, doubt))
-        self._append(shares[:, 2], values, np.full_like(values, self._noise))
+        """Add the other two experts, in shares that add up to 1 with the bank's.
+
+        The weights then add up to 1, too.
+        """
+        events, means, variances = self._events
+        weights = np.concatenate([self.weights, events], axis=1)
+        weights *= shares[:, :1] / weights.sum(axis=1, keepdims=True)
+        others = np.empty((len(shares), 2))
+        others[:, 0], others[:, 1] = doubt, self._noise
+        said = np.stack([constant, values], axis=1)
+        self.weights = np.concatenate([weights, shares[:, 1:]], axis=1)
+        self.means = np.concatenate([self.means, means, said], axis=1)
+        self.variances = np.concatenate([self.variances, variances, others], axis=1)
 
     def square_about(self, points: Floats) -> Floats:
         """Return the mean square distance of the mixture to a point, for each run."""
         apart = self.variances + np.square(self.means - points[:, None])
         return np.asarray((self.weights * apart).sum(axis=1))
-
-    def _append(self, weights: Floats, means: Floats, variances: Floats) -> None:
-        self.weights = np.concatenate([self.weights, weights[:, None]], axis=1)
-        self.means = np.concatenate([self.means, means[:, None]], axis=1)
-        self.variances = np.concatenate([self.variances, variances[:, None]], axis=1)
 
 
 def _rowed(parts: Floats) -> Floats:
@@ -233,7 +235,7 @@ def reach_of(
     errors = np.sqrt(variances)
     off = (means - about[:, None]) / errors
     scaled = _STEPS[:, None, None] * (deviation[:, None] / errors)
-    inside = 0.5 * (_erf((scaled - off) / math.sqrt(2)) + _erf((scaled + off) / math.sqrt(2)))
+    inside = 0.5 * _erf(np.stack([scaled - off, scaled + off]) / math.sqrt(2)).sum(axis=0)
     masses = (weights * inside).sum(axis=2).T
     return np.array([np.interp(0.95, mass, _STEPS) for mass in masses])
 

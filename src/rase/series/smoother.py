@@ -18,7 +18,7 @@ from rase.counts.estimate import Estimate
 from rase.counts.registry import SMOOTHED
 from rase.domain import Range
 from rase.series.families import Family, Grid
-from rase.series.models import edges_grid, seen_edges, seen_smooth, smooth_grid
+from rase.series.models import edges_grid, seen_of, smooth_grid
 from rase.series.posterior import as_student, reach_of
 
 __all__ = ["smooth_record"]
@@ -126,8 +126,8 @@ def _smooth(
 ) -> tuple[Floats, Floats, Floats]:
     """Return how much each model counts, its means and its variances, one model a row."""
     evidence, means, variances = [], [], []
-    for grid, seen in ((smooth_grid(), seen_smooth), (edges_grid(), seen_edges)):
-        rows = [seen(time_s) for time_s in times.tolist()]
+    shown = zip(*(seen_of(time_s) for time_s in times.tolist()), strict=True)
+    for grid, rows in zip((smooth_grid(), edges_grid()), shown, strict=True):
         odds = _forward(grid, times, values, noise, rows=rows, value_range=value_range)[0]
         odds += np.log(grid.prior)
         chosen = np.sort(np.argsort(odds)[-_MOST_MODELS:])

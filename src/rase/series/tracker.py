@@ -66,7 +66,7 @@ class Tracker:
         return tracker
 
     def to_bytes(self) -> bytes:
-        """Return all that was learnt, about 540 kB however many rounds there were."""
+        """Return all that was learnt, 500 to 700 kB however many rounds there were."""
         return self._bank.to_bytes()
 
     @property

@@ -47,13 +47,13 @@ def same(found: pd.DataFrame, told: list[dict[str, Any]], names: list[str]) -> N
     )
 
 
-def test_the_points_of_the_live_chart(site: Site, opened: Opens) -> None:
-    """CSV: times are times, gaps are missing numbers, everything equals /v1/trace."""
+def test_the_rounds_of_the_timeline(site: Site, opened: Opens) -> None:
+    """CSV: times are times, gaps are missing numbers, everything equals /v1/estimates."""
     page = opened(site, site.operator)
     found = read_csv(saved(page, "/live?range=1d", "CSV"))
     begin_ms = 1000 * (CAMPAIGN.closes_s(LAST) + LATER_S - 86400)
-    told = asked(site, page, "/v1/trace", **{"from": str(begin_ms), "points": "300"})["points"]
-    same(found, told, ["time", "status", "value", "low", "high", "n_low", "n_high"])
+    told = asked(site, page, "/v1/estimates", **{"from": str(begin_ms)})
+    same(found, told, ["time", "status", *NUMBERS, "n", "local_epsilon"])
     times = pd.to_datetime(found["time"])
     assert str(times.dt.tz) == "UTC"
     assert times.is_monotonic_increasing

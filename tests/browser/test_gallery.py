@@ -205,7 +205,7 @@ def test_the_usual_fleet(painter: Painter, tmp_path: Path) -> None:
         at = place.address
         painter.paint("live-1d", f"{at}/live?range=1d", do=live)
         painter.paint("live-table", f"{at}/live?range=1d", do=table)
-        painter.paint("live-25d-10000-rounds", f"{at}/live?range=25d", do=live)
+        painter.paint("live-25d-10000-rounds", f"{at}/live?range=30d", do=live)
         painter.paint("live-1h", f"{at}/live?range=1h", do=live)
         painter.paint("live-5m-nothing", f"{at}/live?range=5m")
         painter.paint("live-no-scripts", f"{at}/live?range=6h", scripts=False)

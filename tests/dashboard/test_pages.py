@@ -14,6 +14,7 @@ from tests.dashboard.conftest import Desk, add_rounds
 from tests.fusion.conftest import CAMPAIGN, ROUND
 
 import rase.dashboard
+from rase.clock import time_in_words
 from rase.dashboard.guard import HEADERS
 from rase.dashboard.health import health_concerns
 from rase.dashboard.tables import csv_response
@@ -24,7 +25,7 @@ from rase.fusion.subscribers import (
     list_subscribers,
 )
 
-PAGES = ("/live", "/rounds", "/campaign", "/ask", "/subscribers", "/health")
+PAGES = ("/live", "/overview", "/rounds", "/campaign", "/ask", "/subscribers", "/health")
 STATIC = Path(rase.dashboard.__file__).parent / "static"
 
 
@@ -67,7 +68,7 @@ def test_an_operator_without_estimates_sees_no_estimate(desk: Desk) -> None:
     token = add_subscriber(desk.centre.database, "admin only", scopes=(ADMIN_CAMPAIGN,))
     desk.log_in(token)
     assert desk.get("/").headers["location"] == "/campaign"
-    assert [desk.get(path).status_code for path in PAGES] == [403, 403, 200, 403, 200, 200]
+    assert [desk.get(path).status_code for path in PAGES] == [*(403, 403, 403, 200, 403, 200, 200)]
 
 
 def test_live_shows_the_newest_round(desk: Desk) -> None:
@@ -146,7 +147,7 @@ def test_a_fusion_centre_before_its_first_round(empty_desk: Desk) -> None:
 def test_a_fusion_centre_before_its_first_campaign(bare_desk: Desk) -> None:
     """Pages say how to publish one."""
     bare_desk.log_in(bare_desk.operator)
-    for path in ("/live", "/rounds", "/campaign", "/ask"):
+    for path in ("/live", "/overview", "/rounds", "/round?number=1", "/campaign", "/ask"):
         assert "rase campaign publish" in bare_desk.get(path).text
     for path in ("/live.csv", "/rounds.csv", "/ask.csv", "/live/events"):
         assert bare_desk.get(path).status_code == 404
@@ -190,7 +191,7 @@ def test_a_column_has_one_number_of_decimals(desk: Desk) -> None:
     add_rounds(desk.centre, sizes)
     errors = [row["high"] - row["low"] for row in estimates(desk)]
     assert max(errors) > 10 * min(errors)
-    for path, column in (("/rounds", 2), ("/live?range=25d", 2)):
+    for path, column in (("/rounds", 2), ("/live?range=30d", 2)):
         text = desk.get(path).text
         table = text[text.index("<tbody>") : text.index("</tbody>")]
         cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("<tr")]
@@ -570,14 +571,14 @@ def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk
     empty_desk.log_in(empty_desk.reader)
     # The shuffler keeps what is below k_min, and hands over that it did.
     add_rounds(empty_desk.centre, {ROUND: [], ROUND + 1: []})
-    text = empty_desk.get("/live?range=25d").text
-    assert "No estimate in the last 25 days" in text
+    text = empty_desk.get("/live?range=30d").text
+    assert "No estimate in the last 30 days" in text
     assert f"fewer than {CAMPAIGN.k_min} devices reported" in text
     assert "<figure data-chart" not in text
     assert text.count('data-status="too_few"') == 2
 
 
-@pytest.mark.parametrize("path", ["/live.csv?range=25d", "/rounds.csv", "/ask.csv?kind=avg"])
+@pytest.mark.parametrize("path", ["/live.csv?range=30d", "/rounds.csv", "/ask.csv?kind=avg"])
 def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
     """Columns have types by themselves: numbers are numbers, as in pandas and others."""
     from pyarrow import csv as arrow
@@ -593,3 +594,118 @@ def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
     assert "null" not in {kinds[name] for name in kinds if name in numbers}
     if "time" in kinds:
         assert kinds["time"].startswith("timestamp")
+
+
+def test_a_time_has_one_mean_with_coverage(desk: Desk) -> None:
+    """The mean of all rounds of a time, with its interval, and how many of them there are."""
+    desk.log_in(desk.reader)
+    headers = {"Authorization": f"Bearer {desk.reader}"}
+    whole = desk.get("/v1/trace", headers=headers).json()["whole"]
+    assert (whole["rounds"], whole["estimated"], whole["withheld"]) == (4, 3, 1)
+    window = desk.get("/v1/windows?w=4", headers=headers).json()[0]
+    assert whole["value"] == pytest.approx(window["value"])
+    assert whole["standard_error"] == pytest.approx(window["standard_error"])
+    text = desk.get("/live?range=1d").text
+    assert "<dt>Mean of the last 1 day</dt>" in text
+    assert '<span class="value">3 of 4</span><span class="note">1 withheld</span>' in text
+    nothing = desk.get("/live?from=2020-01-01&to=2020-01-02").text
+    assert "No round in 2020-01-01 00:00 to 2020-01-02 00:00" in nothing
+
+
+def test_the_saved_time_is_every_round_with_its_error(desk: Desk) -> None:
+    """Not the points of the chart: one row a round, oldest first, with the fields of an answer."""
+    desk.log_in(desk.reader)
+    headers = {"Authorization": f"Bearer {desk.reader}"}
+    told = desk.get("/v1/estimates", headers=headers).json()
+    rows = list(csv.DictReader(io.StringIO(desk.get("/live.csv?range=30d").text)))
+    assert [row["round"] for row in rows] == [str(one["round"]) for one in told]
+    assert [row["standard_error"] for row in rows] == [
+        "" if one["standard_error"] is None else str(one["standard_error"]) for one in told
+    ]
+    assert set(rows[0]) == set(told[0])
+    assert desk.get("/live.csv?from=nonsense").status_code == 400
+    text = desk.get("/live?range=30d").text
+    assert "pd.read_csv(" in text
+    assert desk.reader not in text
+
+
+def test_two_times_and_two_campaigns_are_compared(desk: Desk) -> None:
+    """The difference with its interval, or why there is none; the table has both lines."""
+    desk.log_in(desk.reader)
+    begin_s, hour = ROUND * CAMPAIGN.round_s, CAMPAIGN.round_s
+    names = ("from", "to")
+    moments = [time_in_words(begin_s + more * hour)[:16] for more in (2, 4)]
+    query = "&".join(f"{name}={moment}" for name, moment in zip(names, moments, strict=True))
+    text = desk.get(f"/live?{query}&compare=before").text
+    assert '<th scope="col" class="number" data-role="line" data-color="2">Compared</th>' in text
+    assert "one of the two has no mean" in text
+    add_rounds(desk.centre, {ROUND + more: [100 * more] * 40 for more in range(4, 8)})
+    moments = [time_in_words(begin_s + more * hour)[:16] for more in (6, 8)]
+    query = "&".join(f"{name}={moment}" for name, moment in zip(names, moments, strict=True))
+    text = desk.get(f"/live?{query}&compare=before").text
+    shown = re.search(r"<dt>Difference</dt><dd><span class=\"value\">([^ <]*)", text)
+    assert shown is not None
+    headers = {"Authorization": f"Bearer {desk.reader}"}
+
+    def mean(first: int) -> float:
+        times = [1000 * (begin_s + (first + more) * hour) for more in (0, 1)]
+        found = desk.get(f"/v1/trace?from={times[0]}&to={times[1]}", headers=headers).json()
+        return float(found["whole"]["value"])
+
+    difference = mean(6) - mean(4)
+    assert float(shown.group(1).replace("+", "").replace("−", "-").replace(",", "")) == (
+        pytest.approx(difference, abs=0.05 * abs(difference) + 1)
+    )
+    assert "cannot be told apart" in text or "the mean is" in text
+
+
+def test_a_round_says_why_it_was_withheld(desk: Desk) -> None:
+    """A page for each round: estimated, withheld, open, missing; with those before and after."""
+    desk.log_in(desk.reader)
+    answered = desk.get(f"/round?number={ROUND}").text
+    assert "standard error" in answered
+    assert "Uniform shuffle by shuffler-1" in answered
+    assert f"/round?number={ROUND + 1}" in answered
+    withheld = desk.get(f"/round?number={ROUND + 2}&range=7d").text
+    assert f"Fewer than {CAMPAIGN.k_min} real reports came" in withheld
+    assert "How many came is not shown" in withheld
+    assert "range=7d" in withheld
+    missing = desk.get(f"/round?number={ROUND + 50}").text
+    assert "No batch of this round came" in missing
+    for wrong in ("", "x", "-1", "9" * 30):
+        assert desk.get(f"/round?number={wrong}").status_code == 404
+    # A round is reached from the timeline by one click.
+    assert f"/round?number={ROUND + 2}&amp;range=1d" in desk.get("/live?range=1d").text
+
+
+def test_the_overview_shows_all_campaigns(desk: Desk) -> None:
+    """Each with its newest estimate, a line of recent ones, and what deserves a look."""
+    desk.log_in(desk.reader)
+    text = desk.get("/overview").text
+    assert '<a href="/live">street-power</a>' in text
+    assert "<polyline points=" in text
+    assert "1 of the last 4 rounds withheld" in text
+    assert 'class="badge warn">look' in text
+    part = desk.get("/overview?part=1").text
+    assert part.lstrip().startswith('<div id="part"')
+    desk.centre.clock.advance(5 * 3600)
+    desk.log_in(desk.reader)
+    assert 'class="badge bad">problem' in desk.get("/overview").text
+
+
+def test_navigation_keeps_the_time(desk: Desk) -> None:
+    """Range, moments, zone and comparison go along to every page; a mistake does not."""
+    desk.log_in(desk.operator)
+    asked = "from=2026-06-20T10%3A00&to=2026-06-21T10%3A00&zone=Europe%2FZurich&compare=week"
+    for path in ("/live", "/rounds", "/campaign", "/overview"):
+        text = desk.get(f"{path}?{asked}").text
+        assert f'href="/rounds?{asked.replace("&", "&amp;")}"' in text
+    assert 'href="/rounds"' in desk.get("/live?from=nonsense").text
+
+
+def test_health_is_asked_for_again(desk: Desk) -> None:
+    """The changing part comes alone, for a page that stays open."""
+    desk.log_in(desk.operator)
+    part = desk.get("/health?part=1").text
+    assert part.lstrip().startswith('<div id="part"')
+    assert "Rounds behind" in part

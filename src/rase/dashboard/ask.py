@@ -1,12 +1,8 @@
-"""Ask: the mean of a round or a window with error and guarantee, as chart, files and snippets.
+"""Ask: the mean of a round or a window with error and guarantee, as chart, files and snippets."""
 
-Snippets ask the same question with curl, Python, Grafana and Home Assistant; never with a token.
-"""
-
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,118 +13,13 @@ from rase.campaign import Campaign
 from rase.clock import parse_duration_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
+from rase.dashboard.snippets import Question, snippets
 from rase.dashboard.tables import chart_rows, file_response
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator, Raw
 from rase.theme.formatting import sentence
 
-__all__ = ["PAGE", "Question", "snippets"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Hold a question about one moment.
-
-    Args:
-        base: The address of the fusion centre.
-        campaign: The campaign's id.
-        quantity: What it measures, in words.
-        unit: The unit; may be empty.
-        round_s: The length of a round.
-        w: The window as typed; empty for avg(t).
-        at: The moment as RFC 3339; empty for the newest.
-        method: The estimator; empty for the campaign's first.
-        strict: "true" for no mean of a window that lacks a round; empty otherwise.
-    """
-
-    base: str
-    campaign: str
-    quantity: str
-    unit: str
-    round_s: int
-    w: str = ""
-    at: str = ""
-    method: str = ""
-    strict: str = ""
-
-    def query(self, **more: str) -> dict[str, str]:
-        """Return the parameters of the route that answers it."""
-        asked = {"campaign": self.campaign, "w": self.w, "at": self.at, "method": self.method}
-        asked["strict"] = self.strict
-        return {name: value for name, value in {**asked, **more}.items() if value}
-
-    @property
-    def path(self) -> str:
-        """The route that answers it."""
-        if self.w:
-            return "/v1/windows"
-        return "/v1/estimates" if self.at else "/v1/estimates/latest"
-
-    @property
-    def address(self) -> str:
-        """The whole address."""
-        return f"{self.base}{self.path}?{urlencode(self.query())}"
-
-
-def snippets(question: Question) -> list[tuple[str, str, str]]:
-    """Return label, text and a short name for each place where the question can be asked."""
-    return [
-        ("curl", _curl(question), "curl"),
-        ("Python", _python(question), "python"),
-        ("Grafana (Infinity data source)", _grafana(question), "grafana"),
-        ("Home Assistant (configuration.yaml)", _home_assistant(question), "ha"),
-    ]
-
-
-def _curl(question: Question) -> str:
-    return f'curl -H "Authorization: Bearer $RASE_TOKEN" \\\n  "{question.address}"'
-
-
-def _python(question: Question) -> str:
-    arguments = [repr(question.w)] if question.w else []
-    if question.at:
-        arguments.append(f"at={question.at!r}")
-    if question.method:
-        arguments.append(f"method={question.method!r}")
-    if question.strict:
-        arguments.append("strict=True")
-    call = f"{'window' if question.w else 'average'}({', '.join(arguments)})"
-    return (
-        "import os\n\nfrom rase.subscriber.client import Subscriber\n\n"
-        f'with Subscriber("{question.base}", os.environ["RASE_TOKEN"],\n'
-        f'                campaign="{question.campaign}") as centre:\n'
-        f"    print(centre.{call})"
-    )
-
-
-def _grafana(question: Question) -> str:
-    route = "/v1/windows" if question.w else "/v1/estimates"
-    query = question.query()
-    asked = urlencode({name: value for name, value in query.items() if name != "at"})
-    time = "until" if question.w else "time"
-    return (
-        "Type: JSON   Parser: Backend   Method: GET\n"
-        f"URL: {question.base}{route}?{asked}&from=${{__from}}&to=${{__to}}\n"
-        f"Columns: {time} (Time), value (Number), low (Number), high (Number), n (Number)\n"
-        "Data source, custom header: Authorization = Bearer YOUR_TOKEN"
-    )
-
-
-def _home_assistant(question: Question) -> str:
-    route = "/v1/windows" if question.w else "/v1/estimates/latest"
-    query = question.query()
-    asked = urlencode({name: value for name, value in query.items() if name != "at"})
-    first = "[0]" if question.w else ""
-    unit = f'\n    unit_of_measurement: "{question.unit}"' if question.unit else ""
-    return (
-        "sensor:\n  - platform: rest\n"
-        f'    name: "RASE {question.campaign}"\n'
-        f'    resource: "{question.base}{route}?{asked}"\n'
-        "    headers:\n      Authorization: !secret rase_bearer  # Bearer YOUR_TOKEN\n"
-        f'    value_template: "{{{{ value_json{first}.value }}}}"\n'
-        f"    availability: \"{{{{ value_json{first}.status == 'ok' }}}}\""
-        f"{unit}\n    state_class: measurement\n    scan_interval: {max(question.round_s, 5)}"
-    )
+__all__ = ["PAGE"]
 
 
 _AROUND: Final = 48

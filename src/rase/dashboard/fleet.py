@@ -1,6 +1,7 @@
 """The campaign that a page is about, with what it promises and means in words."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,7 +14,7 @@ from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import duration
 from rase.theme.promises import promises
 
-__all__ = ["Fleet", "fleet_of", "promises_of"]
+__all__ = ["Fleet", "fleet_of", "fleets_of", "promises_of"]
 
 _DAY_S = 86400
 _NAMES = tuple(item.name for item in fields(Campaign))
@@ -38,9 +39,14 @@ class Fleet:
     names: tuple[str, ...]
 
     @property
+    def id_in_address(self) -> str:
+        """The campaign as an address must name it; empty while there is only one."""
+        return self.campaign.id if len(self.names) > 1 else ""
+
+    @property
     def query(self) -> str:
-        """What an address needs to stay with this campaign: nothing while there is only one."""
-        return f"campaign={self.campaign.id}" if len(self.names) > 1 else ""
+        """What an address needs to stay with this campaign."""
+        return f"campaign={self.id_in_address}" if self.id_in_address else ""
 
     @property
     def rounds_per_day(self) -> float:
@@ -73,6 +79,17 @@ async def fleet_of(request: Request, client: AsyncOperator) -> Fleet | None:
         )
     document: dict[str, Any] = found[names.index(asked) if asked else 0]
     client.about(str(document["id"]))
+    return _fleet(document, names)
+
+
+async def fleets_of(client: AsyncOperator) -> list[Fleet]:
+    """Return all campaigns of a fusion centre."""
+    found = await client.campaigns()
+    names = tuple(str(one["id"]) for one in found)
+    return [_fleet(one, names) for one in found]
+
+
+def _fleet(document: Mapping[str, Any], names: tuple[str, ...]) -> Fleet:
     return Fleet(
         # Fields that a campaign does not use are absent, as on the wire.
         campaign=Campaign.from_fields(

@@ -3,21 +3,30 @@
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
-from rase.dashboard.page import ADMIN, Page, View, client_of, render
+from rase.dashboard.page import ADMIN, Page, View, client_of, dashboard_of, render
 
 __all__ = ["PAGE", "health_concerns"]
 
 _LITTLE_ROOM: Final = 1 << 30
 _MANY_BEHIND: Final = 3
+_AGAIN_S: Final = 15
 
 
 async def show_health(request: Request) -> Response:
     """Show how the fusion centre does."""
     async with client_of(request) as client:
         found = await client.health()
-    return render(request, "health.html", found=found, concerns=health_concerns(found))
+    context: dict[str, Any] = {
+        "found": found,
+        "concerns": health_concerns(found),
+        "again_s": _AGAIN_S,
+    }
+    if request.query_params.get("part") == "1":
+        part = dashboard_of(request).templates.get_template("health_part.html")
+        return HTMLResponse(part.render(**context), headers={"Cache-Control": "no-store"})
+    return render(request, "health.html", **context)
 
 
 def health_concerns(found: dict[str, Any]) -> list[str]:

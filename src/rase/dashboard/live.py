@@ -1,11 +1,16 @@
-"""Live: the newest estimates of the fleet, their errors and the shuffler's word, as they come.
+"""The timeline: what the fleet's mean was in a time, how sure that is, and what came since.
 
-Alerts name what needs attention: no round for long, withheld rounds, few reports.
+A time of the address (`rase.dashboard.timeline`) as one number, as a chart with participation
+below it, as a table and as files; compared with an earlier time or another campaign if asked for.
+The newest round follows the stream.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -13,7 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from rase.answer import FIELDS
 from rase.campaign import Campaign
+from rase.dashboard.alerts import alerts, overdue_s
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import (
     READ,
@@ -25,35 +32,45 @@ from rase.dashboard.page import (
     render,
     session_of,
 )
-from rase.dashboard.tables import chart_rows, csv_response
+from rase.dashboard.snippets import dataframe_snippets
+from rase.dashboard.tables import chart_rows, csv_stream
+from rase.dashboard.timeline import COMPARISONS, RANGES, ZONE_COOKIE, Span, earlier_span, span_of
 from rase.subscriber.operator import AsyncOperator
-from rase.theme.formatting import duration, number
 
-__all__ = ["PAGE", "RANGES", "Alert", "alerts", "overdue_s"]
+__all__ = ["PAGE"]
 
-RANGES: Final = {
-    "5m": ("5 min", 300),
-    "1h": ("1 h", 3600),
-    "6h": ("6 h", 6 * 3600),
-    "1d": ("24 h", 86400),
-    "7d": ("7 d", 7 * 86400),
-    "25d": ("25 d", 25 * 86400),
-}
-_POINTS = 300
-_RECENT = 24
-# As many rounds as make a line; the first range that holds them is shown first.
-_ENOUGH = 24
+_POINTS: Final = 300
+_RECENT: Final = 24
+_SAVED: Final = 5000
 # How often a page asks again while rounds are late. Answers are shared for as long.
 _AGAIN_S = 10.0
 _ALIVE = b"event: alive\ndata: 1\n\n"
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """The mean of a time less that of another, whose errors are of other rounds or other devices.
+
+    Args:
+        value: The difference.
+        low: The lower end of its 95 % interval.
+        high: The upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
 async def show_live(request: Request) -> Response:
     """Show everything; a script asks for the changing part alone."""
     is_part = request.query_params.get("part") == "1"
-    chosen = request.query_params.get("range", "")
+    asked = "&".join(
+        f"{name}={value}" for name, value in sorted(request.query_params.items()) if name != "part"
+    )
+    zone = request.cookies.get(ZONE_COOKIE, "")
     fleet, view = await dashboard_of(request).hub.ask_once(
-        _stream(request), chosen if chosen in RANGES else "", lambda: _ask_all(request)
+        _stream(request), f"{asked} {zone}", lambda: _ask_all(request)
     )
     if fleet is None:
         return render(request, "no_campaign.html")
@@ -63,11 +80,27 @@ async def show_live(request: Request) -> Response:
 
 
 async def table(request: Request) -> Response:
-    """Return what the chart shows as CSV."""
-    fleet, view = await _ask_all(request)
+    """Return every round of the time that is shown as CSV, oldest first."""
+    async with client_of(request) as client:
+        fleet = await fleet_of(request, client)
     if fleet is None:
         raise HTTPException(404, "There is no campaign yet.")
-    return csv_response(view["trace"]["points"], f"{fleet.campaign.id}-{view['range']}.csv")
+    campaign = fleet.campaign
+    span = span_of(request, campaign, dashboard_of(request).clock.now_s(), names=fleet.names)
+    first, last = span.rounds(campaign)
+
+    async def pages() -> AsyncIterator[list[dict[str, Any]]]:
+        async with client_of(request) as asking:
+            asking.about(campaign.id)
+            for begin in range(first, last + 1, _SAVED):
+                end = min(begin + _SAVED - 1, last)
+                found = await asking.averages(
+                    1000 * begin * campaign.round_s, 1000 * end * campaign.round_s
+                )
+                yield [one.as_fields() for one in found]
+
+    name = span.name or f"{span.local(span.start_s, '%Y%m%d')}-{span.local(span.end_s, '%Y%m%d')}"
+    return csv_stream(pages(), f"{campaign.id}-{name}.csv", columns=FIELDS)
 
 
 async def events(request: Request) -> Response:
@@ -112,7 +145,7 @@ def _stream(request: Request) -> str:
 
 
 async def _ask_all(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
-    """Ask the three questions of the page."""
+    """Ask the questions of the page."""
     async with client_of(request) as client:
         fleet = await fleet_of(request, client)
         if fleet is None:
@@ -125,131 +158,116 @@ async def _ask_all(request: Request) -> tuple[Fleet | None, dict[str, Any]]:
 
 async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[str, Any]:
     clock = dashboard_of(request).clock
-    chosen = request.query_params.get("range", "")
-    if chosen not in RANGES:
-        chosen = _usual(fleet.campaign)
+    campaign = fleet.campaign
     now_s = clock.now_s()
-    start_ms = round(1000 * (now_s - RANGES[chosen][1]))
-    trace = await client.trace(start=max(start_ms, 0), points=_POINTS)
+    span = span_of(request, campaign, now_s, names=fleet.names)
+    trace = await _trace(client, campaign, span)
     page = await client.rounds(limit=_RECENT)
     done = [one for one in page["rounds"] if one["state"] != "open"]
     newest_answer = next((one for one in done if one["status"] == "ok"), None)
-    late_at_s = overdue_s(fleet.campaign, page["rounds"])
+    late_at_s = overdue_s(campaign, page["rounds"])
     late_in_s = None if late_at_s is None else late_at_s - now_s
+    rows = chart_rows(trace["points"], campaign.round_s, zone=span.zone)
     return {
         "is_late": late_in_s is not None and late_in_s < 0,
         # While rounds are late the page asks again and again: what it says of it grows old.
         "again_s": None if late_in_s is None else max(late_in_s + 1, _AGAIN_S),
-        "range": chosen,
-        "ranges": RANGES,
+        "span": span,
+        "ranges": {
+            name: label
+            for name, (label, length_s) in RANGES.items()
+            if length_s is None or length_s >= 8 * campaign.round_s
+        },
+        "comparisons": {
+            **COMPARISONS,
+            **{name: f"campaign {name}" for name in fleet.names if name != campaign.id},
+        },
+        "other": await _compare(client, fleet, span, trace, rows),
         "trace": trace,
-        "rows": chart_rows(trace["points"], fleet.campaign.round_s),
+        "rows": rows,
         "newest": done[0] if done else None,
         "answered": newest_answer,
         "rounds": page["rounds"],
-        "alerts": alerts(fleet.campaign, page["rounds"], expected_n=fleet.expected_n, now_s=now_s),
-        "now_s": now_s,
+        "alerts": alerts(campaign, page["rounds"], expected_n=fleet.expected_n, now_s=now_s),
+        "snippets": dataframe_snippets(
+            base=str(request.base_url).rstrip("/"),
+            campaign=campaign.id,
+            start_ms=span.start_ms,
+            end_ms=span.end_ms,
+        ),
     }
 
 
-def _usual(campaign: Campaign) -> str:
-    wanted_s = _ENOUGH * campaign.round_s
-    return next((name for name, (_, length_s) in RANGES.items() if length_s >= wanted_s), "25d")
+async def _trace(client: AsyncOperator, campaign: Campaign, span: Span) -> dict[str, Any]:
+    """Return the rounds that begin in a time, put together into few points."""
+    first, last = span.rounds(campaign)
+    if first > last:
+        # The time is shorter than a round, and none begins in it.
+        return {"points": [], "whole": None, "rounds_per_point": 1, "unit": campaign.unit}
+    return await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS)
+
+
+async def _compare(
+    client: AsyncOperator,
+    fleet: Fleet,
+    span: Span,
+    trace: dict[str, Any],
+    rows: Sequence[tuple[Any, ...]],
+) -> dict[str, Any] | None:
+    """Return what the time is compared with: its mean, the difference, and a row for each row."""
+    if not span.compare or span.compare == fleet.campaign.id:
+        return None
+    if span.compare in COMPARISONS:
+        earlier = earlier_span(span)
+        found = await _trace(client, fleet.campaign, earlier)
+        label = f"{COMPARISONS[span.compare]}, {earlier.label}"
+        back_s = span.start_s - earlier.start_s
+    else:
+        client.about(span.compare)
+        try:
+            found = await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS)
+        finally:
+            client.about(fleet.campaign.id)
+        label, back_s = f"campaign {span.compare}", 0.0
+    round_s = found.get("round_s", fleet.campaign.round_s)
+    shown = chart_rows(found["points"], round_s, zone=span.zone)
+    begins = [datetime.fromisoformat(one["time"]).timestamp() for one in found["points"]]
+    partners: list[tuple[Any, ...]] = []
+    for row in rows:
+        moment_s = datetime.fromisoformat(row[2]).timestamp() - back_s
+        place = bisect_right(begins, moment_s) - 1
+        length_s = found["points"][place]["rounds"] * round_s if place >= 0 else 0
+        is_there = place >= 0 and moment_s < begins[place] + length_s
+        partners.append(shown[place] if is_there else ("gap", 0, "", "", *("",) * 6, 0, "–"))
+    return {
+        "label": label,
+        "whole": found["whole"],
+        "unit": found["unit"],
+        "rows": partners,
+        "difference": _difference(trace["whole"], found["whole"]),
+    }
+
+
+def _difference(one: dict[str, Any] | None, other: dict[str, Any] | None) -> _Difference | None:
+    """Return how far two means are apart; None where either is unknown.
+
+    Errors add as independent ones do: the noise is of other reports. Those of ``tracked`` in times
+    that follow each other go together, so that their difference is surer than is said.
+    """
+    known = [mean for mean in (one, other) if mean is not None and mean["low"] is not None]
+    if len(known) < 2:
+        return None
+    value = known[0]["value"] - known[1]["value"]
+    # An interval that was cut at an end of the range reaches further on its other side.
+    reaches = [max(mean["value"] - mean["low"], mean["high"] - mean["value"]) for mean in known]
+    reach = math.hypot(*reaches)
+    return _Difference(value, value - reach, value + reach)
 
 
 PAGE = Page(
     name="live",
-    title="Live",
+    title="Timeline",
     group="Fleet",
     scope=READ,
     views=(View("/live", show_live), View("/live.csv", table), View("/live/events", events)),
 )
-
-
-_LATE_ROUNDS = 3
-_MANY_WITHHELD = 0.1
-_FEW = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """Hold one thing that deserves a look.
-
-    Args:
-        kind: "bad" if something is wrong now, "warn" if it may be.
-        text: One or two sentences.
-    """
-
-    kind: str
-    text: str
-
-
-def overdue_s(campaign: Campaign, rounds: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the second from which rounds are late; None if the campaign expects no more.
-
-    Args:
-        campaign: The campaign.
-        rounds: The newest rounds, newest first, as the fusion centre reports them.
-    """
-    newest = next(
-        (int(one["round"]) for one in rounds if one["state"] != "open"), campaign.not_before - 1
-    )
-    if newest >= campaign.not_after:
-        return None
-    return float(campaign.closes_s(newest + 1) + _LATE_ROUNDS * campaign.round_s)
-
-
-def alerts(
-    campaign: Campaign, rounds: Sequence[Mapping[str, Any]], *, expected_n: int, now_s: float
-) -> list[Alert]:
-    """Return what deserves a look, worst first.
-
-    Args:
-        campaign: The campaign.
-        rounds: The newest rounds, newest first, as the fusion centre sends them.
-        expected_n: How many reports recent rounds had on average.
-        now_s: The present second.
-    """
-    done = [one for one in rounds if one["state"] != "open"]
-    found = []
-    present = int(now_s // campaign.round_s)
-    late_at_s = overdue_s(campaign, rounds)
-    if late_at_s is not None and now_s > late_at_s:
-        silent_s = now_s - late_at_s + (_LATE_ROUNDS + 1) * campaign.round_s
-        since = f"for {duration(silent_s)}" if done else "since the campaign began"
-        found.append(
-            Alert(
-                "bad",
-                f"No round became final {since}; one is due every {duration(campaign.round_s)}. "
-                "Do devices report, and does the shuffler still send?",
-            )
-        )
-    if present > campaign.not_after:
-        found.append(
-            Alert("warn", "The campaign has ended. Publish a new version for further rounds.")
-        )
-    withheld = [one for one in done if one["state"] == "withheld"]
-    if done and done[0]["state"] == "withheld":
-        found.append(
-            Alert(
-                "warn",
-                f"The newest round was withheld: fewer than {number(campaign.k_min)} reports came.",
-            )
-        )
-    elif len(withheld) > _MANY_WITHHELD * len(done):
-        found.append(
-            Alert(
-                "warn",
-                f"{len(withheld)} of the last {len(done)} rounds were withheld: fewer than "
-                f"{number(campaign.k_min)} reports came.",
-            )
-        )
-    if done and done[0]["state"] == "final" and done[0]["n"] < _FEW * expected_n:
-        found.append(
-            Alert(
-                "warn",
-                f"Few reports: {number(int(done[0]['n']))} in the newest round, "
-                f"about {number(expected_n)} are usual.",
-            )
-        )
-    return found

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from rase.clock import Clock
 from rase.dashboard.assets import style
 from rase.dashboard.sessions import Session, Sessions
+from rase.dashboard.timeline import KEPT
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import FILTERS
@@ -310,7 +311,7 @@ def render(
     Templates extend ``base.html`` and find ``page``, ``root`` (what every address begins with),
     ``session`` (None before login), ``proof`` (the value of the hidden field ``proof`` that every
     POST form must have), ``theme``, ``here`` (the address), ``stay`` (what keeps an address with
-    the campaign), and ``context``; everything is escaped.
+    the campaign and its time), ``kept`` (the time alone), and ``context``; everything is escaped.
 
     Args:
         request: What is answered.
@@ -335,6 +336,7 @@ def render(
         next_theme=_next_theme(theme),
         here=_here(request),
         stay=_stay(request, context.get("fleet"), status=status),
+        kept=_kept_time(request),
         version=__version__,
         style=Markup(style()),  # noqa: S704 - our own file
         **context,
@@ -369,7 +371,15 @@ def _stay(request: Request, fleet: Any, *, status: int) -> str:
     else:
         # A page that could not be shown may have been asked for a campaign that is not there.
         query = f"campaign={quote(asked, safe='')}" if asked and status < 400 else ""
+    if status < 400:
+        # The time that is looked at goes along, whether a page shows it or not.
+        query = "&".join(part for part in (query, _kept_time(request)) if part)
     return f"?{query}" if query else ""
+
+
+def _kept_time(request: Request) -> str:
+    asked = request.query_params
+    return urlencode({name: asked[name] for name in KEPT if asked.get(name)})
 
 
 def _next_theme(theme: str) -> str:

@@ -10,7 +10,9 @@ from starlette.responses import Response
 
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, render
+from rase.dashboard.round import show_round
 from rase.dashboard.tables import csv_stream
+from rase.dashboard.timeline import zone_of_visitor
 
 __all__ = ["PAGE"]
 
@@ -30,7 +32,10 @@ async def show_rounds(request: Request) -> Response:
             return render(request, "no_campaign.html")
         before, method = _read_query(request, fleet)
         found = await client.rounds(before=before, limit=_SHOWN, method=method)
-    return render(request, "rounds.html", fleet=fleet, found=found, before=before, method=method)
+    zone = zone_of_visitor(request)
+    return render(
+        request, "rounds.html", fleet=fleet, found=found, before=before, method=method, zone=zone
+    )
 
 
 async def table(request: Request) -> Response:
@@ -69,5 +74,5 @@ PAGE = Page(
     title="Rounds",
     group="Fleet",
     scope=READ,
-    views=(View("/rounds", show_rounds), View("/rounds.csv", table)),
+    views=(View("/rounds", show_rounds), View("/rounds.csv", table), View("/round", show_round)),
 )

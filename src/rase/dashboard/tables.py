@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, tzinfo
 from itertools import chain
 from typing import Any, Final
 
@@ -18,12 +19,15 @@ _CSV: Final = "text/csv; charset=utf-8"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def chart_rows(points: Sequence[Mapping[str, Any]], round_s: int) -> list[tuple[Any, ...]]:
+def chart_rows(
+    points: Sequence[Mapping[str, Any]], round_s: int, *, zone: tzinfo = UTC
+) -> list[tuple[Any, ...]]:
     """Return what a chart's table shows, as tuples: templates write hundreds of them.
 
     Args:
         points: Estimates as the fusion centre sends them, of one round each or of several.
         round_s: The length of a round; minutes are enough where it has no seconds.
+        zone: In which times are written.
 
     Returns:
         Of each its status, how many rounds were withheld, its time, which of a window is its end,
@@ -32,7 +36,7 @@ def chart_rows(points: Sequence[Mapping[str, Any]], round_s: int) -> list[tuple[
     """
     form = f"%Y-%m-%d {'%H:%M' if round_s % 60 == 0 else '%H:%M:%S'}"
     places = decimals(points)
-    return [_chart_row(one, form, places) for one in points]
+    return [_chart_row(one, form, places, zone) for one in points]
 
 
 def csv_response(rows: Sequence[Mapping[str, Any]], name: str) -> Response:
@@ -90,7 +94,9 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[Any, ...]:
+def _chart_row(
+    one: Mapping[str, Any], form: str, places: int | None, zone: tzinfo
+) -> tuple[Any, ...]:
     mean, low, high = one["value"], one["low"], one["high"]
     is_answered = one["status"] == "ok"
     fewest, most = one.get("n_low", one.get("n")), one.get("n_high", one.get("n"))
@@ -100,7 +106,7 @@ def _chart_row(one: Mapping[str, Any], form: str, places: int | None) -> tuple[A
         one["status"],
         one.get("withheld", int(one["status"] == "too_few")),
         time,
-        moment(time, form),
+        moment(time, form, zone),
         *(
             text
             for value in (mean, low, high)

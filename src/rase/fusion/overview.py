@@ -40,6 +40,7 @@ __all__ = [
     "MAX_POINTS",
     "MAX_TRACED",
     "Point",
+    "Trace",
     "kept_in_range",
     "page_of_rounds",
     "router",
@@ -62,6 +63,7 @@ class Point:
         rounds: How many rounds it stands for.
         status: "ok" if three quarters or more were estimated; else "too_few" if one was withheld,
             and "gap" if none is there.
+        estimated: How many were estimated.
         withheld: How many were withheld.
         value: The mean of their estimates, for all of them; None unless the status is "ok".
         value_low: The smallest of them.
@@ -78,6 +80,7 @@ class Point:
     round: int
     rounds: int
     status: str
+    estimated: int = 0
     withheld: int = 0
     value: float | None = None
     value_low: float | None = None
@@ -90,10 +93,26 @@ class Point:
     n_high: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Hold the rounds of a time, at a glance.
+
+    Args:
+        width: How many rounds a point stands for.
+        points: The points, oldest first.
+        whole: All rounds of the time as one point, from the campaign's first final round to its
+            newest; None if there is none.
+    """
+
+    width: int
+    points: list[Point]
+    whole: Point | None
+
+
 def trace(
     database: Database, campaign: Campaign, *, first: int, last: int, points: int, method: str
-) -> tuple[int, list[Point]]:
-    """Return how many rounds a point stands for, and the points, oldest first.
+) -> Trace:
+    """Return the rounds of a time, put together into few points and into one.
 
     A point is the mean of its rounds with the interval of that mean, by the rule of windows
     (`rase.series.window`): errors of different rounds average out, those of tracked rounds
@@ -121,7 +140,11 @@ def trace(
             (campaign.id, first, last),
         )
         if low is None:
-            return 1, []
+            return Trace(1, [], None)
+        ((oldest, newest),) = transaction.execute(
+            "SELECT MIN(round), MAX(round) FROM rounds WHERE campaign = ? AND state <> 'open'",
+            (campaign.id,),
+        )
         rows = transaction.execute(
             "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
             "LEFT JOIN answers e ON e.campaign = r.campaign AND e.round = r.round "
@@ -132,11 +155,19 @@ def trace(
     if len(rows) > MAX_TRACED:
         raise Refused(BAD_QUESTION, f"Ask for at most {MAX_TRACED} rounds at once.")
     if not rows:
-        return 1, []
+        return Trace(1, [], None)
     width = math.ceil((high - low + 1) / points)
     # Points stay where they are while rounds come in.
     begin = low - low % width
-    return width, _points(campaign, rows, begin, width, last=high, is_tracked=method == TRACKED)
+    is_tracked = method == TRACKED
+    found = _points(
+        campaign, rows, begin, width, start=rows[0][0], last=high, is_tracked=is_tracked
+    )
+    begin, end = max(first, oldest), min(last, newest)
+    (whole,) = _points(
+        campaign, rows, begin, end - begin + 1, start=begin, last=end, is_tracked=is_tracked
+    )
+    return Trace(width, found, whole)
 
 
 def page_of_rounds(
@@ -183,8 +214,16 @@ def _round(campaign: Campaign, row: Row, answered: dict[str, Any] | None) -> dic
 
 
 def _points(
-    campaign: Campaign, rows: list[Row], begin: int, width: int, *, last: int, is_tracked: bool
+    campaign: Campaign,
+    rows: list[Row],
+    begin: int,
+    width: int,
+    *,
+    start: int,
+    last: int,
+    is_tracked: bool,
 ) -> list[Point]:
+    """Return points of so many rounds each, from the first; start and last bound what is due."""
     place = np.array([row[0] for row in rows], np.int64)
     is_ok = np.array([row[1] is not None for row in rows], np.bool_)
     mean = _floats([row[1] for row in rows])
@@ -192,25 +231,26 @@ def _points(
     degrees = np.array([math.inf if row[3] is None else row[3] for row in rows])
     n = np.array([row[4] or 0 for row in rows], np.int64)
     bucket = (place - begin) // width
-    starts = np.flatnonzero(np.diff(bucket, prepend=bucket[0] - 1))
-    ends = np.append(starts[1:], len(rows))
+    begins = np.flatnonzero(np.diff(bucket, prepend=bucket[0] - 1))
+    ends = np.append(begins[1:], len(rows))
     found: list[Point] = []
     previous: int | None = None
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        number = int(bucket[start])
+    for at, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        number = int(bucket[at])
         if previous is not None and number > previous + 1:
             # Rounds that never came are listed once, however many they are.
             missing = begin + (previous + 1) * width
             found.append(_bare(campaign, missing, (number - previous - 1) * width, "gap", 0))
         previous = number
-        good = np.flatnonzero(is_ok[start:end]) + start
-        withheld = end - start - len(good)
+        good = np.flatnonzero(is_ok[at:end]) + at
+        withheld = end - at - len(good)
         first = begin + number * width
         # Rounds that are still to come are not missing, nor those before the first one asked for.
-        of = min(first + width - 1, last) - max(first, int(place[0])) + 1
+        of = min(first + width - 1, last) - max(first, start) + 1
         if not is_enough(len(good), of):
             status = "too_few" if withheld else "gap"
-            found.append(_bare(campaign, first, width, status, withheld))
+            few = _bare(campaign, first, width, status, withheld)
+            found.append(replace(few, estimated=len(good)))
             continue
         middle = float(mean[good].mean())
         wrong = float(error[good].mean())
@@ -230,6 +270,7 @@ def _points(
                 round=first,
                 rounds=width,
                 status="ok",
+                estimated=len(good),
                 withheld=withheld,
                 value=middle,
                 value_low=float(mean[good].min()),
@@ -333,18 +374,22 @@ def traced(
         check_method(found, method)
         name = found.estimators[0] if method in (None, "all") else str(method)
         first, last = span_of(found, start, to, None)
-        width, answered = trace(
-            centre.database, found, first=first, last=last, points=points, method=name
-        )
+        answered = trace(centre.database, found, first=first, last=last, points=points, method=name)
+        whole = [] if answered.whole is None else [answered.whole]
+        shown = [
+            asdict(one)
+            for one in kept_in_range(
+                centre.database, found, [*answered.points, *whole], method=name
+            )
+        ]
         return {
             "campaign": found.id,
             "unit": found.unit,
             "method": name,
             "round_s": found.round_s,
-            "rounds_per_point": width,
-            "points": [
-                asdict(one) for one in kept_in_range(centre.database, found, answered, method=name)
-            ],
+            "rounds_per_point": answered.width,
+            "points": shown[: len(answered.points)],
+            "whole": shown[-1] if whole else None,
         }
 
     document = logging_refusals(request, asker, ask)

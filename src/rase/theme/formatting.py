@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 from rase.privacy import rounded_down
@@ -124,12 +124,15 @@ def erring(value: float | None, error: float | None) -> str:
     return "{} (± {})".format(*shown).replace("-", "−")
 
 
-def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+def moment(
+    value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC", zone: tzinfo = UTC
+) -> str:
     """Return a time with its zone; a dash if there is none.
 
     Args:
         value: Seconds since 1970, or RFC 3339.
-        form: As `datetime.strftime` has it.
+        form: As `datetime.strftime` has it; it names the zone itself.
+        zone: The zone in which it is written.
 
     Example:
         >>> moment(1782000000), moment("2026-06-21T00:00:00Z", "%H:%M UTC")
@@ -138,8 +141,8 @@ def moment(value: float | str | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> st
     if value is None:
         return "–"
     if isinstance(value, str):
-        return datetime.fromisoformat(value).astimezone(UTC).strftime(form)
-    return datetime.fromtimestamp(value, UTC).strftime(form)
+        return datetime.fromisoformat(value).astimezone(zone).strftime(form)
+    return datetime.fromtimestamp(value, zone).strftime(form)
 
 
 def duration(seconds: float) -> str:

@@ -2,13 +2,16 @@
 //
 // The head of the table says what each column is: data-role="x" (one), "line" (any number, each
 // with data-color="1" to "4"), "low" and "high" (a band behind the line before them), "note"
-// (shown under the pointer only). Cells carry the exact number in data-v; an empty one is a gap.
+// (shown under the pointer only), "bars" (drawn below in .plot.bars, with a dashed line at
+// data-least). Cells carry the exact number in data-v; an empty one is a gap.
 // The figure has data-x="time" (RFC 3339) or "number", data-unit, data-log="x y", and
 // data-mark="1.5" with data-mark-label="ε*" for an upright line. Rows with data-withheld above 0
-// get a small mark at the bottom.
+// get a small mark at the bottom. data-zone is the zone of the times. With data-zoom, an address,
+// a time can be chosen by dragging; with data-open a click opens the round of a row's data-round.
 // drawAll(root) draws what was added later.
 
 const plots = new WeakMap();
+let count = 0;
 
 export function drawAll(root = document) {
   for (const figure of root.querySelectorAll("figure[data-chart]")) draw(figure);
@@ -18,13 +21,17 @@ export function draw(figure) {
   const place = figure.querySelector(".plot");
   const table = figure.querySelector("table");
   if (!place || !table || !window.uPlot) return;
-  plots.get(figure)?.destroy();
+  for (const plot of plots.get(figure) ?? []) plot.destroy();
   plots.delete(figure);
   const found = read(figure, table);
   place.hidden = !found.x.length;
   if (place.hidden) return;
-  const plot = new window.uPlot(options(figure, place, found), found.data, place);
-  plots.set(figure, plot);
+  const key = `chart-${(count += 1)}`;
+  const drawn = [new window.uPlot(options(figure, place, found, key), found.data, place)];
+  const below = figure.querySelector(".plot.bars");
+  if (below && found.bars) drawn.push(new window.uPlot(barOptions(figure, below, found, key), [found.x, found.bars], below));
+  plots.set(figure, drawn);
+  touch(figure, drawn[0], found);
   if (!figure.dataset.watched) {
     figure.dataset.watched = "1";
     new ResizeObserver(() => resize(figure)).observe(place);
@@ -49,7 +56,9 @@ function read(figure, table) {
     const last = series.length;
     if (role === "high" && series[last - 2]?.role === "low") bands.push([last, last - 1, color]);
   });
-  return { x, series, bands, rows, heads, isTime, data: [x, ...series.map((one) => one.values)] };
+  const barPlace = heads.findIndex((head) => head.dataset.role === "bars");
+  const counted = barPlace < 0 ? null : column(barPlace);
+  return { x, series, bands, rows, heads, isTime, bars: counted, data: [x, ...series.map((one) => one.values)] };
 }
 
 function numeric(text, isTime) {
@@ -57,7 +66,7 @@ function numeric(text, isTime) {
   return isTime ? Date.parse(text) / 1000 : Number(text);
 }
 
-function options(figure, place, found) {
+function options(figure, place, found, key) {
   const style = getComputedStyle(figure);
   const token = (name) => resolved(figure, style.getPropertyValue(name));
   const ink = token("--ink-soft");
@@ -71,15 +80,15 @@ function options(figure, place, found) {
     height: place.clientHeight,
     legend: { show: false },
     padding: [figure.dataset.unit ? 30 : 10, 24, 0, null],
-    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-    tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    cursor: { y: false, drag: { x: "zoom" in figure.dataset, y: false, setScale: false }, points: { size: 7 }, sync: { key } },
+    tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), zoneOf(figure)),
     scales: {
       x: { time: found.isTime, distr: log.includes("x") ? 3 : 1, ...(log.includes("x") ? {} : { range: (_, low, high) => shownRange(figure, found, low, high) }) },
       y: { distr: log.includes("y") ? 3 : 1, range: log.includes("y") ? undefined : (_, low, high) => padded(low, high) },
     },
     axes: [
-      { ...axis, space: 70, size: 32, ...(found.isTime ? { values: times } : {}) },
-      { ...axis, size: (self, values) => 16 + 8 * Math.max(3, ...(values ?? []).map((value) => value.length)), values: (self, splits) => shortNumbers(splits) },
+      { ...axis, space: 70, size: 32, ...(found.isTime ? { values: timesIn(zoneOf(figure)) } : {}) },
+      { ...axis, size: room, values: (self, splits) => shortNumbers(splits) },
     ],
     series: [
       {},
@@ -96,8 +105,85 @@ function options(figure, place, found) {
       setCursor: [(self) => showPlace(figure, found, self.cursor.idx)],
       drawAxes: [(self) => marks(self, figure, found, token)],
       draw: [(self) => lone(self, found, token)],
+      setSelect: [(self) => zoom(self, figure)],
     },
   };
+}
+
+// As wide as its numbers; both charts of a figure keep the wider one, so that their times line up.
+function room(self, values) {
+  return Math.max(60, 16 + 8 * Math.max(3, ...(values ?? []).map((value) => value.length)));
+}
+
+function barOptions(figure, place, found, key) {
+  const shared = options(figure, place, found, key);
+  const token = (name) => resolved(figure, getComputedStyle(figure).getPropertyValue(name));
+  const least = Number(figure.dataset.least ?? 0);
+  return {
+    ...shared,
+    width: place.clientWidth,
+    height: place.clientHeight,
+    padding: [6, 24, 8, null],
+    scales: { x: shared.scales.x, y: { range: (_, low, high) => [0, 1.15 * Math.max(high ?? 0, least, 1)] } },
+    axes: [{ ...shared.axes[0], show: false }, { ...shared.axes[1], space: 28, values: (self, splits) => shortNumbers(splits) }],
+    series: [{}, { stroke: "transparent", fill: faded(token("--series-3"), 0.5), width: 0, points: { show: false }, paths: window.uPlot.paths.bars({ size: [0.9, 24] }) }],
+    bands: [],
+    hooks: { draw: [(self) => atLeast(self, least, token)], setSelect: shared.hooks.setSelect },
+  };
+}
+
+function atLeast(self, least, token) {
+  if (!least) return;
+  const { ctx, bbox } = self;
+  const y = self.valToPos(least, "y", true);
+  ctx.save();
+  ctx.strokeStyle = token("--ink-soft");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.restore();
+}
+
+// A dragged time becomes an address, so that it can be sent, kept and gone back from.
+function zoom(self, figure) {
+  if (!figure.dataset.zoom || self.select.width < 6) return;
+  const ends = [self.select.left, self.select.left + self.select.width].map((left) => self.posToVal(left, "x"));
+  show(figure, Math.floor(ends[0] / 60) * 60, Math.ceil(ends[1] / 60) * 60);
+}
+
+function show(figure, from, to) {
+  const address = new URL(figure.dataset.zoom, location.href);
+  address.searchParams.set("from", local(from, zoneOf(figure)));
+  address.searchParams.set("to", local(to, zoneOf(figure)));
+  location.assign(address);
+}
+
+// A click opens a round; a point that stands for several is looked into.
+function touch(figure, plot, found) {
+  if (!figure.dataset.open) return;
+  plot.over.addEventListener("click", () => {
+    const row = found.rows[plot.cursor.idx ?? -1];
+    if (!row || plot.select.width >= 6) return;
+    const rounds = Number(row.dataset.rounds ?? 1);
+    if (rounds > 1) {
+      const next = found.x[plot.cursor.idx + 1] ?? found.x[plot.cursor.idx] + (found.x[1] - found.x[0] || 3600);
+      return show(figure, found.x[plot.cursor.idx], next);
+    }
+    const address = new URL(figure.dataset.open, location.href);
+    address.searchParams.set("number", row.dataset.round);
+    location.assign(address);
+  });
+}
+
+const zoneOf = (figure) => figure.dataset.zone || "UTC";
+
+// The time on the wall, as a field for date and time has it.
+function local(seconds, zone) {
+  const parts = Object.fromEntries(new Intl.DateTimeFormat("en-CA", { timeZone: zone, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit" }).formatToParts(new Date(seconds * 1000)).map((part) => [part.type, part.value]));
+  return `${parts.year}-${parts.month}-${parts.day}T${parts.hour}:${parts.minute}`;
 }
 
 const FORMS = {
@@ -107,13 +193,15 @@ const FORMS = {
 };
 // Made when first used: making one takes as long as laying a page out.
 const forms = {};
-const utc = (name, date) => (forms[name] ??= new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...FORMS[name] })).format(date);
+const written = (name, zone, date) => (forms[name + zone] ??= new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...FORMS[name] })).format(date);
 
-function times(self, splits, axis, space, step) {
-  return splits.map((value) => {
-    const date = new Date(value * 1000);
-    return utc(step >= 86400 || value % 86400 === 0 ? "day" : step < 60 ? "second" : "clock", date);
-  });
+function timesIn(zone) {
+  return (self, splits, axis, space, step) =>
+    splits.map((value) => {
+      const date = new Date(value * 1000);
+      const isMidnight = written("second", zone, date) === "00:00:00";
+      return written(step >= 86400 || isMidnight ? "day" : step < 60 ? "second" : "clock", zone, date);
+    });
 }
 
 function padded(low, high) {
@@ -206,9 +294,11 @@ function showPlace(figure, found, place) {
 }
 
 function resize(figure) {
-  const place = figure.querySelector(".plot");
-  const plot = plots.get(figure);
-  if (plot && place.clientWidth && place.clientWidth !== plot.width) plot.setSize({ width: place.clientWidth, height: place.clientHeight });
+  const places = figure.querySelectorAll(".plot");
+  (plots.get(figure) ?? []).forEach((plot, number) => {
+    const { clientWidth: width, clientHeight: height } = places[number];
+    if (width && width !== plot.width) plot.setSize({ width, height });
+  });
 }
 
 // A colour token may be light-dark(…): only the browser can say what it is now.

@@ -1,7 +1,14 @@
 // Keeps the Live page new: listens to the stream, then asks for the changed part; can be paused.
 import { drawAll } from "/static/chart.js";
+import { readyCopies } from "/static/copy.js";
 
 const box = document.getElementById("live");
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+// Times are those of the reader's wall from the second page on; an address may name another zone.
+if (!document.cookie.includes("rase_zone=")) {
+  document.cookie = `rase_zone=${encodeURIComponent(ownZone)}; path=/; max-age=31536000; samesite=strict`;
+  if (!box.dataset.chosen && ownZone !== box.dataset.zone) location.reload();
+}
 const words = document.getElementById("connection-words");
 const dot = document.getElementById("dot");
 const pause = document.getElementById("pause");
@@ -119,16 +126,16 @@ async function refresh() {
 function show(part) {
   if (!part) return;
   const old = document.getElementById("part");
-  const isOpen = old.querySelector("details")?.open ?? false;
+  const open = [...old.querySelectorAll("details")].map((one) => one.open);
   const scrolled = old.querySelector(".tall")?.scrollTop ?? 0;
   const focused = old.contains(document.activeElement) ? pathOf(old, document.activeElement) : null;
   old.replaceWith(part);
-  const details = part.querySelector("details");
-  if (details) details.open = isOpen;
+  part.querySelectorAll("details").forEach((one, number) => (one.open = open[number] ?? false));
   const tall = part.querySelector(".tall");
   if (tall) tall.scrollTop = scrolled;
   if (focused) focused.reduce((node, place) => node?.children[place], part)?.focus({ preventScroll: true });
   drawAll(part);
+  readyCopies(part);
   const now = Date.now();
   if (now - spokenAt >= SPOKEN_MS) {
     spokenAt = now;

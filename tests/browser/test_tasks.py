@@ -1,0 +1,135 @@
+"""What people come for, done from the landing page by clicks and fields alone, counted."""
+
+import csv
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Opens, Seen, Site
+
+
+class Hand:
+    """Somebody who clicks and types, and counts it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.count = 0
+
+    def click(self, name: str, *, role: str = "link", within: str = "main") -> None:
+        """Click on what has this name."""
+        self.count += 1
+        self.page.locator(within).get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]
+
+    def fill(self, label: str, text: str) -> None:
+        """Fill a field in."""
+        self.count += 1
+        self.page.get_by_label(label, exact=True).fill(text)
+
+    def choose(self, label: str, option: str) -> None:
+        """Choose from a list."""
+        self.count += 1
+        self.page.get_by_label(label, exact=True).select_option(label=option)
+
+
+def test_yesterdays_mean_with_its_certainty(site: Site, opened: Opens, seen: Seen) -> None:
+    """At most 2: a mean with its interval, and of how many rounds it is."""
+    hand = Hand(opened(site, site.reader))
+    hand.click("Yesterday")
+    shown = hand.page.locator(".stat").filter(has_text="Mean of yesterday")
+    expect(shown).to_contain_text("95 %:")
+    expect(hand.page.locator(".stat").filter(has_text="Rounds")).to_contain_text("of 96")
+    assert hand.count <= 2
+    assert seen.errors == []
+
+
+def test_last_week_as_a_table_for_pandas(site: Site, opened: Opens, tmp_path: Path) -> None:
+    """At most 3: every round with its error, and the lines that read the same from Python."""
+    hand = Hand(opened(site, site.reader))
+    hand.click("7 days")
+    expect(hand.page.locator("#chart-title")).to_contain_text("7 days")
+    with hand.page.expect_download() as download:
+        hand.click("CSV")
+    download.value.save_as(tmp_path / "week.csv")
+    rows = list(csv.DictReader((tmp_path / "week.csv").read_text().splitlines()))
+    assert 660 <= len(rows) <= 672
+    assert all(row["standard_error"] for row in rows if row["status"] == "ok")
+    assert hand.count <= 3
+    hand.page.get_by_text("Use it in pandas or Polars").click()
+    expect(hand.page.locator("#copy-pandas")).to_contain_text("pd.read_csv(")
+
+
+def test_why_a_round_was_withheld(site: Site, opened: Opens) -> None:
+    """At most 2: its page says why, what to look at, and that the number is not shown."""
+    hand = Hand(opened(site, site.reader))
+    hand.count += 1
+    hand.page.get_by_role("row").filter(has_text="withheld").get_by_role("link").first.click()
+    expect(hand.page.get_by_text("real reports came")).to_be_visible()
+    expect(hand.page.get_by_text("How many came is not shown")).to_be_visible()
+    assert hand.count <= 2
+
+
+def test_two_weeks_are_compared(site: Site, opened: Opens) -> None:
+    """At most 4: the difference with its interval, in one sentence, and both lines."""
+    hand = Hand(opened(site, site.reader))
+    hand.click("7 days")
+    expect(hand.page.locator("#chart-title")).to_contain_text("7 days")
+    hand.count += 1
+    hand.page.get_by_text("Choose dates, compare").click()
+    hand.choose("Compare with", "a week earlier")
+    hand.click("Show", role="button")
+    expect(hand.page.locator(".stat").filter(has_text="Difference")).to_contain_text("95 %:")
+    expect(hand.page.get_by_text("Compared with a week earlier")).to_be_visible()
+    assert hand.count <= 4
+
+
+def test_three_months_ago(site: Site, opened: Opens) -> None:
+    """At most 3: an earlier time by its dates."""
+    hand = Hand(opened(site, site.reader))
+    hand.count += 1
+    hand.page.get_by_text("Choose dates, compare").click()
+    hand.fill("From", "2026-07-01T00:00")
+    hand.click("Show", role="button")
+    expect(hand.page.locator("#chart-title")).to_contain_text("2026-07-01 00:00")
+    assert hand.count <= 3
+
+
+def test_a_dragged_time_is_an_address_and_a_click_opens_a_round(
+    site: Site, opened: Opens, seen: Seen
+) -> None:
+    """Both charts keep their width; going back shows what was shown before."""
+    page = opened(site, site.reader)
+    page.goto("/live?range=1d")
+    over = page.locator(".plot .u-over").first
+    expect(over).to_be_visible()
+    widths = [box.bounding_box() for box in page.locator(".plot .u-over").all()]
+    assert len(widths) == 2
+    assert widths[0] is not None
+    assert widths[1] is not None
+    assert abs(widths[0]["x"] - widths[1]["x"]) <= 1
+    assert abs(widths[0]["width"] - widths[1]["width"]) <= 1
+    box = widths[0]
+    page.mouse.move(box["x"] + 100, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 260, box["y"] + 50, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**/live?*from=*")
+    expect(page.locator(".plot .u-over").first).to_be_visible()
+    page.locator(".plot .u-over").first.click(position={"x": 120, "y": 40})
+    page.wait_for_url("**/round?*number=*")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Round of")
+    page.go_back()
+    page.go_back()
+    page.wait_for_url("**/live?range=1d")
+    assert seen.errors == []
+
+
+def test_times_are_those_of_the_readers_wall(site: Site, opened: Opens) -> None:
+    """The browser's zone is taken from the second page on, and an address may name another."""
+    page = opened(site, site.reader)
+    page.context.clear_cookies(name="rase_zone")
+    page.context.add_cookies(
+        [{"name": "rase_zone", "value": "Asia%2FKolkata", "url": site.address}]
+    )
+    page.goto("/live?range=yesterday")
+    expect(page.locator(".legend")).to_contain_text("times: Asia/Kolkata")
+    page.goto("/live?range=yesterday&zone=UTC")
+    expect(page.locator(".legend")).to_contain_text("times: UTC")

@@ -145,13 +145,14 @@ class ClassProfile(Profile):
 
 
 def hidden_numbers(
-    others: Sequence[tuple[float, int]], *, negligible: float
+    others: Sequence[tuple[float, int]], *, negligible: float, width: float = _WIDTH
 ) -> list[tuple[int, float]]:
     """Return how many of the others' reports say nothing, with their chances, in blocks.
 
     Args:
         others: For each class the chance that a report says nothing, and how many it has.
         negligible: The chance that may be left out.
+        width: Of a block, in standard deviations; one that is far above the mean is all one.
 
     Returns:
         The smallest number of each block, ascending, and the chance of the block.
@@ -169,8 +170,8 @@ def hidden_numbers(
         first += low
     numbers = first + np.arange(law.size)
     mean = float(law @ numbers)
-    deviation = max(math.sqrt(float(law @ np.square(numbers - mean))), _WIDTH)
-    label = np.floor(np.minimum((numbers - mean) / deviation, _FAR_ABOVE) / _WIDTH)
+    deviation = max(math.sqrt(float(law @ np.square(numbers - mean))), width)
+    label = np.floor(np.minimum((numbers - mean) / deviation, _FAR_ABOVE) / width)
     starts = np.flatnonzero(np.diff(label, prepend=-np.inf))
     chances = np.add.reduceat(law, starts)
     return [(int(n), float(p)) for n, p in zip(numbers[starts], chances, strict=True)]

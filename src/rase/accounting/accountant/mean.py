@@ -1,0 +1,143 @@
+"""Whoever sees one published mean of a round, and nothing else: the second observer.
+
+The mean of a hundred incommensurable values gives away how often each was reported, so a mean says
+less than the shuffled reports only where values lie on a lattice. Then the others' blanket reports
+hide a contributor by their sum, not only by their number.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rase.accounting.accountant.classes import hidden_numbers
+from rase.accounting.accountant.profile import Profile
+from rase.accounting.binomial import Floats
+from rase.accounting.checks import checked_delta, checked_n
+from rase.laws.optimal import Optimal
+
+__all__ = ["MEAN_THEOREM", "MeanProfile", "mean_profile"]
+
+MEAN_THEOREM = "sum of blanket reports on a lattice, by FFT"
+
+# Blocks of numbers of blanket reports are so many of their standard deviations wide.
+_WIDTH = 1 / 2
+# What is left out, as a share of the delta asked for, and what the FFT's rounding can amount to.
+_NEGLIGIBLE = 1e-4
+_ROUNDING = 1e-12
+_LEAST_DELTA = 1e-9
+
+
+class MeanProfile(Profile):
+    """Bound what the sum of a round's values says of one contributor's reading.
+
+    The others' reports that are not drawn from the blanket, and the number m of those that are,
+    may be known: then the sum says as much as one report added to m draws of the blanket. It falls
+    in m. The divergence is convex in both laws, and a reading between two inputs is a mixture of
+    their rows, so the largest over all pairs of inputs holds for all pairs of readings.
+
+    Args:
+        local_epsilon: The epsilon of one report.
+        rows: The probability of each output (column) for each input.
+        values: The whole number that each output counts as.
+        n: How many reports.
+        delta: About which delta will be asked; at least 1e-9.
+    """
+
+    theorem = MEAN_THEOREM
+
+    def __init__(
+        self,
+        local_epsilon: float,
+        rows: Floats,
+        values: NDArray[np.int64],
+        n: int,
+        *,
+        delta: float,
+    ) -> None:
+        """Lay the values out on a cycle that is wide enough for the sums of most blocks."""
+        super().__init__(local_epsilon, delta=delta)
+        if delta < _LEAST_DELTA:
+            raise ValueError(f"delta must be at least {_LEAST_DELTA:g} for a mean, got {delta}.")
+        least = rows.min(axis=0)
+        share = float(least.sum())
+        self._negligible = _NEGLIGIBLE * delta
+        numbers = hidden_numbers([(share, n - 1)], negligible=self._negligible, width=_WIDTH)
+        blanket = least / share
+        offset = values - round(float(blanket @ values))
+        reach = _reach(blanket, offset, numbers[-1][0], negligible=self._negligible)
+        size = 1 << math.ceil(math.log2(2 * reach + 1))
+        spectrum = np.fft.rfft(np.bincount(offset % size, weights=blanket, minlength=size))
+        inputs = np.array([np.bincount(offset % size, weights=row, minlength=size) for row in rows])
+        spectra = np.fft.rfft(inputs, axis=1)
+        self._laws = [
+            (chance, np.fft.irfft(spectra * spectrum**number, size, axis=1))
+            for number, chance in numbers
+        ]
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest divergence over all pairs of inputs, rounded up."""
+        if epsilon >= self.local_epsilon:
+            return 0.0
+        factor = math.exp(epsilon)
+        count = len(self._laws[0][1])
+        found = np.zeros((count, count))
+        for chance, laws in self._laws:
+            for first in range(count):
+                gains = np.maximum(laws[first] - factor * laws, 0.0)
+                found[first] += chance * gains.sum(axis=1)
+        # The sums beyond the cycle count as seen, under both laws.
+        left_out = (2 + factor) * self._negligible + _ROUNDING
+        return min(1.0, float(found.max()) + left_out)
+
+
+def mean_profile(source: Optimal, n: int, *, delta: float = 1e-6, places: int = 128) -> MeanProfile:
+    """Return the profile of the published mean of a round, all that its observer sees.
+
+    Guarantee: as for `rase.accounting.accountant.rounds.shuffled_pair`, towards whoever sees the
+    mean of each round and no other statistic, if every report counts as a multiple of ``1 /
+    places`` of the range before the mean is taken (tests/accounting/accountant/test_mean.py
+    enumerates small rounds). Answers of a fusion centre are not of this kind: values are not
+    rounded, and spreads and histograms come with the mean. So no campaign claims it.
+
+    Args:
+        source: The optimal channel, with one budget.
+        n: The fewest honest reports of a round.
+        delta: About which delta will be asked; at least 1e-9.
+        places: How many values there are to a range.
+
+    Raises:
+        ValueError: If an argument is out of bounds, or reports are bits: their mean is their
+            number, which is all that shuffled bits say.
+
+    Example:
+        >>> from rase import Range
+        >>> profile = mean_profile(Optimal(2.0, Range(0, 1)), 100, places=16)
+        >>> profile.delta(0.5) < 0.01
+        True
+    """
+    n, delta = checked_n(n), checked_delta(delta)
+    if places < 2:
+        raise ValueError(f"places must be at least 2, got {places}.")
+    rows = source.channel
+    if rows is None:
+        raise ValueError("source must report more than bits, whose mean says all that they say.")
+    law = source.law(source.guarantee.epsilon)
+    decoded = law.decode(np.array(sorted(law.weights(0)), dtype=np.int64))
+    values = np.rint(decoded * places / source.domain.steps).astype(np.int64)
+    return MeanProfile(source.guarantee.epsilon, rows, values, n, delta=delta)
+
+
+def _reach(blanket: Floats, offset: NDArray[np.int64], number: int, *, negligible: float) -> int:
+    """Return how far from 0 a report and so many of the blanket lie but for a negligible chance.
+
+    Bernstein: a sum of independent numbers with variances v in all, none of which is further than
+    b from its mean, is further than t from its own with a chance of at most 2 exp(-t^2 / (2 v + 2 b
+    t / 3)).
+    """
+    widest = int(np.abs(offset).max())
+    mean = float(blanket @ offset)
+    variance = number * float(blanket @ np.square(offset - mean))
+    most = math.log(2 / negligible) * (widest + abs(mean))
+    half = most / 3 + math.sqrt(most**2 / 9 + 2 * variance * math.log(2 / negligible))
+    return math.ceil(half + number * abs(mean)) + widest

@@ -34,7 +34,6 @@ def with_promise(campaign: Campaign, *epsilons: float, **changes: Any) -> Campai
         "epsilon": campaign.epsilon[:1],
         "shuffled_epsilon": table[0],
         "delta": DELTA,
-        "cover": False,
         "claims": claims_of(*table, local=campaign.epsilon[0]),
     }
     return replace(campaign, **(promise | changes))

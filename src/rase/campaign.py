@@ -140,9 +140,9 @@ class Campaign:
         delta: The delta of ``shuffled_epsilon``, and of each of ``claims``.
         colluding: How many reports of a round may be of devices that work with the fusion centre:
             the promise is that of ``k_min - colluding`` reports.
-        cover: Whether devices send cover reports in rounds without a report. The shuffler cannot
-            tell them from reports, and they hide nobody from the fusion centre, so a campaign with
-            a shuffled promise goes without.
+        cover: Whether devices send cover reports in rounds without a report. The network and the
+            shuffler's intake cannot tell them from reports; its closer can, and drops them before
+            it counts.
         claims: What 1, 2, … reports of one device give away to the fusion centre, all together;
             reports ascending. Nothing is promised of more reports than the last row is about.
 
@@ -396,8 +396,7 @@ class Campaign:
             )
         if previous.cover and not self.cover:
             yield (
-                "cover must stay true in a new version: without it the shuffler sees who reports. "
-                "A shuffled promise needs a campaign of its own."
+                "cover must stay true in a new version: without it the network sees who reports."
             )
 
     def _check_words(self, mistakes: Mistakes) -> None:
@@ -475,7 +474,6 @@ class Campaign:
             ("epsilon", len(self.epsilon) == 1, "one budget: classes hide only their own"),
             ("shuffle", self.shuffle.method == "uniform", "uniform"),
             ("probe_every", self.probe_every == 0, "0: probes have another law"),
-            ("cover", not self.cover, "false: cover reports hide nobody from the fusion centre"),
             ("colluding", self.honest_reports >= 2, f"at most k_min - 2, {self.k_min - 2}"),
             ("claims", 1 <= len(self.claims) <= _MAX_CLAIMS, f"1 to {_MAX_CLAIMS} rows"),
         ):

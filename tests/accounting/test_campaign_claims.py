@@ -50,7 +50,7 @@ def test_what_holds_is_promised_unless_more_is_said() -> None:
     """The first row is the promise; a larger one may be made, a smaller one may not."""
     first = PROMISING.claims[0].epsilon
     assert (PROMISING.shuffled_epsilon, PROMISING.delta, PROMISING.colluding) == (first, 1e-6, 20)
-    assert not PROMISING.cover
+    assert PROMISING.cover
     assert state_promise(PLAIN, shuffled_epsilon=1.8, colluding=20).claims == PROMISING.claims
     with pytest.raises(CampaignInvalid, match="claims must be at most shuffled_epsilon"):
         state_promise(PLAIN, shuffled_epsilon=0.9 * first, colluding=20)

@@ -168,7 +168,7 @@ def test_a_promise_is_fitted_shown_and_updated(
     assert "promise        Towards the fusion centre: (0.5, 1e-06)-DP; if both servers" in text
     assert "claims" not in text
     first = json.loads(ran(*shown, "--json", capsys=capsys))
-    assert (first["colluding"], first["cover"], first["claims"][0][0]) == (1, False, 1)
+    assert (first["colluding"], "cover" in first, first["claims"][0][0]) == (1, False, 1)
     assert len(first["promises"]) >= 2
     update = ("campaign", "update", "--config", config, "--reports", "100", "--yes")
     ran(*update, "--k-min", "8", "--colluding", "2", "--epsilon", "0.4", capsys=capsys)

@@ -176,7 +176,7 @@ def test_without_further_words_a_promise_is_planned_within_what_owners_allow(
     campaign = campaign_in(folder)
     assert (campaign.k_min, campaign.shuffled_epsilon, campaign.delta) == (13333, 1.0, 1e-6)
     assert campaign.window_budget == campaign.epsilon[0] <= 4.5
-    assert not campaign.cover
+    assert campaign.cover
     assert "Towards the fusion centre: (" in shown
     assert "of the range), at epsilon 4.5 a report. The limits of owners, 4.5 a report" in shown
     assert "the promise alone would allow epsilon 5." in shown

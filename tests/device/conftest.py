@@ -23,7 +23,7 @@ from rase.transport.interface import Answer
 from rase.transport.memory import MemoryTransport, Message
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.messages import Content, Header
+from rase.wire.messages import Header
 from rase.wire.outer import OuterOpener
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import (
@@ -92,6 +92,16 @@ class Notes:
     def of(self, event: str) -> list[dict[str, object]]:
         """Return the fields of all events of a name."""
         return [fields for name, fields in self.events if name == event]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What both servers together find in a report."""
+
+    round: int
+    place: int
+    epsilon_class: int = 0
+    is_cover: bool = False
 
 
 @dataclass
@@ -176,8 +186,8 @@ class Shuffler:
             return self._enrol(message)
         return self._report(message)
 
-    def content(self, report: bytes) -> Content:
-        """Open both envelopes of a report."""
+    def content(self, report: bytes) -> "Seen":
+        """Open both envelopes of a report, or the outer one of a cover report."""
         header = Header.from_report(report)
         for campaign in reversed(self.versions):
             ch = campaign_hash(campaign)
@@ -186,11 +196,12 @@ class Shuffler:
                 opener = InnerOpener(
                     ch, [self.keys[Role.FUSION]], class_count=len(campaign.epsilon)
                 )
-                return opener.open(
-                    opened.inner,
-                    key_id=self.keys[Role.FUSION].id,
-                    round=campaign.block_start(header.round),
-                )
+                first = campaign.block_start(header.round)
+                if opened.mark.is_cover:
+                    return Seen(first, 0, 0, is_cover=True)
+                key_id = self.keys[Role.FUSION].id
+                content = opener.open(opened.inner, key_id=key_id, round=first)
+                return Seen(content.round, content.place, content.epsilon_class)
         raise AssertionError("a report of an unknown campaign")
 
     def _keyset(self, version: int) -> Keyset:
@@ -319,7 +330,7 @@ class World:
             left_s -= wait_s
         agent.step()
 
-    def contents(self) -> dict[int, Content]:
+    def contents(self) -> dict[int, Seen]:
         """Open what the shuffler holds, by round."""
         return {
             round: self.shuffler.content(report)

@@ -63,9 +63,9 @@ def test_a_round_with_readings_gives_one_report(world: Any) -> None:
     assert world.ledgers[0].status(int(world.clock.now_s())).total_spent == 2.0
 
 
-def test_a_campaign_with_a_promise_gets_no_cover_reports(world: Any) -> None:
+def test_a_campaign_without_cover_gets_no_cover_reports(world: Any) -> None:
     """Reports go, and nothing takes the place of those that do not."""
-    world.shuffler.campaign = with_promise(world.shuffler.campaign)
+    world.shuffler.campaign = with_promise(world.shuffler.campaign, cover=False)
     world.shuffler.versions = [world.shuffler.campaign]
     agent = world.agent()
     world.run(agent, HOUR + 300)
@@ -75,6 +75,14 @@ def test_a_campaign_with_a_promise_gets_no_cover_reports(world: Any) -> None:
     contents = world.contents()
     assert contents
     assert not any(content.is_cover for content in contents.values())
+
+
+def test_a_campaign_with_a_promise_gets_cover_reports(world: Any) -> None:
+    """They count for nothing at the shuffler, so they take nothing from its promise."""
+    world.shuffler.campaign = with_promise(world.shuffler.campaign)
+    world.shuffler.versions = [world.shuffler.campaign]
+    world.run(world.agent(), HOUR + 300)
+    assert [content.is_cover for content in world.contents().values()] == [True, True]
 
 
 def test_the_ledger_gets_the_claims_of_a_report(world: Any) -> None:
@@ -87,7 +95,7 @@ def test_the_ledger_gets_the_claims_of_a_report(world: Any) -> None:
     world.run(agent, 6 * HOUR)
     status = world.ledgers[0].status(int(world.clock.now_s()))
     assert (status.reports, status.span_given) == (2, 0.7)
-    assert len(world.contents()) == 2
+    assert sum(not content.is_cover for content in world.contents().values()) == 2
 
 
 def test_the_newest_rounds_are_remembered_longest(
@@ -134,7 +142,7 @@ def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
         world.source.readings = [700.0] if round % 2 else []
         world.run(agent, HOUR, least_s=0.01)
         world.ledgers[0].close_rounds((round - 2) * HOUR)
-    assert sizes == {143}
+    assert sizes == {145}
     for is_cover in (True, False):
         assert len(moments[is_cover]) > 75
         assert stats.kstest(moments[is_cover], "uniform").pvalue > 1e-6
@@ -144,7 +152,7 @@ def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
 
 
 def test_x_wing_reports_and_covers_have_one_size(world: Any) -> None:
-    """Where the campaign asks for X-Wing, both kinds have 1231 bytes."""
+    """Where the campaign asks for X-Wing, both kinds have 1233 bytes."""
     shuffler = world.shuffler
     shuffler.keys[Role.FUSION] = OpeningKey.generate(Role.FUSION, 1, kem=X_WING)
     shuffler.keyset = shuffler._keyset(1)
@@ -153,7 +161,7 @@ def test_x_wing_reports_and_covers_have_one_size(world: Any) -> None:
     agent = world.agent()
     world.source.readings = [1.0]
     world.run(agent, 3 * HOUR)
-    assert {len(report) for report in shuffler.received} == {1231}
+    assert {len(report) for report in shuffler.received} == {1233}
     assert len(shuffler.received) == 3
 
 

@@ -135,7 +135,7 @@ def live(
     opener = OuterOpener(campaign_hash(shuffler.campaign), [shuffler.keys[Role.SHUFFLER]])
     keys: dict[int, set[int]] = defaultdict(set)
     for report in shuffler.stored.values():
-        keys[Header.from_report(report).round].add(opener.open(report).fusion_key_id)
+        keys[Header.from_report(report).round].add(opener.open(report).mark.fusion_key_id)
     return keys, world
 
 

@@ -33,7 +33,7 @@ from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.messages import Batch, BatchManifest, Content, batch_id, inner_info
+from rase.wire.messages import Batch, BatchManifest, Content, LabelCount, batch_id, inner_info
 from rase.wire.parcel import header_of
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash, signature_of
 from rase.wire.suites import public_bytes, public_key, suite
@@ -86,7 +86,6 @@ def envelope(
     *,
     round: int = ROUND,
     epsilon_class: int = 0,
-    is_cover: bool = False,
     key_id: int = 7,
     campaign: Campaign = CAMPAIGN,
     content: bytes | None = None,
@@ -94,7 +93,7 @@ def envelope(
     """Return the inner envelope of one report."""
     key = KEYS[key_id]
     if content is None:
-        content = Content(round, place, epsilon_class, is_cover=is_cover).to_bytes()
+        content = Content(round, place, epsilon_class).to_bytes()
     info = inner_info(campaign_hash(campaign), round)
     public = public_key(key.kem, public_bytes(key.kem, key.secret))
     return suite(key.kem, key.aead).encrypt(content, public, info)
@@ -132,11 +131,12 @@ def parcel(
     key_id: int = 7,
     campaign: Campaign = CAMPAIGN,
     signer: SigningKey = SHUFFLER_SIGNER,
+    labels: tuple[LabelCount, ...] = (),
     **changes: object,
 ) -> Parcel:
     """Pack envelopes with a signed manifest."""
     envelopes = tuple(inner)
-    body = Batch(campaign_hash(campaign), round, key_id, envelopes).to_bytes()
+    body = Batch(campaign_hash(campaign), round, key_id, envelopes, labels).to_bytes()
     fields: dict[str, object] = {
         "batch_id": batch_id(body),
         "shuffler": "shuffler-1",

@@ -547,7 +547,7 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("campaign", "version", "hash", "body", "not_before"),
         *("fusion_signature", "shuffler_signature"),
         *("round", "state", "batches", "settles_s", "sequence", "shuffle", "kept_until_s"),
-        *("batch", "manifest", "opened", "covers", "replayed", "refused"),
+        *("batch", "manifest", "opened", "replayed", "refused"),
         *("tags", "places", "classes"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
         *("quantity", "unit", "time", "until", "value", "low", "high"),

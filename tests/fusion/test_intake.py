@@ -28,7 +28,7 @@ from rase.fusion.settings import FusionLimits, FusionPolicy
 from rase.storage.sqlite import open_sqlite
 from rase.wire import cbor
 from rase.wire.keys import OpeningKey, Role, SigningKey
-from rase.wire.messages import Content, batch_id, inner_info
+from rase.wire.messages import Content, LabelCount, batch_id, inner_info
 from rase.wire.signed import campaign_hash
 from rase.wire.suites import X_WING, public_bytes, public_key, suite
 
@@ -252,14 +252,32 @@ def test_bad_envelopes_are_dropped_and_counted(centre: Centre, spoil: Callable[[
     assert centre.questions.at(CAMPAIGN, ROUND).n == len(PLACES)
 
 
-def test_cover_reports_are_dropped_after_their_tag(centre: Centre) -> None:
-    """They count neither as reports nor as refused; a second copy is a replay."""
-    cover = envelope(0, is_cover=True)
-    sent = parcel([*reports(PLACES), cover, cover])
-    receipt = sent.deliver(centre.intake)
-    assert (receipt.refused, receipt.replayed) == (0, 1)
+def test_cover_reports_are_refused(centre: Centre) -> None:
+    """What a cover report holds is no reading; no honest shuffler forwards one."""
+    receipt = parcel([*reports(PLACES), envelope(0, content=bytes(32))]).deliver(centre.intake)
+    assert (receipt.refused, receipt.replayed) == (1, 0)
     with centre.database.snapshot() as transaction:
-        assert transaction.execute("SELECT opened, covers FROM batches") == [(5, 1)]
+        assert transaction.execute("SELECT opened, refused FROM batches") == [(5, 1)]
+
+
+def test_a_uniform_order_is_taken_for_any_other(centre: Centre) -> None:
+    """A shuffler whose groups bound nothing in a round draws uniformly, which hides more."""
+    mallows = replace(CAMPAIGN, id="ranked", shuffle=ShufflePlan("mallows", 0.5, ("a", "b")))
+    centre.publisher.publish(mallows)
+    parcel(reports(PLACES, campaign=mallows), campaign=mallows).deliver(centre.intake)
+    assert centre.count("batches") == 1
+
+
+def test_each_label_needs_k_min_reports(centre: Centre) -> None:
+    """Labels are public, so a batch with too few of one singles their senders out."""
+    envelopes = tuple(reports([1000] * 8))
+    for few in (1, 3):
+        labels = (LabelCount(0, few), LabelCount(3, 8 - few))
+        with pytest.raises(WireError, match="of each label") as refused:
+            parcel(envelopes, labels=labels).deliver(centre.intake)
+        assert refused.value.problem == "below-k"
+    parcel(envelopes, labels=(LabelCount(0, 4), LabelCount(3, 4))).deliver(centre.intake)
+    assert centre.count("batches") == 1
 
 
 def test_two_keys_make_one_round(centre: Centre) -> None:

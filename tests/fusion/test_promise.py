@@ -85,8 +85,8 @@ def test_windows_over_other_terms_promise_nothing_together(centre: Centre) -> No
 
 
 def test_cover_reports_do_not_count(centre: Centre) -> None:
-    """Of a device that sends them all the same: the fusion centre finds fewer than k_min."""
-    cover = [envelope(0, is_cover=True, campaign=PROMISING) for _ in range(2)]
+    """Of a shuffler that forwards them: the fusion centre finds fewer than k_min."""
+    cover = [envelope(0, content=bytes(32), campaign=PROMISING) for _ in range(2)]
     receive(centre, *sealed([0, 0, 4096]), *cover, **SAID)
     (done,) = centre.rounds.tick()
     assert done.is_withheld
@@ -107,7 +107,7 @@ def test_a_wish_becomes_a_budget_and_a_table() -> None:
     for name in ("epsilon", "mechanism", "window_budget"):
         del fields[name]
     found = campaign_of(fields)
-    assert (found.delta, found.cover, found.colluding) == (1e-6, False, 0)
+    assert (found.delta, found.cover, found.colluding) == (1e-6, True, 0)
     assert found.shuffled_epsilon == 1.0
     assert 0.9 < found.claims[0].epsilon <= 1.0 < found.epsilon[0]
     assert found.window_budget == found.epsilon[0]
@@ -133,7 +133,6 @@ def test_a_budget_becomes_a_promise() -> None:
         ({"delta": 1.0}, "delta must be a number"),
         ({"delta": 1e-6, "colluding": 3}, "colluding must be a whole number from 0 to 2"),
         ({"shuffled_epsilon": 0.1}, "claims must be at most shuffled_epsilon"),
-        ({"delta": 1e-6, "cover": True}, "cover must be false"),
         ({"shuffled_epsilon": 1e-6, "epsilon": None}, "no local epsilon"),
         ({"delta": 1e-6, "epsilon": None}, "epsilon must be one to 4 budgets"),
     ],

@@ -29,7 +29,7 @@ from rase.storage.opening import open_database
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Batch, Content, batch_id
-from rase.wire.seal import seal_report
+from rase.wire.seal import seal_cover, seal_report
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_bytes, campaign_hash, signature_of
 from rase.wire.suites import KEM_NUMBERS, X_WING
 
@@ -216,6 +216,7 @@ class World:
         fusion: str = "fusion",
         shuffler: str = "shuffler",
         campaign: Campaign | None = None,
+        label: int = 0,
     ) -> bytes:
         """Return a report."""
         times = {"not_before_s": 0, "not_after_s": 10**9}
@@ -226,6 +227,18 @@ class World:
             campaign_hash=campaign_hash(campaign or self.campaign),
             shuffler=OPENERS[shuffler].config(**times),
             fusion=OPENERS["x-wing" if kem == X_WING else fusion].config(**times),
+            label=label,
+        )
+
+    def cover(self, round: int) -> bytes:
+        """Return a cover report."""
+        times = {"not_before_s": 0, "not_after_s": 10**9}
+        return seal_cover(
+            round=round,
+            block=self.campaign.block_start(round),
+            campaign_hash=self.hash,
+            shuffler=OPENERS["shuffler"].config(**times),
+            fusion=OPENERS["fusion"].config(**times),
         )
 
     def send(self, device: int, wire: bytes, *, database: Database | None = None) -> Outcome:

@@ -15,7 +15,8 @@ from rase.fusion.opening import BatchOpener
 from rase.shuffler.intake import Outcome, Pending
 from rase.shuffler.report_handler import GroupCommit
 from rase.wire.keys import OpeningKey
-from rase.wire.messages import REPORT_SIZES, Batch
+from rase.wire.messages import REPORT_SIZES, Batch, Header
+from rase.wire.outer import OuterOpener
 from rase.wire.suites import AES_128_GCM, KEM_NUMBERS
 
 if TYPE_CHECKING:
@@ -75,9 +76,12 @@ def batched_points(count: int) -> list[range]:
 
 
 def covers(world: World) -> int:
-    """Return how many cover reports the fusion centre opened and dropped."""
-    ((count,),) = world.rows(world.fusion, "SELECT sum(covers) FROM batches")
-    return int(count)
+    """Return how many cover reports were sent under the newest version of the campaign."""
+    setting = world.setting
+    opener = OuterOpener(world.hash, setting.outer_keys, inner_kem=KEM_NUMBERS[setting.kem])
+    sent = [wire for wires in world.wires.values() for _, wire in wires]
+    newest = [wire for wire in sent if Header.from_report(wire).campaign_tag == world.hash[:8]]
+    return sum(opener.open(wire).mark.is_cover for wire in newest)
 
 
 def sealed_for(world: World) -> list[int]:

@@ -107,9 +107,9 @@ def test_a_sentence_for_more_reports_would_be_missed(k_min: int) -> None:
 
 
 def test_a_campaign_without_a_promise_says_nothing_of_the_fusion_centre() -> None:
-    """Its sentences are those of the reports; cover reports are counted."""
+    """Its sentences are those of the reports alone."""
     assert list(towards_fusion(CAMPAIGN)) == []
-    assert any("cover reports counted" in sentence for sentence in promises(CAMPAIGN))
+    assert not any("fusion centre" in sentence for sentence in promises(CAMPAIGN))
 
 
 def test_the_price_stands_in_every_sentence() -> None:
@@ -121,4 +121,4 @@ def test_the_price_stands_in_every_sentence() -> None:
         assert sentence.startswith("Towards the fusion centre: (")
         assert "if both servers work together: epsilon" in sentence
     assert "at least 60 reports, of which 20 may be of whoever looks" in keeper
-    assert not any("cover reports counted" in sentence for sentence in promises(promising))
+    assert "cover reports not counted" in keeper

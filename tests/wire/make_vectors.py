@@ -11,7 +11,7 @@ from typing import Any
 
 from rase.campaign import Campaign, ShufflePlan
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.messages import Batch, BatchManifest, Content, batch_id
+from rase.wire.messages import CONTENT_SIZE, Batch, BatchManifest, Content, batch_id
 from rase.wire.pure import seal_report
 from rase.wire.signed import (
     SignedCampaign,
@@ -77,7 +77,7 @@ CONTENTS = {
     "a place above the range": Content(495123, 5000, 2),
     "the smallest place": Content(495123, -(2**63)),
     "the largest place": Content(495123, 2**63 - 1),
-    "a cover report": Content(495123, 0, 0, is_cover=True),
+    "a cover report": None,
     "the last round": Content(2**32 - 1, 1),
 }
 
@@ -96,7 +96,7 @@ def documents() -> dict[str, Any]:
         "campaign.json": campaign_document(),
         "keyset.json": keyset_document(),
         "report.json": {
-            "version": 1,
+            "version": 2,
             "campaign_hash": campaign_hash(CAMPAIGN).hex(),
             "shuffler_key": private("shuffler"),
             "fusion_key": private("fusion"),
@@ -136,28 +136,32 @@ def keyset_document() -> dict[str, Any]:
 def report(number: int, name: str) -> dict[str, Any]:
     """Return one report with everything it was made from."""
     content = CONTENTS[name]
+    shown = content or Content(495123, 0)
+    label = number if content else 0
     entropy = bytes((17 * number + place) % 256 for place in range(64))
     config = {config.id: config for config in KEYSET.configs}
     sealed = seal_report(
-        content.round,
-        content.place,
-        epsilon_class=content.epsilon_class,
-        is_cover=content.is_cover,
+        shown.round,
+        shown.place,
+        epsilon_class=shown.epsilon_class,
+        is_cover=content is None,
         campaign_hash=campaign_hash(CAMPAIGN),
         shuffler_id=7,
         shuffler_key=config[7].public_key,
         fusion_id=9,
         fusion_key=config[9].public_key,
         entropy=entropy,
+        label=label,
     )
     return {
         "name": name,
-        "round": content.round,
-        "place": content.place,
-        "epsilon_class": content.epsilon_class,
-        "is_cover": content.is_cover,
+        "round": shown.round,
+        "place": shown.place,
+        "epsilon_class": shown.epsilon_class,
+        "is_cover": content is None,
+        "label": label,
         "entropy": entropy.hex(),
-        "content": content.to_bytes().hex(),
+        "content": (bytes(CONTENT_SIZE) if content is None else content.to_bytes()).hex(),
         "report": sealed.hex(),
     }
 

@@ -18,6 +18,8 @@ from rase.wire.messages import (
     BatchManifest,
     Content,
     Header,
+    LabelCount,
+    Mark,
     batch_id,
     inner_info,
     outer_info,
@@ -38,24 +40,24 @@ MANIFEST = BatchManifest(
 
 
 def test_the_sizes_are_those_of_the_protocol() -> None:
-    """143 bytes, or 1231 with X-Wing inside."""
+    """145 bytes, or 1233 with X-Wing inside."""
     assert INNER_SIZES == {X25519: 80, X_WING: 1168}
-    assert REPORT_SIZES == {X25519: 143, X_WING: 1231}
+    assert REPORT_SIZES == {X25519: 145, X_WING: 1233}
     assert len(Header(1, bytes(8), 5).to_bytes()) == 14
     assert len(Content(5, 7).to_bytes()) == 32
 
 
 def test_contexts_bind_campaign_round_and_header() -> None:
     """The info strings are fixed bytes."""
-    assert inner_info(b"H" * 32, 258) == b"rase/1 inner" + b"H" * 32 + b"\0\0\1\2"
-    assert outer_info(b"H" * 32, b"h" * 14) == b"rase/1 outer" + b"H" * 32 + b"h" * 14
+    assert inner_info(b"H" * 32, 258) == b"rase/2 inner" + b"H" * 32 + b"\0\0\1\2"
+    assert outer_info(b"H" * 32, b"h" * 14) == b"rase/2 outer" + b"H" * 32 + b"h" * 14
 
 
 @given(st.integers(0, 255), st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1))
 def test_headers_come_back(key_id: int, tag: bytes, round: int) -> None:
     """What is written is read."""
     header = Header(key_id, tag, round)
-    assert Header.from_report(header.to_bytes() + bytes(129)) == header
+    assert Header.from_report(header.to_bytes() + bytes(131)) == header
 
 
 @each_case(
@@ -74,18 +76,18 @@ def test_bad_headers_cannot_be_made(arguments: tuple[Any, Any, Any], words: str)
         Header(*arguments)
 
 
-@each_case("size", [0, 1, 14, 142, 144, 1230, 1232, 100_000])
+@each_case("size", [0, 1, 14, 144, 146, 1232, 1234, 100_000])
 def test_truncated_and_oversized_reports_are_refused(size: int) -> None:
     """Only two sizes exist."""
-    with pytest.raises(WrongSize, match=f"143 or 1231 bytes, got {size}"):
+    with pytest.raises(WrongSize, match=f"145 or 1233 bytes, got {size}"):
         Header.from_report(b"\x01" * size)
 
 
-@each_case("version", [0, 2, 255])
+@each_case("version", [0, 1, 255])
 def test_unknown_versions_of_reports_are_named(version: int) -> None:
     """The version byte is checked before anything else is read."""
     with pytest.raises(UnknownVersion, match=f"report version {version} is unknown"):
-        Header.from_report(bytes([version]) + bytes(142))
+        Header.from_report(bytes([version]) + bytes(144))
     data = bytes([version]) + Content(5, 7).to_bytes()[1:]
     with pytest.raises(UnknownVersion, match=f"content version {version} is unknown"):
         Content.from_bytes(data)
@@ -98,14 +100,24 @@ def test_contents_come_back(round: int, place: int, epsilon_class: int) -> None:
     assert Content.from_bytes(content.to_bytes()) == content
 
 
-def test_cover_reports_come_back() -> None:
-    """A cover report has the flag and nothing else."""
-    cover = Content(7, 0, 0, is_cover=True)
-    assert Content.from_bytes(cover.to_bytes()) == cover
-    assert cover.to_bytes() == b"\x01\x01" + bytes(9) + b"\0\0\0\x07" + bytes(17)
+@given(st.integers(0, 255), st.booleans(), st.integers(0, 15))
+def test_marks_come_back(key: int, is_cover: bool, label: int) -> None:
+    """Three bytes: flags, label, key; a cover report has no label."""
+    mark = Mark(key, is_cover=is_cover, label=0 if is_cover else label)
+    assert mark.to_bytes() == bytes((is_cover, mark.label, key))
+    assert Mark.from_bytes(mark.to_bytes() + b"and the envelope") == mark
 
 
-@each_case("place", range(15, 32))
+@each_case(
+    ("data", "words"), [(b"\2\0\7", "flag"), (b"\0\x10\7", "label must be"), (b"\1\1\7", "cover")]
+)
+def test_bad_marks_are_refused(data: bytes, words: str) -> None:
+    """Unknown flags, labels beyond the last, and covers with a label are refused."""
+    with pytest.raises(Malformed, match=words):
+        Mark.from_bytes(data)
+
+
+@each_case("place", range(14, 32))
 def test_padding_must_be_zero(place: int) -> None:
     """Nobody can hide anything in a report."""
     data = bytearray(Content(5, 7).to_bytes())
@@ -114,21 +126,10 @@ def test_padding_must_be_zero(place: int) -> None:
         Content.from_bytes(bytes(data))
 
 
-@each_case(
-    ("flags", "epsilon_class", "place", "words"),
-    [
-        (2, 0, 0, "flag"),
-        (3, 0, 0, "flag"),
-        (0, 4, 0, "epsilon_class must be"),
-        (1, 0, 5, "cover"),
-        (1, 1, 0, "cover"),
-    ],
-)
-def test_bad_contents_are_refused(flags: int, epsilon_class: int, place: int, words: str) -> None:
-    """Unknown flags, classes and covers that carry something are refused."""
-    data = struct.pack(">BBBqI17x", 1, flags, epsilon_class, place, 9)
-    with pytest.raises(Malformed, match=words):
-        Content.from_bytes(data)
+def test_bad_contents_are_refused() -> None:
+    """Unknown classes are refused."""
+    with pytest.raises(Malformed, match="epsilon_class must be"):
+        Content.from_bytes(struct.pack(">BBqI18x", 2, 4, 5, 9))
 
 
 @each_case("size", [0, 31, 33])
@@ -165,15 +166,26 @@ ENVELOPE = bytes(80)
         [],
         {},
         [bytes(32), 7, 9],
+        [bytes(32), 7, 9, [ENVELOPE]],
         [bytes(32), 7, 9, [ENVELOPE], 0],
-        [bytes(31), 7, 9, [ENVELOPE]],
-        [bytes(32), -1, 9, [ENVELOPE]],
-        [bytes(32), True, 9, [ENVELOPE]],
-        [bytes(32), 7, 256, [ENVELOPE]],
-        [bytes(32), 7, 9, ["text"]],
-        [bytes(32), 7, 9, [b"short"]],
-        [bytes(32), 7, 9, [ENVELOPE, bytes(1168)]],
-        ["hash", 7, 9, [ENVELOPE]],
+        [bytes(32), 7, 9, [ENVELOPE], [[0, 1]], 0],
+        [bytes(31), 7, 9, [ENVELOPE], [[0, 1]]],
+        [bytes(32), -1, 9, [ENVELOPE], [[0, 1]]],
+        [bytes(32), True, 9, [ENVELOPE], [[0, 1]]],
+        [bytes(32), 7, 256, [ENVELOPE], [[0, 1]]],
+        [bytes(32), 7, 9, ["text"], [[0, 1]]],
+        [bytes(32), 7, 9, [b"short"], [[0, 1]]],
+        [bytes(32), 7, 9, [ENVELOPE, bytes(1168)], [[0, 2]]],
+        ["hash", 7, 9, [ENVELOPE], [[0, 1]]],
+        [bytes(32), 7, 9, [ENVELOPE], []],
+        [bytes(32), 7, 9, [ENVELOPE], [0]],
+        [bytes(32), 7, 9, [ENVELOPE], [[0, 1, 2]]],
+        [bytes(32), 7, 9, [ENVELOPE], [[0, 2]]],
+        [bytes(32), 7, 9, [ENVELOPE], [[16, 1]]],
+        [bytes(32), 7, 9, [ENVELOPE], [[0, 0], [1, 1]]],
+        [bytes(32), 7, 9, [ENVELOPE, ENVELOPE], [[1, 1], [0, 1]]],
+        [bytes(32), 7, 9, [ENVELOPE, ENVELOPE], [[1, 1], [1, 1]]],
+        [bytes(32), 7, 9, [], [[0, 1]]],
     ],
 )
 def test_bad_batches_are_refused(parts: Any) -> None:
@@ -181,6 +193,15 @@ def test_bad_batches_are_refused(parts: Any) -> None:
     with pytest.raises(Malformed) as refused:
         Batch.from_bytes(cbor.encode(parts))
     assert refused.value.problem == "bad-batch"
+
+
+def test_labels_of_a_batch_come_back() -> None:
+    """Which envelopes have which label is in the body, and so in the id."""
+    labels = (LabelCount(0, 1), LabelCount(15, 2))
+    batch = Batch(bytes(32), 7, 9, (ENVELOPE,) * 3, labels)
+    assert Batch.from_bytes(batch.to_bytes()) == batch
+    assert Batch.from_bytes(batch.to_bytes()).labels == labels
+    assert Batch(bytes(32), 7, 9, (ENVELOPE,) * 3).labels == (LabelCount(0, 3),)
 
 
 def test_a_withheld_round_is_a_batch_without_envelopes() -> None:

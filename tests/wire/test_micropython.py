@@ -51,6 +51,7 @@ def arguments(report: dict[str, Any], ch: bytes, configs: dict[str, KeyConfig]) 
         "fusion_id": 9,
         "fusion_key": configs["fusion"].public_key,
         "entropy": bytes.fromhex(report["entropy"]),
+        "label": report["label"],
     }
 
 
@@ -68,12 +69,12 @@ def test_a_fresh_report_from_micropython_opens(
     ch: bytes, configs: dict[str, KeyConfig], openers: dict[str, OpeningKey]
 ) -> None:
     """Entropy of the host, sealed on MicroPython, opened by cryptography."""
-    report = {"epsilon_class": 2, "is_cover": False, "entropy": os.urandom(64).hex()}
+    report = {"epsilon_class": 2, "is_cover": False, "label": 3, "entropy": os.urandom(64).hex()}
     given = arguments(report, ch, configs)
     sealed = bytes.fromhex(micropython(SEAL.format(given=given, round=495123, place=-77)))
     outer = OuterOpener(ch, [openers["shuffler"]]).open(sealed)
     fusion = InnerOpener(ch, [openers["fusion"]], class_count=4)
-    content = fusion.open(outer.inner, key_id=outer.fusion_key_id, round=outer.round)
+    content = fusion.open(outer.inner, key_id=outer.mark.fusion_key_id, round=outer.round)
     assert content == Content(495123, -77, 2)
 
 

@@ -198,7 +198,7 @@ print(json.dumps([[one and one.hex() for one in made], open(MEMORY).read()]))
         (made[3], Content(ROUND + 1, 0, 1)),
     ):
         outer = OuterOpener(ch, [openers["shuffler"]]).open(bytes.fromhex(sealed))
-        opened = inner.open(outer.inner, key_id=outer.fusion_key_id, round=outer.round)
+        opened = inner.open(outer.inner, key_id=outer.mark.fusion_key_id, round=outer.round)
         assert opened == content
 
 

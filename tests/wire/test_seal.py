@@ -25,9 +25,9 @@ from rase.errors import (
 )
 from rase.wire.inner import InnerOpener, replay_tag
 from rase.wire.keys import KeyConfig, OpeningKey
-from rase.wire.messages import CONTENT_SIZE, Content, Header, inner_info, outer_info
+from rase.wire.messages import CONTENT_SIZE, Content, Header, Mark, inner_info, outer_info
 from rase.wire.outer import OuterOpener
-from rase.wire.seal import seal_report
+from rase.wire.seal import seal_cover, seal_report
 from rase.wire.suites import X25519, X_WING, public_key, suite
 
 Keys = dict[str, OpeningKey]
@@ -51,7 +51,7 @@ def opened(report: bytes, ch: bytes, openers: Keys, *, inner_kem: int = X25519) 
     """Send a report all the way."""
     found = outer_opener(ch, openers, inner_kem=inner_kem).open(report)
     return inner_opener(ch, openers).open(
-        found.inner, key_id=found.fusion_key_id, round=found.round
+        found.inner, key_id=found.mark.fusion_key_id, round=found.round
     )
 
 
@@ -71,7 +71,7 @@ def sealed(ch: bytes, configs: Configs) -> bytes:
 
 @each_case(
     "case",
-    [("fusion", X25519, 143), ("fusion-aes", X25519, 143), ("fusion-x-wing", X_WING, 1231)],
+    [("fusion", X25519, 145), ("fusion-aes", X25519, 145), ("fusion-x-wing", X_WING, 1233)],
 )
 def test_reports_arrive_in_every_suite(
     ch: bytes, configs: Configs, openers: Keys, case: tuple[str, int, int]
@@ -92,7 +92,6 @@ def test_reports_arrive_in_every_suite(
         round=st.integers(0, 2**32 - 1),
         place=st.integers(-(2**63), 2**63 - 1),
         epsilon_class=st.integers(0, 3),
-        is_cover=st.just(False),
     )
 )
 def test_every_place_arrives(ch: bytes, configs: Configs, openers: Keys, content: Content) -> None:
@@ -104,19 +103,31 @@ def test_every_place_arrives(ch: bytes, configs: Configs, openers: Keys, content
 
 
 def test_cover_reports_look_like_others(ch: bytes, configs: Configs, openers: Keys) -> None:
-    """Same size, same header; only the fusion centre can tell."""
-    cover = Content(495123, 0, is_cover=True)
-    both = [
-        seal_report(c, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"])
-        for c in (cover, CONTENT)
-    ]
-    assert len(both[0]) == len(both[1])
-    assert both[0][:14] == both[1][:14]
-    assert opened(both[0], ch, openers).is_cover
+    """Same size, same header; only the closer can tell, and no fusion centre counts it."""
+    first, second = configs["shuffler"], configs["fusion"]
+    cover = seal_cover(round=495123, block=495123, campaign_hash=ch, shuffler=first, fusion=second)
+    report = seal_report(CONTENT, campaign_hash=ch, label=7, shuffler=first, fusion=second)
+    assert len(cover) == len(report)
+    assert cover[:14] == report[:14]
+    marks = [outer_opener(ch, openers).open(wire).mark for wire in (cover, report)]
+    assert marks == [Mark(configs["fusion"].id, is_cover=True), Mark(configs["fusion"].id, label=7)]
+    with pytest.raises(UnknownVersion):
+        opened(cover, ch, openers)
+
+
+def test_a_mark_that_is_none_is_refused(ch: bytes, configs: Configs, openers: Keys) -> None:
+    """A sealed mark of a later protocol is named, and not guessed at."""
+    header = Header(configs["shuffler"].id, ch[:8], 495123).to_bytes()
+    config = configs["shuffler"]
+    key = public_key(config.kem, config.public_key)
+    mark = bytes((2, 0, 9))
+    sealed = suite(config.kem, config.aead).encrypt(mark + bytes(80), key, outer_info(ch, header))
+    with pytest.raises(Malformed, match="flag"):
+        outer_opener(ch, openers).open(header + sealed)
 
 
 def test_every_flipped_bit_is_refused(sealed: bytes, ch: bytes, openers: Keys) -> None:
-    """All 1144 bits of one report, each by name."""
+    """All 1160 bits of one report, each by name."""
     refusals = set()
     for bit in range(8 * len(sealed)):
         bad = bytearray(sealed)
@@ -128,7 +139,7 @@ def test_every_flipped_bit_is_refused(sealed: bytes, ch: bytes, openers: Keys) -
 
 
 @pytest.mark.uncovered
-@given(flips=st.sets(st.integers(0, 143 * 8 - 1), min_size=1), cut=st.integers(0, 20))
+@given(flips=st.sets(st.integers(0, 145 * 8 - 1), min_size=1), cut=st.integers(0, 20))
 @settings(max_examples=200)
 def test_mangled_reports_are_refused(
     fixed_report: bytes, ch: bytes, openers: Keys, flips: set[int], cut: int
@@ -159,11 +170,11 @@ def test_the_outer_refusals_have_names(
 ) -> None:
     """Truncated, oversized, another campaign, another version, an unknown and a wrong key."""
     shuffler = outer_opener(ch, openers)
-    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1231)):
-        with pytest.raises(WrongSize, match="must have 143 bytes"):
+    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1233)):
+        with pytest.raises(WrongSize, match="must have 145 bytes"):
             shuffler.open(bad)
-    with pytest.raises(UnknownVersion, match="report version 2"):
-        shuffler.open(b"\x02" + sealed[1:])
+    with pytest.raises(UnknownVersion, match="report version 1"):
+        shuffler.open(b"\x01" + sealed[1:])
     with pytest.raises(WrongCampaign):
         outer_opener(bytes(32), openers).open(sealed)
     # The tag in the header is short; the envelope is bound to the whole hash.
@@ -230,7 +241,7 @@ def test_dishonest_contents_are_refused(ch: bytes, configs: Configs, openers: Ke
         (Content(495124, 5).to_bytes(), WrongRound),
         (Content(495123, 5, 2).to_bytes(), Malformed),
         (good[:-1] + b"\1", Malformed),
-        (b"\x02" + good[1:], UnknownVersion),
+        (b"\x01" + good[1:], UnknownVersion),
     ):
         assert len(data) == CONTENT_SIZE
         with pytest.raises(kind) as refused:
@@ -309,7 +320,7 @@ def test_nothing_secret_is_shown(
     """Neither value nor key stands in reprs, refusals or logs of a whole way."""
     caplog.set_level(logging.DEBUG)
     shown = [repr(CONTENT), repr(openers), repr(outer_opener(ch, openers))]
-    for bad in (sealed[:-1], b"\x02" + sealed[1:], sealed[:-1] + b"\0", sealed):
+    for bad in (sealed[:-1], b"\x01" + sealed[1:], sealed[:-1] + b"\0", sealed):
         try:
             shown.append(repr(opened(bad, ch, openers)))
         except WireError as error:

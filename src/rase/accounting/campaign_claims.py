@@ -97,7 +97,6 @@ def state_promise(
         shuffled_epsilon=table[0].epsilon if shuffled_epsilon is None else shuffled_epsilon,
         delta=delta,
         colluding=colluding,
-        cover=False,
         claims=table,
     )
 

@@ -259,7 +259,6 @@ _NO_PROMISE: dict[str, Any] = {
     "shuffled_epsilon": None,
     "delta": None,
     "colluding": 0,
-    "cover": True,
     "claims": (),
 }
 

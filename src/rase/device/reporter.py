@@ -282,8 +282,7 @@ class Reporter:
         if not (self._sends_cover and signed.campaign.cover):
             return None
         try:
-            content = Content(signed.campaign.block_start(round), 0, is_cover=True)
-            data = _envelope_of(content, signed, round, keys)
+            data = _cover_of(signed, round, keys)
             # Stored before it is sent, as reports are: retries of both look the same.
             self._memory.keep_cover(round, Cover(data))
         except WireError:
@@ -324,6 +323,15 @@ def _envelope_of(
 
     return seal_report(
         content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round
+    )
+
+
+def _cover_of(signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]) -> bytes:
+    from rase.wire.seal import seal_cover
+
+    block = signed.campaign.block_start(round)
+    return seal_cover(
+        round=round, block=block, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1]
     )
 
 

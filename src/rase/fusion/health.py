@@ -140,8 +140,8 @@ def _campaign(
         "SELECT COUNT(*) FROM rounds WHERE campaign = ? AND state = 'open' AND settles_s <= ?",
         (campaign.id, now),
     )
-    ((batch, batches, opened, covers, replayed, refused),) = transaction.execute(
-        "SELECT MAX(round), COUNT(*), COALESCE(SUM(opened), 0), COALESCE(SUM(covers), 0), "
+    ((batch, batches, opened, replayed, refused),) = transaction.execute(
+        "SELECT MAX(round), COUNT(*), COALESCE(SUM(opened), 0), "
         "COALESCE(SUM(replayed), 0), COALESCE(SUM(refused), 0) FROM batches WHERE campaign = ?",
         where,
     )
@@ -159,7 +159,6 @@ def _campaign(
         "rounds_withheld": states.get("withheld", 0),
         "batches": batches,
         "envelopes_opened": opened,
-        "envelopes_cover": covers,
         "envelopes_replayed": replayed,
         "envelopes_refused": refused,
     }

@@ -252,15 +252,24 @@ def _check_manifest(manifest: BatchManifest, batch: Batch, campaign: Campaign) -
     # It is shown to subscribers; one that is not finite would keep the round from becoming final.
     if manifest.attacker_success > 1 + _ROUNDING:
         raise Malformed("the manifest's attacker_success must be at most 1.", problem=_BAD)
-    if manifest.n < campaign.k_min:
-        raise WireError(f"a batch must hold at least {campaign.k_min} reports.", problem="below-k")
+    _check_counts(batch, campaign.k_min)
     if (manifest.shuffled_epsilon, manifest.delta) != (campaign.shuffled_epsilon, campaign.delta):
         raise Malformed("the manifest promises something else than the campaign.", problem=_BAD)
     plan = campaign.shuffle
-    if plan.method not in ("robust", manifest.method):
+    # A uniform order hides more than any other; a round whose groups bound nothing is given one.
+    if manifest.method != "uniform" and plan.method not in ("robust", manifest.method):
         raise Malformed(f"the campaign asks for the {plan.method} shuffle.", problem=_BAD)
     if manifest.alpha > plan.alpha * (1 + _ROUNDING):
         raise Malformed(f"the manifest's alpha must be at most {plan.alpha:g}.", problem=_BAD)
+
+
+def _check_counts(batch: Batch, k_min: int) -> None:
+    if len(batch.inner) < k_min:
+        raise WireError(f"a batch must hold at least {k_min} reports.", problem="below-k")
+    if any(one.reports < k_min for one in batch.labels):
+        raise WireError(
+            f"a batch must hold at least {k_min} reports of each label.", problem="below-k"
+        )
 
 
 def _campaign_of(transaction: Transaction, batch: Batch) -> Campaign:
@@ -311,7 +320,7 @@ def _keep(
     opened: Opened | None,
     is_extra: bool,
 ) -> Receipt:
-    covers = replayed = refused = 0
+    replayed = refused = 0
     if opened is not None:
         is_fresh = _fresh(transaction, campaign, batch.round, opened.tags)
         kept = opened.is_report & is_fresh
@@ -332,19 +341,17 @@ def _keep(
                 classes[order].tobytes(),
             ),
         )
-        covers = int((opened.is_cover & is_fresh).sum())
         replayed = int((~is_fresh).sum())
-        refused = len(opened.tags) - replayed - covers - len(places)
+        refused = len(opened.tags) - replayed - len(places)
     transaction.execute(
-        "INSERT INTO batches (batch, campaign, round, manifest, opened, covers, replayed, refused) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO batches (batch, campaign, round, manifest, opened, replayed, refused) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             campaign.id,
             batch.round,
             manifest,
-            len(batch.inner) - covers - replayed - refused,
-            covers,
+            len(batch.inner) - replayed - refused,
             replayed,
             refused,
         ),

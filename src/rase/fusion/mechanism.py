@@ -30,7 +30,7 @@ __all__ = [
     "randomizer_of",
 ]
 
-_PROMISE = ("shuffled_epsilon", "delta", "colluding", "cover", "claims")
+_PROMISE = ("shuffled_epsilon", "delta", "colluding", "claims")
 
 Places = NDArray[np.int64]
 Classes = NDArray[np.uint8]
@@ -79,8 +79,6 @@ def _plain_campaign(values: Mapping[str, Any]) -> Campaign:
 
 def _promising_campaign(values: dict[str, Any]) -> Campaign:
     """Return a campaign with a promise towards the fusion centre, computed from its fields."""
-    if values.get("cover"):
-        raise CampaignInvalid(["cover must be false, or absent, for a shuffled promise."])
     promise: dict[str, Any] = {name: values.pop(name, None) for name in _PROMISE}
     asked = {
         "shuffled_epsilon": promise["shuffled_epsilon"],

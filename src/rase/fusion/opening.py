@@ -15,7 +15,7 @@ from rase.wire.messages import Batch
 __all__ = ["BatchOpener", "Opened"]
 
 _PIECE = 1024
-_BAD, _COVER, _REPORT = 0, 1, 2
+_BAD, _REPORT = 0, 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -25,21 +25,19 @@ class Opened:
     Args:
         places: The grid places; 0 where there is none.
         classes: The epsilon classes likewise.
-        is_report: Where there is a report: neither cover nor refused.
-        is_cover: Where there is a cover report.
+        is_report: Where there is a report; elsewhere the envelope is refused.
         tags: The replay tag of each envelope, opened or not.
     """
 
     places: NDArray[np.int64]
     classes: NDArray[np.uint8]
     is_report: NDArray[np.bool_]
-    is_cover: NDArray[np.bool_]
     tags: tuple[bytes, ...]
 
     @property
     def refused_count(self) -> int:
         """How many envelopes did not open."""
-        return int(len(self.tags) - self.is_report.sum() - self.is_cover.sum())
+        return int(len(self.tags) - self.is_report.sum())
 
 
 class BatchOpener(OpenerPool):
@@ -81,7 +79,6 @@ class BatchOpener(OpenerPool):
             places=packed["place"].astype(np.int64),
             classes=packed["class"].copy(),
             is_report=packed["kind"] == _REPORT,
-            is_cover=packed["kind"] == _COVER,
             tags=tuple(tag for _, tags in pieces for (tag,) in _TAG.iter_unpack(tags)),
         )
 
@@ -116,8 +113,7 @@ def _open_piece(
         except WireError:
             rows.append(_NOTHING)
             continue
-        kind = _COVER if content.is_cover else _REPORT
-        rows.append(_ROW_BYTES.pack(kind, content.epsilon_class, content.place))
+        rows.append(_ROW_BYTES.pack(_REPORT, content.epsilon_class, content.place))
     return b"".join(rows), b"".join(tags)
 
 

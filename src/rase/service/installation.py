@@ -123,7 +123,7 @@ _WHY = {
     "shuffled_epsilon": "what one report gives away to the fusion centre at most",
     "delta": "that belongs to shuffled_epsilon",
     "colluding": "reports of a round that may be of whoever looks",
-    "cover": "cover reports hide nobody from the fusion centre",
+    "cover": "whether cover reports hide from the network when a device has nothing to say",
     "not_before": "first round of this version",
     "not_after": "last round of this version",
 }

@@ -47,6 +47,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "rounds_carried": "Rounds closed below k_min whose reports wait for company.",
         "reports_released": "Reports in released rounds.",
         "reports_unopened": "Reports that could not be opened.",
+        "reports_cover": "Cover reports, which end here.",
         "reports_carried": "Reports that wait for company, counted at each close.",
         "reports_dropped": "Reports of rounds below k_min, or replaced by a newer one of a device.",
         "batches_accepted": "Batches that the fusion centre took.",

@@ -173,6 +173,7 @@ class Closer:
         self._telemetry.count(f"rounds_{closed.state}")
         self._telemetry.count("reports_released", closed.released)
         self._telemetry.count("reports_unopened", closed.unopened)
+        self._telemetry.count("reports_cover", closed.covers)
         self._telemetry.count("reports_carried", closed.carried)
         self._telemetry.count("reports_dropped", closed.dropped)
         # How many came to a withheld round is not logged either.

@@ -8,7 +8,7 @@ from typing import Final
 
 from rase.errors import WireError
 from rase.service.workers import Keys, OpenerPool
-from rase.wire.messages import INNER_SIZES, REPORT_SIZES
+from rase.wire.messages import INNER_SIZES, MARK_SIZE, REPORT_SIZES, Mark
 from rase.wire.outer import OpenedOuter, OuterOpener
 
 __all__ = ["OuterOpenerPool"]
@@ -36,7 +36,10 @@ class OuterOpenerPool(OpenerPool):
         ]
         opened = self.open_all(work, pieces, count=len(wires))
         rows = chain.from_iterable(map(_row(kem).iter_unpack, opened))
-        return [OpenedOuter(*found) if is_open else None for is_open, *found in rows]
+        return [
+            OpenedOuter(round, Mark.from_bytes(mark), inner) if is_open else None
+            for is_open, round, mark, inner in rows
+        ]
 
 
 def _pack_wires(wires: Sequence[bytes], kem: int) -> bytes:
@@ -51,12 +54,17 @@ def _open_packed(keys: Keys, packed: bytes, *, campaign_hash: bytes, kem: int) -
     wires = Struct(f"{REPORT_SIZES[kem]}s").iter_unpack(packed)
     row = _row(kem)
     found = (_open_one(opener, wire) for (wire,) in wires)
-    return b"".join(bytes(row.size) if one is None else row.pack(True, *one) for one in found)
+    return b"".join(
+        bytes(row.size)
+        if one is None
+        else row.pack(True, one.round, one.mark.to_bytes(), one.inner)
+        for one in found
+    )
 
 
 def _row(kem: int) -> Struct:
     """Return how an envelope is reported: whether it opened, and the fields inside."""
-    return Struct(f">?IB{INNER_SIZES[kem]}s")
+    return Struct(f">?I{MARK_SIZE}s{INNER_SIZES[kem]}s")
 
 
 def _open_one(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:

@@ -6,11 +6,11 @@ order that was drawn is forgotten unseen; after it there is one set of bytes to 
 A round below k_min is dropped; or, where the campaign carries rounds, its reports wait for those of
 the next rounds of the block, to which the fusion centre sees them belong: see
 docs/decisions/0006-carried-rounds-share-a-block.md. Each device has at most one report in a
-release, its newest.
+release, its newest. Cover reports end here: nobody counts them, and nobody sees them further on.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rase.campaign import Campaign
@@ -18,13 +18,14 @@ from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed
 from rase.shuffler.intake import tag_number
+from rase.shuffler.labels import OTHER, merge_labels
 from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.order import draw_order
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.rounds import Lease, check_lease
 from rase.storage.interface import Database
 from rase.wire.keys import OpeningKey, SigningKey
-from rase.wire.messages import Batch, BatchManifest, batch_id
+from rase.wire.messages import Batch, BatchManifest, LabelCount, batch_id
 from rase.wire.signed import SignedManifest, signature_of
 from rase.wire.suites import KEM_NUMBERS
 
@@ -40,6 +41,7 @@ class Closed:
         batches: How many batches wait to be forwarded; one says that the round is withheld.
         released: How many reports they hold.
         unopened: How many reports did not open.
+        covers: How many only hid that there was nothing to say.
         carried: How many wait for the next round of the block.
         dropped: How many were too few of their fusion key, or of the round, or older than another
             of their device.
@@ -49,6 +51,7 @@ class Closed:
     batches: int
     released: int
     unopened: int
+    covers: int
     carried: int
     dropped: int
 
@@ -75,7 +78,16 @@ class _Member(NamedTuple):
     """A report whose outer envelope is open."""
 
     inner: bytes
+    label: int
     sent: _Sent
+
+
+class _Found(NamedTuple):
+    """The newest report of each device by its fusion key, and what else there was."""
+
+    by_key: dict[int, list[_Member]]
+    unopened: int
+    covers: int
 
 
 class Releaser:
@@ -139,11 +151,11 @@ class Releaser:
         tag = tag_number(agreed.hash)
         block = agreed.campaign.block_start(lease.round), lease.round
         sent = self._read_sent(agreed, block)
-        by_key, unopened = self._open_reports(sent, agreed)
+        found = self._open_reports(sent, agreed)
         members = self._members()
         parcels, carried = [], []
         is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
-        for key_id, some in by_key.items():
+        for key_id, some in found.by_key.items():
             if len(some) >= agreed.campaign.k_min:
                 parcels.append(self._parcel(agreed, lease.round, key_id, some, members))
             elif not is_last:
@@ -183,8 +195,10 @@ class Releaser:
                 (state, agreed.hash, lease.round),
             )
         released = sum(parcel.n for parcel in parcels)
-        dropped = len(sent) - unopened - released - len(carried)
-        return Closed(state, len(parcels), released, unopened, len(carried), dropped)
+        dropped = len(sent) - found.unopened - found.covers - released - len(carried)
+        return Closed(
+            state, len(parcels), released, found.unopened, found.covers, len(carried), dropped
+        )
 
     def _read_sent(self, agreed: Agreed, block: tuple[int, int]) -> list[_Sent]:
         """Return what waits of the rounds of a block up to the one that closes, oldest first."""
@@ -200,25 +214,25 @@ class Releaser:
             )
         return [_Sent(round, device, bytes(wire), group) for round, device, wire, group in rows]
 
-    def _open_reports(
-        self, sent: list[_Sent], agreed: Agreed
-    ) -> tuple[dict[int, list[_Member]], int]:
-        """Return the newest report of each device by its fusion key, and how many did not open."""
+    def _open_reports(self, sent: list[_Sent], agreed: Agreed) -> _Found:
         kem = KEM_NUMBERS[agreed.campaign.kem]
         wires = [one.wire for one in sent]
         opened = self._opener.open_envelopes(wires, campaign_hash=agreed.hash, kem=kem)
         newest: dict[int, tuple[int, _Member]] = {}
-        unopened = 0
+        unopened = covers = 0
         for found, one in zip(opened, sent, strict=True):
             if found is None or found.round != one.round:
                 unopened += 1
+            elif found.mark.is_cover:
+                covers += 1
             else:
-                newest[one.device] = found.fusion_key_id, _Member(found.inner, one)
+                member = _Member(found.inner, found.mark.label, one)
+                newest[one.device] = found.mark.fusion_key_id, member
         # A batch of one fusion key below k_min would single its senders out.
         by_key: dict[int, list[_Member]] = defaultdict(list)
         for key_id, member in newest.values():
             by_key[key_id].append(member)
-        return by_key, unopened
+        return _Found(by_key, unopened, covers)
 
     def _members(self) -> int:
         """Count the devices that are enrolled and not revoked, whichever campaigns they serve."""
@@ -229,12 +243,18 @@ class Releaser:
     def _parcel(
         self, agreed: Agreed, round: int, key_id: int, some: list[_Member], members: int
     ) -> _Parcel:
+        campaign = agreed.campaign
         order, manifest = draw_order(
-            [member.sent.group for member in some], agreed.campaign.shuffle, rng=self._rng
+            [member.sent.group for member in some], campaign.shuffle, rng=self._rng
         )
-        batch = Batch(agreed.hash, round, key_id, tuple(some[place].inner for place in order))
+        order, counts = _by_label(order, [member.label for member in some], campaign)
+        inner = tuple(some[place].inner for place in order)
+        batch = Batch(agreed.hash, round, key_id, inner, counts)
+        # Labels are public: the best observer guesses within each, and is right once in each.
+        success = min(1.0, manifest.attacker_success * len(counts))
+        manifest = replace(manifest, attacker_success=success)
         # A device that was revoked while its report was opened is no longer counted.
-        return self._sign_parcel(batch, agreed.campaign, manifest, members=max(members, len(some)))
+        return self._sign_parcel(batch, campaign, manifest, members=max(members, len(some)))
 
     def _withheld_parcel(self, agreed: Agreed, round: int) -> _Parcel:
         return self._sign_parcel(
@@ -261,3 +281,17 @@ class Releaser:
         )
         signed = SignedManifest(said, signature_of(said, self._key))
         return _Parcel(body, signed.to_bytes(), len(batch.inner))
+
+
+def _by_label(
+    order: list[int], labels: list[int], campaign: Campaign
+) -> tuple[list[int], tuple[LabelCount, ...]]:
+    """Return an order by labels that enough reports share, and how many reports have each."""
+    if campaign.shuffle.method == "uniform":
+        labels = merge_labels(labels, k_min=campaign.k_min)
+    else:
+        # The order of such a shuffle goes over the whole round; labels would tear it apart.
+        labels = [OTHER] * len(labels)
+    # The sort keeps the order inside each label, which stays uniform.
+    counts = tuple(LabelCount(*pair) for pair in sorted(Counter(labels).items()))
+    return sorted(order, key=labels.__getitem__), counts

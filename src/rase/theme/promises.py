@@ -22,7 +22,6 @@ def promises(campaign: Campaign) -> list[str]:
     """Return what a campaign promises by its signed terms, one sentence each."""
     window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
     is_promising = campaign.delta is not None
-    counted = ", cover reports counted," if campaign.cover else ""
     return [
         *towards_fusion(campaign),
         # What protects is judged by both promises where there are two: the sentences above do.
@@ -33,7 +32,7 @@ def promises(campaign: Campaign) -> list[str]:
             f"{'' if is_promising else f': {LocalDP(budget).odds}'}."
         ),
         (
-            f"Fewer than {number(campaign.k_min)} reports{counted} are never released together; "
+            f"Fewer than {number(campaign.k_min)} reports are never released together; "
             f"{_too_few(campaign)}."
         ),
         f"The shuffler permutes the reports of a round {_SHUFFLES[campaign.shuffle.method]}.",
@@ -71,9 +70,8 @@ def towards_fusion(campaign: Campaign) -> Iterator[str]:
         if campaign.colluding:
             among += f", of which {number(campaign.colluding)} may be of whoever looks"
         yield (
-            f"The shuffler keeps this promise: it releases rounds of at least {among}. Cover "
-            "reports would not hide yours, so there are none, and the shuffler sees in which "
-            "rounds you report."
+            f"The shuffler keeps this promise: it releases rounds of at least {among}, cover "
+            "reports not counted."
         )
 
 

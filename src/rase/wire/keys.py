@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rase.errors import Malformed, UnknownKey, WrongSize
 from rase.wire import cbor
-from rase.wire.messages import VERSION, check_format, check_names, check_whole
+from rase.wire.messages import FORMAT, check_format, check_names, check_whole
 from rase.wire.suites import (
     CHACHA20_POLY1305,
     HKDF_SHA256,
@@ -181,7 +181,7 @@ class Keyset:
             for config in self.configs
         ]
         values = {"version": self.version, "cache_s": self.cache_s, "configs": configs}
-        return cbor.encode({"format": VERSION, **values})
+        return cbor.encode({"format": FORMAT, **values})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> "Keyset":
@@ -324,7 +324,7 @@ def _check_bytes(name: str, value: object, size: int) -> None:
 
 def _text_of(kind: str, key: OpeningKey | SigningKey) -> str:
     values = {item.name: getattr(key, item.name) for item in fields(key)}
-    body = cbor.encode({"format": VERSION, "kind": kind, **values})
+    body = cbor.encode({"format": FORMAT, "kind": kind, **values})
     return f"{_LINE}{base64.b64encode(body).decode()}\n"
 
 

@@ -1,10 +1,12 @@
 """What is written: a report's header and content, a batch of inner envelopes and its manifest."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, Final
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rase.errors import Malformed, UnknownVersion, WrongSize
 from rase.wire import cbor
@@ -12,8 +14,11 @@ from rase.wire.suites import TAG_SIZE, X25519, X_WING, enc_size
 
 __all__ = [
     "CONTENT_SIZE",
+    "FORMAT",
     "HEADER_SIZE",
     "INNER_SIZES",
+    "MARK_SIZE",
+    "MOST_LABELS",
     "REPORT_SIZES",
     "REPORT_TYPE",
     "VERSION",
@@ -21,6 +26,8 @@ __all__ = [
     "BatchManifest",
     "Content",
     "Header",
+    "LabelCount",
+    "Mark",
     "batch_id",
     "check_format",
     "check_names",
@@ -30,24 +37,32 @@ __all__ = [
     "outer_info",
 ]
 
-VERSION: Final = 1
+# Of reports and batches; documents and private files have a format of their own.
+VERSION: Final = 2
+FORMAT: Final = 1
 REPORT_TYPE: Final = "application/rase-report"
 HEADER_SIZE: Final = 14
 CONTENT_SIZE: Final = 32
+# In front of the inner envelope: flags, label, number of the fusion centre's key.
+MARK_SIZE: Final = 3
+MOST_LABELS: Final = 16
 # Sizes by the KEM of the inner envelope; the outer one is always X25519.
 INNER_SIZES: Final = {kem: enc_size(kem) + CONTENT_SIZE + TAG_SIZE for kem in (X25519, X_WING)}
 REPORT_SIZES: Final = {
-    kem: HEADER_SIZE + enc_size(X25519) + 1 + size + TAG_SIZE for kem, size in INNER_SIZES.items()
+    kem: HEADER_SIZE + enc_size(X25519) + MARK_SIZE + size + TAG_SIZE
+    for kem, size in INNER_SIZES.items()
 }
+_SIZES: Final = " or ".join(map(str, REPORT_SIZES.values()))
 _HEADER = struct.Struct(">BB8sI")
-_CONTENT = struct.Struct(">BBBqI17x")
-_PADDING = bytes(17)
+_CONTENT = struct.Struct(">BBqI18x")
+_PADDING = bytes(18)
 _COVER = 1
 _BATCH = "bad-batch"  # the problem of everything between the two servers
 _MAX_BATCH_BYTES = 1 << 30
 _MAX_MANIFEST_BYTES = 4096
 _U32 = 2**32
 _I64 = 2**63
+_BATCH_PARTS = [bytes, int, int, list, list]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +96,12 @@ class Header:
 
         Raises:
             WrongSize: If the report has no size that the protocol knows.
-            UnknownVersion: If its first byte is another version than 1.
+            UnknownVersion: If its first byte is another version than 2.
         """
         check_report_size(report)
         version, key_id, tag, round = _HEADER.unpack_from(report)
         if version != VERSION:
-            raise UnknownVersion(f"report version {version} is unknown; this release knows 1.")
+            raise UnknownVersion(f"report version {version} is unknown; this one knows {VERSION}.")
         return cls(key_id, tag, round)
 
 
@@ -98,28 +113,21 @@ class Content:
         round: The round of the report; the first of its block where the campaign carries rounds.
         place: The grid place of the noisy value; some mechanisms use places beyond both ends.
         epsilon_class: Which of the campaign's budgets the noise was drawn for.
-        is_cover: Whether this only hides that the device had nothing to say; then place and
-            class are 0.
     """
 
     round: int
     place: int = field(repr=False)
     epsilon_class: int = 0
-    is_cover: bool = False
 
     def __post_init__(self) -> None:
-        """Check the four once."""
+        """Check the three once."""
         check_whole("round", self.round, 0, _U32)
         check_whole("epsilon_class", self.epsilon_class, 0, 4)
         check_whole("place", self.place, -_I64, _I64)
-        if self.is_cover and (self.place or self.epsilon_class):
-            raise ValueError("place and epsilon_class must be 0 in a cover report.")
 
     def to_bytes(self) -> bytes:
         """Return the 32 bytes."""
-        return _CONTENT.pack(
-            VERSION, _COVER * self.is_cover, self.epsilon_class, self.place, self.round
-        )
+        return _CONTENT.pack(VERSION, self.epsilon_class, self.place, self.round)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Content":
@@ -127,22 +135,77 @@ class Content:
 
         Raises:
             WrongSize: If it does not have 32 bytes.
-            UnknownVersion: If its first byte is another version than 1.
-            Malformed: If a flag, the class or the padding is not as it must be.
+            UnknownVersion: If its first byte is another version than 2.
+            Malformed: If the class or the padding is not as it must be.
         """
         if len(data) != CONTENT_SIZE:
             raise WrongSize(f"a report's content must have 32 bytes, got {len(data)}.")
-        version, flags, epsilon_class, place, round = _CONTENT.unpack(data)
+        version, epsilon_class, place, round = _CONTENT.unpack(data)
         if version != VERSION:
-            raise UnknownVersion(f"content version {version} is unknown; this release knows 1.")
-        if data[15:] != _PADDING:
+            raise UnknownVersion(f"content version {version} is unknown; this one knows {VERSION}.")
+        if data[14:] != _PADDING:
             raise Malformed("the padding of a report must be zero; it is not.")
-        if flags not in (0, _COVER):
-            raise Malformed("a report has a flag that the protocol does not know.")
         try:
-            return cls(round, place, epsilon_class, is_cover=flags == _COVER)
+            return cls(round, place, epsilon_class)
         except ValueError as error:
             raise Malformed(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Hold what the shuffler's closer alone reads: three bytes in front of the inner envelope.
+
+    Neither the network nor the intake can open them, and the fusion centre never gets them.
+
+    Args:
+        fusion_key_id: The number of the key that the inner envelope was sealed for.
+        is_cover: Whether the report only hides that the device had nothing to say; such reports
+            count for nothing and are never forwarded.
+        label: The public kind of the report, below 16; 0 stands for any other.
+    """
+
+    fusion_key_id: int
+    is_cover: bool = False
+    label: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the three once."""
+        check_whole("fusion_key_id", self.fusion_key_id, 0, 256)
+        check_whole("label", self.label, 0, MOST_LABELS)
+        if self.is_cover and self.label:
+            raise ValueError("label must be 0 in a cover report.")
+
+    def to_bytes(self) -> bytes:
+        """Return the three bytes."""
+        return bytes((_COVER * self.is_cover, self.label, self.fusion_key_id))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Mark":
+        """Read the three bytes in front of an inner envelope.
+
+        Raises:
+            Malformed: If a flag or the label is none of the protocol.
+        """
+        return _read_mark(data[:MARK_SIZE])
+
+
+# Nearly all reports of a round have one of very few marks.
+@lru_cache(maxsize=256)
+def _read_mark(data: bytes) -> Mark:
+    flags, label, fusion_key_id = data
+    if flags not in (0, _COVER):
+        raise Malformed("a report has a flag that the protocol does not know.")
+    try:
+        return Mark(fusion_key_id, is_cover=flags == _COVER, label=label)
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+class LabelCount(NamedTuple):
+    """Say how many envelopes of a batch have a label."""
+
+    label: int
+    reports: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +217,17 @@ class Batch:
         round: The round in which they are released; of all reports, or the last of theirs where
             the campaign carries rounds.
         key_id: The number of the fusion centre's key that all were sealed for.
-        inner: The envelopes, in the order the shuffler drew; none if the round is withheld.
+        inner: The envelopes, by label and in the order the shuffler drew; none if the round is
+            withheld.
+        labels: Each label with how many of the envelopes have it, ascending; all have label 0
+            unless given.
     """
 
     campaign_hash: bytes
     round: int
     key_id: int
     inner: tuple[bytes, ...] = field(repr=False)
+    labels: tuple[LabelCount, ...] = ()
 
     def __post_init__(self) -> None:
         """Check sizes and numbers once."""
@@ -170,10 +237,15 @@ class Batch:
         sizes = {len(envelope) for envelope in self.inner}
         if len(sizes) > 1 or not sizes.issubset(INNER_SIZES.values()):
             raise ValueError("inner must hold envelopes of one size that the protocol knows.")
+        if not self.labels and self.inner:
+            object.__setattr__(self, "labels", (LabelCount(0, len(self.inner)),))
+        _check_labels(self.labels, len(self.inner))
 
     def to_bytes(self) -> bytes:
         """Return the body; its SHA-256 is the batch's id."""
-        return cbor.encode([self.campaign_hash, self.round, self.key_id, self.inner])
+        return cbor.encode(
+            [self.campaign_hash, self.round, self.key_id, self.inner, list(map(list, self.labels))]
+        )
 
     @classmethod
     def from_bytes(cls, body: bytes) -> "Batch":
@@ -187,14 +259,15 @@ class Batch:
         except (Malformed, WrongSize) as error:
             error.problem = _BATCH
             raise
-        if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, int, int, list]:
-            raise Malformed("a batch must be [hash, round, key id, [envelope …]].", problem=_BATCH)
-        if not all(isinstance(envelope, bytes) for envelope in parts[3]):
-            raise Malformed("a batch must hold envelopes as byte strings.", problem=_BATCH)
+        _check_batch_parts(parts)
         try:
-            return cls(parts[0], parts[1], parts[2], tuple(parts[3]))
+            labels = tuple(LabelCount(*pair) for pair in parts[4])
+            batch = cls(parts[0], parts[1], parts[2], tuple(parts[3]), labels)
         except ValueError as error:
             raise Malformed(str(error), problem=_BATCH) from None
+        if batch.labels != labels:
+            raise Malformed("a batch must count its labels.", problem=_BATCH)
+        return batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +348,7 @@ class BatchManifest:
         for name in ("members", "shuffled_epsilon", "delta"):
             if values[name] is None:
                 del values[name]
-        return cbor.encode({"format": VERSION, **values})
+        return cbor.encode({"format": FORMAT, **values})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> "BatchManifest":
@@ -303,12 +376,12 @@ class BatchManifest:
 
 def inner_info(campaign_hash: bytes, round: int) -> bytes:
     """Return what the inner envelope is bound to: the whole campaign and the content's round."""
-    return b"rase/1 inner" + campaign_hash + round.to_bytes(4, "big")
+    return b"rase/2 inner" + campaign_hash + round.to_bytes(4, "big")
 
 
 def outer_info(campaign_hash: bytes, header: bytes) -> bytes:
     """Return what the outer envelope is bound to: the whole campaign and the header."""
-    return b"rase/1 outer" + campaign_hash + header
+    return b"rase/2 outer" + campaign_hash + header
 
 
 def batch_id(body: bytes) -> bytes:
@@ -323,7 +396,7 @@ def check_report_size(report: bytes) -> None:
         WrongSize: If their number is not one of `REPORT_SIZES`.
     """
     if len(report) not in REPORT_SIZES.values():
-        raise WrongSize(f"a report must have 143 or 1231 bytes, got {len(report)}.")
+        raise WrongSize(f"a report must have {_SIZES} bytes, got {len(report)}.")
 
 
 def check_format(kind: str, values: Any) -> dict[str, Any]:
@@ -335,9 +408,9 @@ def check_format(kind: str, values: Any) -> dict[str, Any]:
     """
     if not isinstance(values, dict) or type(values.get("format")) is not int:
         raise Malformed(f"a {kind} must be a map with a format; this is not.")
-    if values["format"] != VERSION:
+    if values["format"] != FORMAT:
         raise UnknownVersion(
-            f"{kind} format {values['format']} is unknown; this release knows {VERSION}."
+            f"{kind} format {values['format']} is unknown; this release knows {FORMAT}."
         )
     return {name: value for name, value in values.items() if name != "format"}
 
@@ -354,6 +427,28 @@ def check_names(kind: str, values: Mapping[str, Any], known: list[str]) -> dict[
         if names:
             raise Malformed(f"a {kind} has {words} fields: {', '.join(names)[:200]}.")
     return dict(values)
+
+
+def _check_batch_parts(parts: Any) -> None:
+    if not isinstance(parts, list) or [type(part) for part in parts] != _BATCH_PARTS:
+        raise Malformed(
+            "a batch must be [hash, round, key id, [envelope …], [[label, count] …]].",
+            problem=_BATCH,
+        )
+    if not all(isinstance(envelope, bytes) for envelope in parts[3]):
+        raise Malformed("a batch must hold envelopes as byte strings.", problem=_BATCH)
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in parts[4]):
+        raise Malformed("a batch must hold labels as pairs [label, count].", problem=_BATCH)
+
+
+def _check_labels(labels: Sequence[LabelCount], envelopes: int) -> None:
+    for label, count in labels:
+        check_whole("label", label, 0, MOST_LABELS)
+        check_whole("count", count, 1, _U32)
+    if any(one.label >= following.label for one, following in pairwise(labels)):
+        raise ValueError("labels must ascend.")
+    if sum(count for _, count in labels) != envelopes:
+        raise ValueError("labels must count every envelope once.")
 
 
 def check_whole(name: str, value: object, low: int, below: int) -> None:

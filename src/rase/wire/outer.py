@@ -7,7 +7,7 @@ from cryptography.exceptions import InvalidTag
 
 from rase.errors import NotOpened, UnknownKey, WrongCampaign, WrongSize
 from rase.wire.keys import OpeningKey, Role
-from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header, outer_info
+from rase.wire.messages import HEADER_SIZE, MARK_SIZE, REPORT_SIZES, Header, Mark, outer_info
 from rase.wire.suites import X25519, private_key, suite
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ __all__ = ["OpenedOuter", "OuterOpener"]
 
 
 class OpenedOuter(NamedTuple):
-    """Hold what the shuffler finds: an envelope that it cannot open, and for which key it is."""
+    """Hold what the shuffler finds: its mark, and an envelope that it cannot open."""
 
     round: int
-    fusion_key_id: int
+    mark: Mark
     inner: bytes
 
 
@@ -58,6 +58,7 @@ class OuterOpener:
             WrongCampaign: If it belongs to another campaign.
             UnknownKey: If it was sealed for a key that is not among these.
             NotOpened: If anything in it was changed.
+            Malformed: If its mark is none of the protocol.
         """
         if len(report) != self._size:
             raise WrongSize(f"a report must have {self._size} bytes, got {len(report)}.")
@@ -72,7 +73,7 @@ class OuterOpener:
             raise NotOpened(
                 "the outer envelope does not open: changed, or sealed for another key or campaign."
             ) from None
-        return OpenedOuter(round, found[0], found[1:])
+        return OpenedOuter(round, Mark.from_bytes(found), found[MARK_SIZE:])
 
     def _way_of(self, report: bytes) -> "tuple[int, Suite, Private, bytes]":
         header = Header.from_report(report)

@@ -31,8 +31,9 @@ def seal_report(
     fusion_key: bytes,
     entropy: bytes = b"",
     block_start: int = -1,
+    label: int = 0,
 ) -> bytes:
-    """Return the 143 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
+    """Return the 145 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
 
     Where the campaign carries rounds, ``block_start`` is the first round of the report's block.
     """
@@ -40,12 +41,16 @@ def seal_report(
     if len(entropy) != 64 or len(campaign_hash) != 32:
         raise ValueError("entropy must be 64 bytes and campaign_hash 32.")
     first = round if block_start < 0 else block_start
-    content = struct.pack(">BBBqI", 1, int(is_cover), epsilon_class, place, first) + bytes(17)
-    info = b"rase/1 inner" + campaign_hash + struct.pack(">I", first)
+    content = struct.pack(">BBqI", 2, epsilon_class, place, first) + bytes(18)
+    if is_cover:
+        # No fusion centre counts this; the shuffler's closer reads the mark and drops it.
+        content = bytes(32)
+    info = b"rase/2 inner" + campaign_hash + struct.pack(">I", first)
     inner = hpke_seal(fusion_key, info, content, entropy[:32])
-    header = bytes((1, shuffler_id)) + campaign_hash[:8] + struct.pack(">I", round)
-    info = b"rase/1 outer" + campaign_hash + header
-    return header + hpke_seal(shuffler_key, info, bytes((fusion_id,)) + inner, entropy[32:])
+    header = bytes((2, shuffler_id)) + campaign_hash[:8] + struct.pack(">I", round)
+    info = b"rase/2 outer" + campaign_hash + header
+    mark = bytes((int(is_cover), label, fusion_id))
+    return header + hpke_seal(shuffler_key, info, mark + inner, entropy[32:])
 
 
 def random_bytes(count: int) -> bytes:

@@ -3,10 +3,10 @@
 from rase.errors import Malformed, Unsupported
 from rase.wire import pure
 from rase.wire.keys import KeyConfig, Role
-from rase.wire.messages import Content, Header, inner_info, outer_info
+from rase.wire.messages import CONTENT_SIZE, Content, Header, Mark, inner_info, outer_info
 from rase.wire.suites import CHACHA20_POLY1305, X25519, public_key, suite
 
-__all__ = ["seal_report"]
+__all__ = ["seal_cover", "seal_report"]
 
 
 def seal_report(
@@ -16,6 +16,7 @@ def seal_report(
     shuffler: KeyConfig,
     fusion: KeyConfig,
     round: int | None = None,
+    label: int = 0,
 ) -> bytes:
     """Return the bytes of a report, as they are stored and sent.
 
@@ -29,23 +30,70 @@ def seal_report(
         fusion: The fusion centre's active key, of the campaign's KEM.
         round: The round that the shuffler sees, if another than the content's: where the
             campaign carries rounds, the content names the first of the block.
+        label: The public kind of the report, which the shuffler's closer reads.
 
     Returns:
-        143 bytes, or 1231 with X-Wing inside.
+        145 bytes, or 1233 with X-Wing inside.
 
     Raises:
         ValueError: If the keys are not those of the two servers, or the hash has not 32 bytes.
         Malformed: If a public key is none.
         Unsupported: If a suite is not available here.
     """
+    return _seal(
+        content.to_bytes(),
+        Mark(fusion.id, label=label),
+        block=content.round,
+        round=content.round if round is None else round,
+        campaign_hash=campaign_hash,
+        keys=(shuffler, fusion),
+    )
+
+
+def seal_cover(
+    *, round: int, block: int, campaign_hash: bytes, shuffler: KeyConfig, fusion: KeyConfig
+) -> bytes:
+    """Return the bytes of a cover report, which say nothing and look like those of `seal_report`.
+
+    The shuffler's closer reads the mark and drops it. What is inside no fusion centre counts.
+
+    Args:
+        round: The round.
+        block: The first round of its block where the campaign carries rounds; otherwise the round.
+        campaign_hash: CH, the campaign's hash.
+        shuffler: The shuffler's active key.
+        fusion: The fusion centre's active key, of the campaign's KEM.
+
+    Returns:
+        As many bytes as a report of the campaign has; errors are those of `seal_report`, too.
+    """
+    return _seal(
+        bytes(CONTENT_SIZE),
+        Mark(fusion.id, is_cover=True),
+        block=block,
+        round=round,
+        campaign_hash=campaign_hash,
+        keys=(shuffler, fusion),
+    )
+
+
+def _seal(
+    content: bytes,
+    mark: Mark,
+    *,
+    block: int,
+    round: int,
+    campaign_hash: bytes,
+    keys: tuple[KeyConfig, KeyConfig],
+) -> bytes:
+    shuffler, fusion = keys
     if (shuffler.role, fusion.role) != (Role.SHUFFLER, Role.FUSION):
         raise ValueError("shuffler and fusion must be the keys of those servers.")
     if len(campaign_hash) != 32:
         raise ValueError(f"campaign_hash must have 32 bytes, got {len(campaign_hash)}.")
-    visible = content.round if round is None else round
-    header = Header(shuffler.id, campaign_hash[:8], visible).to_bytes()
-    inner = _seal_part(fusion, inner_info(campaign_hash, content.round), content.to_bytes())
-    outer = _seal_part(shuffler, outer_info(campaign_hash, header), bytes((fusion.id,)) + inner)
+    header = Header(shuffler.id, campaign_hash[:8], round).to_bytes()
+    inner = _seal_part(fusion, inner_info(campaign_hash, block), content)
+    outer = _seal_part(shuffler, outer_info(campaign_hash, header), mark.to_bytes() + inner)
     return header + outer
 
 

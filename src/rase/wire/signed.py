@@ -14,7 +14,7 @@ from rase.errors import BadSignature, Malformed, WireError
 from rase.validation import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.keys import Keyset, Role, SigningKey
-from rase.wire.messages import VERSION, BatchManifest, check_format
+from rase.wire.messages import FORMAT, BatchManifest, check_format
 
 __all__ = [
     "MAX_CAMPAIGN_BYTES",
@@ -202,7 +202,7 @@ def campaign_from_bytes(body: bytes) -> Campaign:
 # Every report and batch asks for one of the same few campaigns; equal ones have equal bytes.
 @lru_cache(_REMEMBERED)
 def _campaign_bytes(campaign: Campaign) -> bytes:
-    return cbor.encode({"format": VERSION, **campaign.as_fields()})
+    return cbor.encode({"format": FORMAT, **campaign.as_fields()})
 
 
 @lru_cache(_REMEMBERED)

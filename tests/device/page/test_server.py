@@ -16,6 +16,7 @@ from tests.patience import PATIENCE_S
 from rase.accounting.ledger import LedgerUnusable
 from rase.device.page.server import OwnerPage
 from rase.errors import ConfigurationError
+from rase.wire.messages import Content
 
 VIEWS = ("", "payload", "ledger.csv", "rase.css", "owner.css", "icon.svg")
 
@@ -121,9 +122,9 @@ def test_the_preview_shows_the_bytes_and_costs_nothing(device: Owned) -> None:
     text = device.get("payload").text
     parts = re.findall(r'<code class="bytes">([0-9a-f]+)</code>', text)
     envelope = bytes.fromhex("".join(parts[:3]))
-    assert len(envelope) == 143
-    content = device.shuffler.content(envelope)
-    assert content.to_bytes().hex() == parts[3]
+    assert len(envelope) == 145
+    seen = device.shuffler.content(envelope)
+    assert Content(seen.round, seen.place, seen.epsilon_class).to_bytes().hex() == parts[3]
     assert device.ledger.history(9) == []
     device.post("share")
     device.run(2)

@@ -133,7 +133,7 @@ def test_the_charts_line_breaks_where_nothing_was_measured() -> None:
 
 def test_a_promise_towards_the_fusion_centre_is_on_the_page(quick_folder: Path) -> None:
     """Both promises in one sentence, and what pausing means without cover reports."""
-    campaign = with_promise(HOURS, 0.5, 0.7, 0.9)
+    campaign = with_promise(HOURS, 0.5, 0.7, 0.9, cover=False)
     with owned(quick_folder, campaign) as device:
         device.run(2.2)
         device.folder.switch(is_on=True)

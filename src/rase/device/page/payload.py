@@ -106,9 +106,9 @@ def parts_of(envelope: bytes) -> list[PayloadPart]:
             "sealed",
             envelope[key_end:],
             (
-                "the shuffler opens it and finds another sealed envelope, which only the fusion "
-                f"centre opens: {CONTENT_SIZE} bytes with the noisy value. {TAG_SIZE} bytes are a "
-                "seal against changes"
+                "the shuffler opens it and finds whether it is a cover report, and another sealed "
+                f"envelope, which only the fusion centre opens: {CONTENT_SIZE} bytes with the "
+                f"noisy value. {TAG_SIZE} bytes are a seal against changes"
             ),
         ),
     ]

@@ -63,6 +63,16 @@ def test_answers_carry_both_promises(centre: Centre) -> None:
     assert rows == [(0.5, first.epsilon, 1e-6)]
 
 
+def test_answers_say_how_many_reports_may_be_of_whoever_looks(centre: Centre) -> None:
+    """The promise is that of k_min - colluding reports, and the sentence says so."""
+    plain = replace(CAMPAIGN, id="promising", mechanism="duchi", epsilon=(0.5,))
+    campaign = state_promise(plain, colluding=1)
+    assert campaign.claims[0].guess > PROMISING.claims[0].guess
+    answer = centre.questions.at(campaign, ROUND)
+    assert answer.promise == in_words(campaign.claims[0], "round", colluding=1)
+    assert answer.promise.endswith(" Reports of a round that may be of whoever looks: 1.")
+
+
 def test_windows_over_other_terms_promise_nothing_together(centre: Centre) -> None:
     """Claims of two laws do not make one."""
     tighter = next_version(PROMISING, not_before=ROUND + 1, epsilon=(0.4,))

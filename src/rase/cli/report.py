@@ -200,9 +200,9 @@ class RunReport:
     def _promises(self, summary: RunSummary) -> list[str]:
         """Return what is promised of a round and of the whole run, and who could see what."""
         promise = self.plan.promise
-        k_min = 0 if promise is None else promise.k_min
+        k_min, colluding = (0, 0) if promise is None else (promise.k_min, promise.colluding)
         found = [
-            in_words(claim, span)
+            in_words(claim, span, colluding=colluding)
             for span, claim in (
                 ("round", self._claim(1)),
                 ("run", self._claim(summary.most_reports)),

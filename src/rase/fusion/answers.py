@@ -199,18 +199,18 @@ def describe_round(campaign: Campaign, round: int, *, of_rounds: int = 1) -> dic
         "of_rounds": of_rounds,
         "local_epsilon": campaign.epsilon[-1],
         "promise": str(LocalDP(campaign.epsilon[-1])),
-        **_promise_fields(campaign.claim_over(1)),
+        **_promise_fields(campaign.claim_over(1), campaign.colluding),
     }
 
 
-def _promise_fields(claim: Claim | None, *, span: str = "round") -> dict[str, Any]:
+def _promise_fields(claim: Claim | None, colluding: int, *, span: str = "round") -> dict[str, Any]:
     """Return the fields of a promise towards the fusion centre; none where there is none."""
     if claim is None:
         return {}
     return {
         "shuffled_epsilon": claim.epsilon,
         "delta": claim.delta,
-        "promise": in_words(claim, span),
+        "promise": in_words(claim, span, colluding=colluding),
     }
 
 
@@ -264,7 +264,9 @@ def answer_window(
     # Claims are of one law and one k_min: versions that differ in them have none together.
     if len({(one.shuffled_epsilon, one.local_epsilon) for one in there}) <= 1:
         fields |= _promise_fields(
-            campaign.claim_over(len(rounds)), span=f"set of {len(rounds)} rounds"
+            campaign.claim_over(len(rounds)),
+            campaign.colluding,
+            span=f"set of {len(rounds)} rounds",
         )
     if mean is not None:
         fields |= {"method": mean.method}

@@ -43,14 +43,17 @@ def promises(campaign: Campaign) -> list[str]:
     ]
 
 
-def in_words(claim: Claim, span: str) -> str:
+def in_words(claim: Claim, span: str, *, colluding: int = 0) -> str:
     """Return both promises of a claim: in numbers, and as what they mean.
 
     Args:
         claim: The claim.
         span: What its reports belong to: "round", "day", "month".
+        colluding: How many reports of a round may be of whoever looks.
     """
-    return f"{claim.summary[0].upper()}{claim.summary[1:]}. {claim.sentence(span)}"
+    known = f" Reports of a round that may be of whoever looks: {number(colluding)}."
+    summary = f"{claim.summary[0].upper()}{claim.summary[1:]}"
+    return f"{summary}. {claim.sentence(span)}{known if colluding else ''}"
 
 
 def towards_fusion(campaign: Campaign) -> Iterator[str]:

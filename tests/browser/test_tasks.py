@@ -81,6 +81,18 @@ def test_two_weeks_are_compared(site: Site, opened: Opens) -> None:
     assert hand.count <= 4
 
 
+def test_a_narrower_range_and_its_effect(site: Site, opened: Opens) -> None:
+    """At most 6: what changes, both errors, and what is not known about clipping."""
+    hand = Hand(opened(site, site.operator))
+    hand.click("Campaign", within="nav[aria-label=Pages]")
+    hand.fill("Range to", "1500")
+    hand.click("Show the effect", role="button")
+    expect(hand.page.get_by_role("heading", name="Effect with")).to_be_visible()
+    expect(hand.page.get_by_role("group", name="What changes")).to_contain_text("1500")
+    expect(hand.page.get_by_text("How far that moves the mean is not known")).to_be_visible()
+    assert hand.count <= 6
+
+
 def test_three_months_ago(site: Site, opened: Opens) -> None:
     """At most 3: an earlier time by its dates."""
     hand = Hand(opened(site, site.reader))

@@ -81,7 +81,8 @@ def test_only_budget_aware_noise_promises_a_precision(tmp_path: Path) -> None:
     desk.log_in(desk.operator)
     page = desk.get("/campaign").text
     assert "not used, the mechanism optimal does not look at them." in page
-    assert "a new pair changes nothing" in page
+    assert 'name="beta"' not in page
+    assert 'name="high"' in page
     assert "of its reading with probability" not in page
 
 
@@ -90,4 +91,4 @@ def test_budget_aware_noise_states_its_precision(desk: Desk) -> None:
     desk.log_in(desk.operator)
     page = desk.get("/campaign").text
     assert "a report within 50 % of its reading with probability 90 %" in page
-    assert "a new pair changes nothing" not in page
+    assert 'name="beta"' in page

@@ -309,11 +309,45 @@ def test_a_new_version_is_shown_before_it_is_published(desk: Desk) -> None:
     assert ("operator", "201 version 2") in lines
 
 
+def test_a_narrower_range_is_shown_with_what_it_does(desk: Desk) -> None:
+    """What changes, both errors, clipping that nobody has measured, and the command to type."""
+    desk.log_in(desk.operator)
+    page = desk.get(f"/campaign?low=0&high={CAMPAIGN.high / 4:g}&k_min={CAMPAIGN.k_min}").text
+    assert "Range to</th>" in page
+    assert "Reports needed</th>" not in page
+    errors = [
+        float(text.replace(",", ""))
+        for text in re.findall(r'<td class="number">([\d.,]+)</td></tr>', page)
+    ]
+    assert errors[-1] == pytest.approx(errors[-2] / 4, rel=0.05)
+    assert "How far that moves the mean is not known" in page
+    same = desk.get(f"/campaign?high={CAMPAIGN.high:g}").text
+    assert "Nothing changes: all parameters are those of version 1." in same
+    raised = desk.get("/campaign?epsilon=2").text
+    assert "Owners agreed to less" in raised
+    assert "What owners are promised then" in raised
+    published = desk.send(
+        "/campaign",
+        "/campaign",
+        confirmed="yes",
+        high=f"{CAMPAIGN.high / 4:g}",
+        not_before=str(ROUND + 50),
+        version="1",
+    )
+    assert "Version 2 is published" in desk.follow(published).text
+    assert desk.centre.questions.campaign(None).high == CAMPAIGN.high / 4
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"beta": "2"}, "beta must be a number from 0 to 1"),
-        ({"rho": "x"}, "rho must be a number from 0 to 1"),
+        ({"beta": "2"}, "beta must"),
+        ({"rho": "x"}, "rho must be a number, got 'x'".replace("'", "&#39;")),
+        ({"high": "inf"}, "Range to must be a number"),
+        ({"high": "-1"}, "low must"),
+        ({"epsilon": "1, x"}, "Epsilon of a report must be a number"),
+        ({"k_min": "2.5"}, "Reports needed must be a whole number"),
+        ({"k_min": "2"}, "k_min"),
         ({"n": "0"}, "Reports in a round must be a whole number"),
         ({"not_before": "1"}, "not_before must be at least"),
         ({"not_before": ""}, "The first round must be a whole number"),
@@ -335,7 +369,7 @@ def test_mistakes_in_a_new_version_are_told(desk: Desk, fields: dict[str, str], 
 def test_a_reader_cannot_publish(desk: Desk) -> None:
     """The fusion centre itself refuses what the page does not offer."""
     desk.log_in(desk.reader)
-    assert "A new (beta, rho)" not in desk.get("/campaign").text
+    assert "Change it" not in desk.get("/campaign").text
     fields = {"beta": "0.3", "rho": "0.5", "not_before": "495100", "version": "1"}
     answer = desk.send("/campaign", "/campaign", confirmed="yes", **fields)
     assert answer.status_code == 400

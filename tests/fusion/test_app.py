@@ -265,6 +265,13 @@ def test_the_effect_is_shown_before_it_is_published(asked: Asked) -> None:
     assert now["n"] == 6
     more = asked.get("/v1/campaigns/street-power/effect?n=600", asked.admin).json()
     assert more["now"][0]["standard_error"] == pytest.approx(now["standard_error"] / 10)
+    narrow = asked.get("/v1/campaigns/street-power/effect?high=1500", asked.admin).json()
+    assert narrow["then"][0]["standard_error"] == pytest.approx(now["standard_error"] / 2, rel=0.1)
+    assert (narrow["campaign"]["high"], narrow["campaign"]["version"]) == (1500, 2)
+    assert narrow["clipping"] is None
+    lower = asked.get("/v1/campaigns/street-power/effect?k_min=2", asked.admin)
+    assert lower.status_code == 400
+    assert "k_min" in lower.json()["detail"]
     bad = asked.get("/v1/campaigns/street-power/effect?beta=7", asked.admin)
     assert (bad.status_code, bad.json()["type"]) == (400, "urn:rase:problem:bad-question")
 

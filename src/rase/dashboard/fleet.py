@@ -14,7 +14,7 @@ from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import duration
 from rase.theme.promises import promises
 
-__all__ = ["Fleet", "fleet_of", "fleets_of", "promises_of"]
+__all__ = ["Fleet", "campaign_from", "fleet_of", "fleets_of", "promises_of"]
 
 _DAY_S = 86400
 _NAMES = tuple(item.name for item in fields(Campaign))
@@ -91,15 +91,18 @@ async def fleets_of(client: AsyncOperator) -> list[Fleet]:
 
 def _fleet(document: Mapping[str, Any], names: tuple[str, ...]) -> Fleet:
     return Fleet(
-        # Fields that a campaign does not use are absent, as on the wire.
-        campaign=Campaign.from_fields(
-            {name: document[name] for name in _NAMES if name in document}
-        ),
+        campaign=campaign_from(document),
         hash=str(document["hash"]),
         expected_n=int(document["expected_n"]),
         kept_s=int(document["noisy_values_kept_s"]),
         names=names,
     )
+
+
+def campaign_from(document: Mapping[str, Any]) -> Campaign:
+    """Return the campaign of a document of the fusion centre."""
+    # Fields that a campaign does not use are absent, as on the wire.
+    return Campaign.from_fields({name: document[name] for name in _NAMES if name in document})
 
 
 def promises_of(fleet: Fleet) -> list[str]:

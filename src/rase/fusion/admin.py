@@ -20,7 +20,7 @@ from rase.fusion.campaigns import next_version
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import NotCountersigned
 from rase.fusion.mechanism import campaign_of
-from rase.fusion.probes import range_status
+from rase.fusion.probes import outlook_fields, range_status
 from rase.fusion.refusals import BAD_QUESTION, NOT_ALLOWED, NOT_SIGNED, Refused
 from rase.fusion.subscribers import (
     ADMIN_CAMPAIGN,
@@ -44,14 +44,36 @@ def campaign_effect(
     request: Request,
     campaign_id: str,
     *,
+    low: float | None = None,
+    high: float | None = None,
+    epsilon: Annotated[list[float] | None, Query()] = None,
+    k_min: int | None = None,
+    window_budget: float | None = None,
+    shuffled_epsilon: float | None = None,
+    delta: float | None = None,
+    colluding: int | None = None,
+    probe_every: int | None = None,
+    not_after: int | None = None,
     beta: float | None = None,
     rho: float | None = None,
-    epsilon: Annotated[list[float] | None, Query()] = None,
     n: Annotated[int | None, Query(ge=1, le=2**31)] = None,
 ) -> Response:
-    """Return the expected error now and with other parameters, before they are published."""
+    """Return the version that some changes make, and its expected error, before it is published."""
     asker = asker_of(request, ADMIN_CAMPAIGN)
-    asked = {"beta": beta, "rho": rho, "epsilon": epsilon}
+    asked = {
+        "low": low,
+        "high": high,
+        "epsilon": epsilon,
+        "k_min": k_min,
+        "window_budget": window_budget,
+        "shuffled_epsilon": shuffled_epsilon,
+        "delta": delta,
+        "colluding": colluding,
+        "probe_every": probe_every,
+        "not_after": not_after,
+        "beta": beta,
+        "rho": rho,
+    }
     changes = {name: value for name, value in asked.items() if value is not None}
 
     def ask() -> dict[str, Any]:
@@ -59,7 +81,16 @@ def campaign_effect(
         now = centre.questions.campaign(campaign_id)
         after = _version(now, now.not_before + 1, changes)
         before, then = centre.effects((now, after), n)
-        return {"now": [asdict(one) for one in before], "then": [asdict(one) for one in then]}
+        clipping = None
+        if after.domain != now.domain:
+            reports = then[0].n
+            clipping = range_status(centre.database, after, n=reports).advice
+        return {
+            "campaign": after.as_fields(),
+            "clipping": None if clipping is None else outlook_fields(clipping.present),
+            "now": [asdict(one) for one in before],
+            "then": [asdict(one) for one in then],
+        }
 
     document = logging_refusals(request, asker, ask)
     log_answer(request, asker, "200 effect")
@@ -226,6 +257,8 @@ def _version(campaign: Campaign, not_before: int, changes: dict[str, Any]) -> Ca
         raise Refused(BAD_QUESTION, "id and version must be left out: they follow by themselves.")
     try:
         fields = next_version(campaign, not_before=not_before).as_fields() | changes
-        return campaign_of(fields)
+        after = campaign_of(fields)
+        after.check_succeeds(campaign, from_round=not_before)
+        return after
     except CampaignInvalid as error:
         raise Refused(BAD_QUESTION, str(error)) from None

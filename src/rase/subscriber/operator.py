@@ -94,9 +94,12 @@ class AsyncOperator(AsyncSubscriber):
         answer = await self._send("GET", path, dict(query))
         return Raw(answer.content, answer.headers.get("content-type", ""))
 
-    async def effect(self, campaign: str, **asked: float) -> dict[str, Any]:
-        """Return the expected error now and with other ``beta``, ``rho`` for ``n`` reports."""
-        query = {name: repr(value) for name, value in asked.items()}
+    async def effect(self, campaign: str, **asked: float | list[float]) -> dict[str, Any]:
+        """Return the version that some changes make, and both errors for ``n`` reports."""
+        query = {
+            name: [repr(one) for one in value] if isinstance(value, list) else repr(value)
+            for name, value in asked.items()
+        }
         return await self._document("GET", f"/v1/campaigns/{_quote(campaign)}/effect", query)
 
     async def range_advice(self, campaign: str) -> dict[str, Any]:
@@ -160,7 +163,12 @@ class AsyncOperator(AsyncSubscriber):
             raise unreachable(error) from None
 
     async def _document(
-        self, method: str, path: str, query: dict[str, str] | None = None, *, body: Any = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | list[str]] | None = None,
+        *,
+        body: Any = None,
     ) -> dict[str, Any]:
         found = document_of((await self._send(method, path, query, body=body)).content)
         if not isinstance(found, dict):
@@ -168,7 +176,12 @@ class AsyncOperator(AsyncSubscriber):
         return found
 
     async def _send(
-        self, method: str, path: str, query: dict[str, str] | None = None, *, body: Any = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | list[str]] | None = None,
+        *,
+        body: Any = None,
     ) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, params=query, json=body)

@@ -28,6 +28,7 @@ import numpy as np
 from rase.arrays import Floats
 from rase.series.cycle import CYCLE_GRID, CycleFilters
 from rase.series.families import DAY_S, TOGETHER, Family, Prediction
+from rase.series.joint import RecentRounds, Step
 from rase.series.models import (
     IRREGULAR,
     drift_weights,
@@ -39,11 +40,14 @@ from rase.series.models import (
     smooth_grid,
 )
 from rase.series.posterior import (
+    LEAST_SHARE,
     OUTLIER,
     SCALES_PRIOR,
     Experts,
     Posterior,
     as_student,
+    cut_law,
+    mix_models,
     outlier_share,
     reach_of,
 )
@@ -69,9 +73,6 @@ _HIDDEN, _HIDDEN_COUNT = 0.003, 2
 # readings spread about it by twice that way or less: most quantities are as variable as they are
 # large. Models that suppose more lose weight by a normal law of the logarithm of the excess.
 _MOST_SPREAD, _EXCESS = 2.0, 0.5
-# A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
-# is left of its variance inside the range is then this share, and rounding makes it no smaller.
-_FURTHEST, _LEAST_SHARE = 3.0, 0.1
 # The share of a belief's error that moves a value inside, and that adds to the way to the nearer
 # end; chosen on made-up fleets near an end of a wide range.
 _SEEN = 0.4
@@ -85,7 +86,7 @@ class Belief:
 
     Args:
         means: The mean of all models; where they reach beyond the range, a value inside it, never
-            exactly an end: see `_within`.
+            exactly an end: see `_cut_to_range`.
         variances: The mean square distance to it: how sure the models are, how far they disagree,
             and that no mean of readings lies outside the range. Where a few models that lie far
             away make most of it, that of the normal law with the same 95 % interval.
@@ -108,9 +109,11 @@ class FilterBank:
         low: The lower end of the public range.
         width: Its width.
         runs: How many runs.
+        remembered: How many rounds of one run are kept for their joint law; a state that is written
+            does not hold them.
     """
 
-    def __init__(self, low: float, width: float, *, runs: int = 1) -> None:
+    def __init__(self, low: float, width: float, *, runs: int = 1, remembered: int = 0) -> None:
         self._low, self._width = low, width
         self._smooth = Family(smooth_grid(), low, width, runs=runs)
         self._edges = Family(edges_grid(), low, width, runs=runs)
@@ -125,6 +128,9 @@ class FilterBank:
         # The most that reported lately.
         self._most = 0.0
         self._time_s: float | None = None
+        # When the families' states are of: a missing round lets time pass for them alone.
+        self._states_s = 0.0
+        self._recent = RecentRounds(remembered) if remembered else None
 
     @classmethod
     def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
@@ -147,6 +153,7 @@ class FilterBank:
         found = [part.astype(np.float64) for part in np.split(numbers, np.cumsum(lengths)[:-1])]
         time_s, most, bank._way, spread, scales, weights = found[1:7]
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
+        bank._states_s = bank._time_s or 0.0
         bank._most = float(most[0])
         bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
         bank._scales = scales.reshape(1, -1)
@@ -238,6 +245,8 @@ class FilterBank:
         squares = surprises * surprises
         odds = -0.5 * (np.log(totals) + squares / totals)
         evidence = self._weigh(odds, squares, movements + OUTLIER * variance, outliers)
+        if self._recent is not None:
+            self._recent.add_round(self._family_steps(predictions), movements, totals, surprises)
         begin = 0
         for family, prediction in zip((self._smooth, self._edges), predictions, strict=True):
             part = slice(begin, begin + family.count)
@@ -245,8 +254,37 @@ class FilterBank:
             begin += family.count
         self._follow_cycles(time_s, values, variance=variance, evidence=evidence)
         follows = movements / totals
-        bank = _core(core, odds, means + follows * surprises, follows * variance)
+        bank = mix_models(core, odds, means + follows * surprises, follows * variance)
         return self._decide(law, bank, values, variance)
+
+    def skip(self, time_s: float) -> None:
+        """Let a round pass that is missing, so that windows can say what it may have been.
+
+        Args:
+            time_s: When it began; later than all before.
+
+        Raises:
+            ValueError: If no rounds are remembered.
+        """
+        if self._recent is None:
+            raise ValueError("remembered must be above 0 for windows over missing rounds.")
+        self._let_pass(time_s)
+        smooth, edges = seen_of(time_s)
+        self._cycles[0].predict(time_s)
+        predictions = self._smooth.predict(smooth), self._edges.predict(edges)
+        self._recent.add_missing(self._family_steps(predictions))
+
+    def window(self, rounds: int) -> Belief | None:
+        """Return what is believed of the mean over the last rounds, by their joint law.
+
+        Args:
+            rounds: How many; None is returned where fewer are remembered.
+        """
+        if self._recent is None or self._recent.count < rounds:
+            return None
+        value, variance = self._recent.law(rounds, constant=float(self._experts.constant[0][0]))
+        error = np.array([math.sqrt(variance)])
+        return self._cut_to_range(np.array([value]), error, np.array([math.inf]))[0]
 
     def _expected(
         self, predictions: tuple[Prediction, ...], time_s: float
@@ -282,7 +320,7 @@ class FilterBank:
                 self._weights[run] /= self._weights[run].sum()
 
     def _decide(
-        self, law: Posterior, core: tuple[Floats, Floats], values: Floats, variance: float
+        self, law: Posterior, core: tuple[Floats, Floats, Floats], values: Floats, variance: float
     ) -> Belief:
         """Return what the three experts say together, within the range.
 
@@ -290,7 +328,7 @@ class FilterBank:
         Movement that noise hides belongs to the interval: an estimate near an end of the range
         would be pulled inside by it.
         """
-        bank, bank_variance = core
+        chances, bank, bank_variance = core
         constant, doubt = self._experts.constant
         shares = self._experts.weigh(
             values, variance=variance, bank=bank, bank_variance=bank_variance
@@ -304,12 +342,18 @@ class FilterBank:
         wide = np.sqrt(law.square_about(means))
         reach = reach_of(law.weights, law.means, law.variances, about=means, deviation=wide)
         factors, degrees = as_student(reach)
-        belief = self._within(means, np.sqrt(variances), degrees)
-        widened = belief.variances * factors**2 * np.maximum(wide**2 / variances, 1.0)
-        return Belief(belief.means, widened, degrees)
+        belief, self._way = self._cut_to_range(means, np.sqrt(variances), degrees)
+        wider = factors**2 * np.maximum(wide**2 / variances, 1.0)
+        if self._recent is not None:
+            self._recent.add_answer(
+                chances, shares[0], value=float(values[0]), noise=variance, wider=float(wider[0])
+            )
+        return Belief(belief.means, belief.variances * wider, degrees)
 
-    def _within(self, means: Floats, errors: Floats, degrees: Floats) -> Belief:
-        """Return a normal belief as cut to the range, and note the way to the nearer end.
+    def _cut_to_range(
+        self, means: Floats, errors: Floats, degrees: Floats
+    ) -> tuple[Belief, Floats]:
+        """Return a normal belief as cut to the range, and the way to the nearer end.
 
         The likeliest value of what is left is often an end of the range itself, which reads like a
         measured 0; its mean lies far inside, and fleets are mostly near an end of a range that was
@@ -320,16 +364,16 @@ class FilterBank:
         high = self._low + self._width
         likeliest = means.clip(self._low, high)
         laws = np.concatenate([_SEEN * errors, errors])
-        off, spread = _cut(np.tile(means, 2), laws, self._low, high, about=np.tile(likeliest, 2))
+        off, spread = cut_law(np.tile(means, 2), laws, self._low, high, about=np.tile(likeliest, 2))
         inside = np.minimum(likeliest - self._low, high - likeliest)
         count = len(means)
-        apart = np.maximum(off[:count] ** 2 + spread[:count], _LEAST_SHARE * laws[:count] ** 2)
-        self._way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(apart)
+        apart = np.maximum(off[:count] ** 2 + spread[:count], LEAST_SHARE * laws[:count] ** 2)
+        way = np.maximum(inside, 1e-12 * self._width) + np.sqrt(apart)
         # Halfway to the mean of the narrower law; the distance to it is that of the whole law.
         moved = off[:count] / 2
         apart = np.square(off[count:] - moved) + spread[count:]
-        apart = np.maximum(apart, _LEAST_SHARE * errors * errors)
-        return Belief(likeliest + moved, apart, degrees)
+        apart = np.maximum(apart, LEAST_SHARE * errors * errors)
+        return Belief(likeliest + moved, apart, degrees), way
 
     def learn_spread(self, values: Floats) -> None:
         """Take, for each run, an unbiased estimate of the variance of readings within a round.
@@ -344,14 +388,28 @@ class FilterBank:
             passed_s = time_s - self._time_s
             if not 0 < passed_s < math.inf:
                 raise ValueError(f"time_s must be later than {self._time_s:g}, got {time_s:g}.")
-            self._smooth.advance(passed_s)
-            self._edges.advance(passed_s)
+            self._let_pass(time_s)
             self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * DAY_S))
             self._most *= math.exp(-passed_s / (_MEMBERS_DAYS * DAY_S))
             self._weights = drift_weights(self._weights)
         elif not math.isfinite(time_s):
             raise ValueError(f"time_s must be finite, got {time_s}.")
-        self._time_s = time_s
+        self._time_s = self._states_s = time_s
+
+    def _let_pass(self, time_s: float) -> None:
+        """Let time pass for the states of the models."""
+        self._smooth.advance(time_s - self._states_s)
+        self._edges.advance(time_s - self._states_s)
+        self._states_s = time_s
+
+    def _family_steps(self, predictions: tuple[Prediction, ...]) -> list[Step]:
+        """Return what families expected of a round; those of a cycle only if one is known."""
+        families, expected = [self._smooth, self._edges], [*predictions]
+        if self._cycles[0].prediction is not None:
+            families.append(self._cycles[0].family)
+            expected.append(self._cycles[0].prediction)
+        pairs = zip(families, expected, strict=True)
+        return [Step(family, family.decay, one, one.variances) for family, one in pairs]
 
     def _weigh(self, evidence: Floats, squares: Floats, wide: Floats, outliers: float) -> Floats:
         """Weigh the models by how likely the round was; return the logarithm of that, by run."""
@@ -406,45 +464,6 @@ class FilterBank:
         if hidden > _HIDDEN_COUNT:
             factors[:hidden] = _HIDDEN_COUNT / hidden
         return np.asarray(chances @ _own_movement(n)), factors
-
-
-def _cut(
-    means: Floats, errors: Floats, low: float, high: float, *, about: Floats
-) -> tuple[Floats, Floats]:
-    """Return how far the means of normal laws cut to the range are off points, and their variances.
-
-    Args:
-        means: Of the laws as they are.
-        errors: Their standard deviations.
-        low: The lower end of the range.
-        high: Its upper end.
-        about: The points.
-    """
-    # Further outside than this the reports contradict the range, and the error is not trusted.
-    means = means.clip(low - _FURTHEST * errors, high + _FURTHEST * errors)
-    ends = np.stack([low - means, high - means]) / errors
-    below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
-    density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
-    at_ends = np.stack([density, ends * density])
-    first, second = (at_ends[:, 0] - at_ends[:, 1]) / (above - below)
-    variance = 1 + second - first * first
-    return means + first * errors - about, variance * errors * errors
-
-
-def _core(weights: Floats, odds: Floats, found: Floats, left: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of the models after a round, and its variance.
-
-    Args:
-        weights: Of the models before the round.
-        odds: The logarithm of how likely each found it.
-        found: What each says after it.
-        left: How sure each is then, as a variance.
-    """
-    odds = np.where(weights > 0, odds, -np.inf)
-    chances = weights * np.exp(odds - odds.max(axis=1, keepdims=True))
-    chances /= chances.sum(axis=1, keepdims=True)
-    mean = (chances * found).sum(axis=1)
-    return mean, (chances * (left + np.square(found - mean[:, None]))).sum(axis=1)
 
 
 @functools.lru_cache(maxsize=256)

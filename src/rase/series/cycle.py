@@ -132,6 +132,11 @@ class CycleFilters:
         """The filters."""
         return self._family
 
+    @property
+    def prediction(self) -> Prediction | None:
+        """What the filters expected of the latest round; None while no cycle is known."""
+        return self._expected if self._frequency else None
+
     def restore(self, own: Floats, rounds: Floats, *rest: Floats) -> None:
         """Take back what `numbers` returned."""
         self._frequency, self._phase, self._time_s, self._begun, count = own.tolist()

@@ -116,7 +116,7 @@ class Family:
         # Written over again; memory of this size that is new each time costs more than what is
         # computed in it.
         self._products = np.empty_like(self.covariance)
-        self._kept: tuple[float, Floats] = (math.nan, np.empty(0))
+        self._kept: tuple[float, Floats] = (math.nan, np.ones(count))
 
     def advance(self, passed_s: float) -> None:
         """Let time pass."""
@@ -130,6 +130,11 @@ class Family:
         self._added[:, 1] *= left * left
         self._added += passed_s * self._drift_per_s
         self._added[:, 1] += self._irregular * (1 - left * left)
+
+    @property
+    def decay(self) -> Floats:
+        """How much the last passage of time left of the irregular part of each model."""
+        return self._kept[1]
 
     def predict(self, seen: Floats) -> Prediction:
         """Say what the models expect of a round in which so much of each part shows."""

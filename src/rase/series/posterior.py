@@ -18,11 +18,14 @@ from rase.counts.estimate import student_quantile
 from rase.series.models import groups
 
 __all__ = [
+    "LEAST_SHARE",
     "OUTLIER",
     "SCALES_PRIOR",
     "Experts",
     "Posterior",
     "as_student",
+    "cut_law",
+    "mix_models",
     "outlier_share",
     "reach_of",
 ]
@@ -39,6 +42,10 @@ _JUMP_CHANCE, _JUMP_SIZE = 0.004, 0.25
 OUTLIER, _OUTLIERS_PER_DEGREE, _MOST_OUTLIERS = 9.0, 34.5 / 192, 0.05
 # Models that count less than this change no number that anybody sees.
 _LEAST_WEIGHT = 1e-6
+
+# A belief whose mean lies this many errors outside the range is taken as if it lay no further; what
+# is left of its variance inside the range is then this share, and rounding makes it no smaller.
+_FURTHEST, LEAST_SHARE = 3.0, 0.1
 
 # Before any round: the bank, the mean of earlier rounds, the round by itself.
 _EXPERTS_PRIOR = np.array([0.8, 0.17, 0.03])
@@ -218,6 +225,48 @@ class Experts:
         """Take back what `numbers` returned."""
         self._precision, self._rounds = known.tolist()
         self._sum, self._shares = total.copy(), shares.reshape(1, -1)
+
+
+def cut_law(
+    means: Floats, errors: Floats, low: float, high: float, *, about: Floats
+) -> tuple[Floats, Floats]:
+    """Return how far the means of normal laws cut to the range are off points, and their variances.
+
+    Args:
+        means: Of the laws as they are.
+        errors: Their standard deviations.
+        low: The lower end of the range.
+        high: Its upper end.
+        about: The points.
+    """
+    # Further outside than this the reports contradict the range, and the error is not trusted.
+    means = means.clip(low - _FURTHEST * errors, high + _FURTHEST * errors)
+    ends = np.stack([low - means, high - means]) / errors
+    below, above = np.array([[math.erf(x / math.sqrt(2)) / 2 for x in end] for end in ends])
+    density = np.exp(-0.5 * ends * ends) / math.sqrt(2 * math.pi)
+    at_ends = np.stack([density, ends * density])
+    first, second = (at_ends[:, 0] - at_ends[:, 1]) / (above - below)
+    variance = 1 + second - first * first
+    return means + first * errors - about, variance * errors * errors
+
+
+def mix_models(
+    weights: Floats, odds: Floats, found: Floats, left: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return how likely one run's models are after a round, their mean, and its variance.
+
+    Args:
+        weights: Of the models before the round.
+        odds: The logarithm of how likely each found it.
+        found: What each says after it.
+        left: How sure each is then, as a variance.
+    """
+    odds = np.where(weights > 0, odds, -np.inf)
+    chances = weights * np.exp(odds - odds.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    mean = (chances * found).sum(axis=1)
+    apart = (chances * (left + np.square(found - mean[:, None]))).sum(axis=1)
+    return chances[0], mean, apart
 
 
 def reach_of(

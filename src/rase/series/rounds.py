@@ -39,6 +39,8 @@ class RoundResult:
             otherwise.
         spread: The variance of the readings, estimated from the reports, for a tracker; None if
             they do not reveal it, or nobody asked.
+        window: What ``tracked`` says of the mean over the window that ends with this round, by the
+            joint law of its rounds; None where no window was asked for, or it says nothing.
     """
 
     n: int
@@ -49,6 +51,7 @@ class RoundResult:
     truth: float | None = None
     alone: Estimate | None = None
     spread: float | None = None
+    window: Estimate | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -63,7 +66,8 @@ class RoundResult:
         if TRACKED not in self.estimates or self.alone is None or self.start_ms is None:
             return self
         followed = tracker.update(self.start_ms / 1000, self.alone, spread=self.spread)
-        return replace(self, estimates={**self.estimates, TRACKED: followed})
+        estimates = {**self.estimates, TRACKED: followed}
+        return replace(self, estimates=estimates, window=tracker.mean_of_last())
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,9 @@ def mean_of_window(
         )[0]
         for name in there[-1].estimates
     }
+    joint = None if rounds[-1] is None else rounds[-1].window
+    if joint is not None and joint.of_rounds == len(rounds):
+        means[TRACKED] = _surer(joint, means[TRACKED])
     return WindowResult(
         start_ms=start_ms,
         estimates={name: mean for name, mean in means.items() if mean is not None},
@@ -147,6 +150,12 @@ class ErrorTally:
     def predicted(self) -> float:
         """The root mean square of the standard errors the estimates came with."""
         return math.sqrt(self._predicted / self.count)
+
+
+def _surer(joint: Estimate, other: Estimate | None) -> Estimate:
+    """Return the window by the joint law of its rounds, or by unbiased means if these are surer."""
+    is_other = other is not None and other.standard_error < joint.standard_error
+    return other if other is not None and is_other else joint
 
 
 def _single(result: RoundResult, name: str) -> Estimate:

@@ -6,6 +6,7 @@ comes through almost unchanged.
 """
 
 import math
+from collections import deque
 from dataclasses import replace
 from typing import Self
 
@@ -16,6 +17,8 @@ from rase.counts.fleet import OF_FLEET, sampling_variance
 from rase.counts.registry import TRACKED
 from rase.domain import Range
 from rase.series.bank import FilterBank
+from rase.series.joint import MOST_ROUNDS
+from rase.series.window import is_enough
 
 __all__ = ["Tracker"]
 
@@ -31,13 +34,17 @@ class Tracker:
     nothing to tune. Rounds that were withheld are left out: the next one is less sure. The interval
     holds the doubt about the model; it is for the mean of the readings of that round.
 
-    Errors of neighbouring rounds go together and hardly average out: a long window averages
-    unbiased means instead (`surer_window` in `rase.series.window`).
+    Errors of neighbouring rounds go together and hardly average out: the mean over the last rounds
+    comes from their joint law (`mean_of_last`), and a long window averages unbiased means instead
+    (`surer_window` in `rase.series.window`).
 
     Guarantee: post-processing of released reports, so it has the privacy of these and costs none.
 
     Args:
         value_range: The public range of readings.
+        window: Over how many rounds means are asked for, up to 64; 0 for none.
+        every_s: The length of a round, by which missing ones are counted; 0 where each time is a
+            round.
 
     Example:
         >>> tracker = Tracker(Range(0, 100))
@@ -49,10 +56,14 @@ class Tracker:
         (True, True)
     """
 
-    def __init__(self, value_range: Range) -> None:
+    def __init__(self, value_range: Range, *, window: int = 0, every_s: float = 0.0) -> None:
         """Start without any knowledge but the range."""
         self.domain = value_range
-        self._bank = FilterBank(value_range.low, value_range.width)
+        self._window = window if window <= MOST_ROUNDS else 0
+        self._every_s = every_s
+        self._sizes: deque[int] = deque(maxlen=self._window)
+        low, width = value_range.low, value_range.width
+        self._bank = FilterBank(low, width, remembered=self._window)
 
     @classmethod
     def from_bytes(cls, value_range: Range, state: bytes) -> Self:
@@ -110,6 +121,8 @@ class Tracker:
             raise ValueError(f"spread must be finite, got {spread}.")
         reach = _MOST_WIDTHS * width
         seen = min(max(mean.value, self.domain.low - reach), self.domain.high + reach)
+        self._skip_missing(time_s)
+        self._sizes.append(mean.n)
         belief = self._bank.step(
             time_s,
             np.array([seen]),
@@ -140,3 +153,40 @@ class Tracker:
         )
         error = math.hypot(found.standard_error, math.sqrt(added))
         return replace(found, standard_error=error, target=OF_FLEET)
+
+    def mean_of_last(self) -> Estimate | None:
+        """Return the mean over the last rounds, a window of them, from their joint law.
+
+        Rounds that are missing belong to it, as the models expect them.
+
+        Returns:
+            None if no window was asked for, fewer rounds than one are known, or fewer than three
+            quarters of them are there.
+        """
+        there = [n for n in self._sizes if n]
+        if not self._window or not is_enough(len(there), self._window):
+            return None
+        belief = self._bank.window(self._window)
+        if belief is None:
+            return None
+        held = "" if len(there) == self._window else f"{len(there)} of "
+        return Estimate(
+            float(belief.means[0]),
+            math.sqrt(float(belief.variances[0])),
+            n=sum(there),
+            method=TRACKED,
+            target=f"mean of the readings, over {held}{self._window} rounds",
+            lowest=self.domain.low,
+            highest=self.domain.high,
+            rounds=len(there),
+            of_rounds=self._window,
+        )
+
+    def _skip_missing(self, time_s: float) -> None:
+        """Let rounds pass that are missing before a time, as far as a window reaches."""
+        if self.time_s is None or not self._every_s or not self._window:
+            return
+        missing = round((time_s - self.time_s) / self._every_s) - 1
+        for back in range(min(missing, self._window), 0, -1):
+            self._bank.skip(time_s - back * self._every_s)
+            self._sizes.append(0)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
 from rase.errors import DataError
 from rase.kernels.keyed import RunKey
@@ -160,7 +161,12 @@ class TableRun(ABC):
         if TRACKED not in self._plan.estimators:
             yield from results
             return
-        tracker = Tracker(self._plan.randomizer.domain)
+        every = self._plan.every
+        tracker = Tracker(
+            self._plan.randomizer.domain,
+            window=self._plan.window or 0,
+            every_s=0.0 if every is None else parse_duration_s(every),
+        )
         for result in results:
             yield result.tracked(tracker)
 

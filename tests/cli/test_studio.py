@@ -12,7 +12,7 @@ import pytest
 from benchmarks.loading.ports import held_port
 from tests.patience import PATIENCE_S
 
-from rase.cli import main, studio
+from rase.cli import local_pages, main
 
 
 def test_it_serves_until_interrupted() -> None:
@@ -57,15 +57,15 @@ def test_a_browser_is_opened_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
     """One with a window is; one that would take over the terminal, or none, is not."""
     window = _Window()
     monkeypatch.setattr(webbrowser, "get", lambda: window)
-    studio._open_browser("http://127.0.0.1:1/code")
+    local_pages._open_browser("http://127.0.0.1:1/code")
     assert window.opened == ["http://127.0.0.1:1/code"]
     text = webbrowser.GenericBrowser("false")
     monkeypatch.setattr(webbrowser, "get", lambda: text)
     monkeypatch.setattr(text, "open", pytest.fail)
-    studio._open_browser("http://127.0.0.1:1/code")
+    local_pages._open_browser("http://127.0.0.1:1/code")
 
     def no_browser() -> Any:
         raise webbrowser.Error
 
     monkeypatch.setattr(webbrowser, "get", no_browser)
-    studio._open_browser("http://127.0.0.1:1/code")
+    local_pages._open_browser("http://127.0.0.1:1/code")

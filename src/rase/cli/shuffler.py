@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.local_pages import browser_option, port_option, serve_locally
 from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
@@ -78,6 +79,34 @@ def run(config: Path, host: str | None, port: int | None, part: str) -> None:
         telemetry=Telemetry("shuffler"),
         closer_command=closer_command(str(config)) if part == "all" else None,
     )
+
+
+@command.command("page")
+@_config
+@port_option
+@browser_option
+def page(config: Path, *, port: int, no_browser: bool) -> None:
+    """Show participation, what waits and who may send in a browser, on this machine alone.
+
+    The address holds a secret that is new at each start. The page makes enrolment tokens, revokes
+    devices and has batches sent again; it reads the shuffler's database and needs no key.
+    """
+    from rase.dashboard.shuffler_fleet import shuffler_pages
+    from rase.storage.opening import open_database
+
+    settings = _settings(config)
+    with closing(open_database(settings.database, migrations="shuffler")) as database:
+        serve_locally(
+            lambda port: shuffler_pages(
+                database,
+                SystemClock(),
+                port=port,
+                most_per_owner=settings.limits.devices_per_owner,
+            ),
+            port=port,
+            no_browser=no_browser,
+            name="the page",
+        )
 
 
 @command.command("enrol")

@@ -191,8 +191,9 @@ class Releaser:
                     [(one.round, tag, one.device, one.wire) for one in carried],
                 )
             transaction.execute(
-                "UPDATE round SET state = ?, lease_token = NULL WHERE campaign = ? AND round = ?",
-                (state, agreed.hash, lease.round),
+                "UPDATE round SET state = ?, reports = ?, lease_token = NULL "
+                "WHERE campaign = ? AND round = ?",
+                (state, sum(map(len, found.by_key.values())), agreed.hash, lease.round),
             )
         released = sum(parcel.n for parcel in parcels)
         dropped = len(sent) - found.unopened - found.covers - released - len(carried)

@@ -69,6 +69,22 @@ def checks() -> dict[str, list[str]]:
             "--no-warn",
             *_files("deploy/kubernetes/*.yaml"),
         ],
+        "composition": [
+            schema,
+            "--builtin-schema",
+            "vendor.compose-spec",
+            *_files("deploy/**/compose.yaml"),
+        ],
+        "app for Home Assistant": [
+            schema,
+            "--schemafile=scripts/schemas/homeassistant-app.json",
+            *_files("deploy/homeassistant/*/config.yaml"),
+        ],
+        "app for Home Assistant, its bases": [
+            schema,
+            "--schemafile=scripts/schemas/homeassistant-build.json",
+            *_files("deploy/homeassistant/*/build.yaml"),
+        ],
         "citation": [
             schema,
             "--builtin-schema",

@@ -16,6 +16,7 @@ from tests.device.owning import Owned, owned
 from tests.patience import PATIENCE_S
 
 import rase
+from rase.accounting.ledger.limits import UNASKED_DAY_EPSILON
 from rase.device.__main__ import main
 from rase.device.folder import DeviceFolder
 
@@ -66,6 +67,9 @@ def test_the_form_asks_for_what_the_program_reads(app: ModuleType) -> None:
     """Every option has a type and is used; version, port and processors agree with the others."""
     assert set(block("options")) == set(block("schema")) == set(OPTIONS)
     assert f'\nversion: "{rase.__version__}"\n' in CONFIG
+    # The form begins with what owners who say nothing allow.
+    caps = {"span_epsilon": UNASKED_DAY_EPSILON, "total_epsilon": 30 * UNASKED_DAY_EPSILON}
+    assert {name: float(block("options")[name]) for name in caps} == caps
     assert f"\ningress_port: {app.PORT}\n" in CONFIG
     processors = re.findall(r"^  - (\w+)$", CONFIG.split("\narch:\n")[1].split("startup")[0], re.M)
     built = re.findall(r"^  (\w+): \S+$", (FOLDER / "build.yaml").read_text("utf-8"), re.M)

@@ -22,6 +22,7 @@ from benchmarks.loading.generator import Load, request
 from benchmarks.loading.setting import CAMPAIGN, FIRST, Fleet, Shuffler
 from rase.clock import FakeClock
 from rase.storage.sqlite import open_sqlite
+from rase.wire.frames import authorization_of
 from rase.wire.messages import REPORT_TYPE
 
 DEVICES: Final = 16
@@ -42,14 +43,19 @@ def rows(*, quick: bool) -> Iterator[Row]:
         load = stack.enter_context(Load())
         servers = {"shuffler's intake": intake, "shuffler's closer": closer, "fusion": fusion}
         token = (folder / "token").read_text(encoding="ascii")
-        question = request("/v1/estimates/latest?campaign=bench", token, method="GET")
+        question = request("/v1/estimates/latest?campaign=bench", f"Bearer {token}", method="GET")
         held = {}
         for number in range(1, late + 1):
             round = FIRST + number
             for server in servers.values():
                 server.set_clock(fleet.campaign.round_end_s(round) + 1)
             reports = [
-                request("/v1/reports", credential, body=wire, media_type=REPORT_TYPE)
+                request(
+                    "/v1/reports",
+                    authorization_of(wire, credential),
+                    body=wire,
+                    media_type=REPORT_TYPE,
+                )
                 for credential, wire in zip(
                     credentials, fleet.seal(list(range(DEVICES)), round), strict=True
                 )

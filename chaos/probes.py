@@ -12,6 +12,7 @@ from chaos.installation import Installation
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.errors import RaseError
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import PROBLEM_TYPES, Problem
@@ -133,7 +134,7 @@ class Probes:
     def _send(self, client: httpx.Client, report: Report) -> None:
         headers = {
             "Content-Type": "application/rase-report",
-            "Authorization": f"Bearer {self._credentials[report.device]}",
+            "Authorization": authorization_of(report.wire, self._credentials[report.device]),
         }
         try:
             answer = client.post(f"{self._url}/v1/reports", content=report.wire, headers=headers)

@@ -23,6 +23,7 @@ from chaos.pressure import Pressure
 from chaos.programs import TooLate, until
 from rase.clock import SystemClock
 from rase.lab.provenance import Measurement
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_TYPE, Content
 from rase.wire.seal import seal_report
@@ -133,19 +134,23 @@ class _Soak:
     def _report(self, round: int, campaign: Any, keyset: Any) -> None:
         now_s = SystemClock().now_s()
         keys = {role: keyset.active(role, now_s=now_s) for role in (Role.SHUFFLER, Role.FUSION)}
+        wires = [
+            seal_report(
+                Content(round, (997 * round + 31 * number) % campaign.steps),
+                campaign_hash=campaign_hash(campaign),
+                shuffler=keys[Role.SHUFFLER],
+                fusion=keys[Role.FUSION],
+            )
+            for number in range(len(self._credentials))
+        ]
         requests = [
             request(
                 "/v1/reports",
-                credential,
-                body=seal_report(
-                    Content(round, (997 * round + 31 * number) % campaign.steps),
-                    campaign_hash=campaign_hash(campaign),
-                    shuffler=keys[Role.SHUFFLER],
-                    fusion=keys[Role.FUSION],
-                ),
+                authorization_of(wire, credential),
+                body=wire,
                 media_type=REPORT_TYPE,
             )
-            for number, credential in enumerate(self._credentials)
+            for wire, credential in zip(wires, self._credentials, strict=True)
         ]
         pressed = self._pressure.press(self._port, requests, a_second=_A_SECOND, connections=16)
         self._statuses += pressed.statuses

@@ -54,11 +54,11 @@ class Load:
 
 
 def request(
-    path: str, credential: str, *, method: str = "POST", body: bytes = b"", media_type: str = ""
+    path: str, authorization: str, *, method: str = "POST", body: bytes = b"", media_type: str = ""
 ) -> bytes:
     """Return the bytes of one request."""
     head = (
-        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {credential}\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {authorization}\r\n"
         f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -16,6 +16,7 @@ from rase.clock import FakeClock, SystemClock
 from rase.service.keyring import PublicKeys
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE, Header
 from rase.wire.private_files import write_private
@@ -51,14 +52,15 @@ class Served:
         """Return a report of each device; intake opens none, so none is really sealed."""
         header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round).to_bytes()
         size = REPORT_SIZES[X25519] - len(header)
+        sealed = [(header + os.urandom(size), one) for one in self.credentials]
         return [
             request(
                 "/v1/reports",
-                credential,
-                body=header + os.urandom(size),
+                authorization_of(wire, credential),
+                body=wire,
                 media_type=REPORT_TYPE,
             )
-            for credential in self.credentials
+            for wire, credential in sealed
         ]
 
     def taken(self, load: Load, requests: list[bytes], *, connections: int) -> Rate:

@@ -21,6 +21,7 @@ from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.interface import Answer
 from rase.transport.memory import MemoryTransport, Message
+from rase.wire.frames import authorization_of
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Header
@@ -355,13 +356,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: HttpShuffler
 
     def do_POST(self) -> None:
-        credential = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        proof = self.headers.get("Authorization")
+        known = self.server.shuffler.credentials
         message = Message(
             self.command,
             self.path,
-            self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+            body,
             content_type=self.headers.get("Content-Type"),
-            credential=credential or None,
+            credential=next((one for one in known if authorization_of(body, one) == proof), None),
             etag=self.headers.get("If-None-Match"),
         )
         answer = self.server.shuffler.handle(message)

@@ -24,6 +24,7 @@ from tests.shuffler.conftest import World
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.settings import LimitSettings
+from rase.wire.frames import authorization_of
 
 # A stream does not end by itself; its own tests are in tests/fusion/test_stream.py.
 ENDLESS = "/v1/stream"
@@ -164,7 +165,9 @@ def storm(world: World, examples: int) -> dict[int, int]:
     headers = st.fixed_dictionaries(
         {"content-type": st.sampled_from(kinds)},
         optional={
-            "authorization": st.sampled_from([f"Bearer {world.credentials[0]}", "Bearer x.y", "z"]),
+            "authorization": st.sampled_from(
+                [authorization_of(b"x", world.credentials[0]), "RASE x.y", "z"]
+            ),
             "if-none-match": st.sampled_from(['"a"', "*", ""]),
         },
     )

@@ -26,6 +26,7 @@ from rase.clock import SystemClock
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
 from rase.wire import cbor
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import Problem
@@ -335,7 +336,7 @@ class Fleet:
 def _send(client: httpx.Client, url: str, report: Report, credential: str) -> None:
     headers = {
         "Content-Type": "application/rase-report",
-        "Authorization": f"Bearer {credential}",
+        "Authorization": authorization_of(report.wire, credential),
     }
     try:
         answer = client.post(f"{url}/v1/reports", content=report.wire, headers=headers)

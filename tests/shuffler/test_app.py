@@ -21,6 +21,7 @@ from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire import cbor
+from rase.wire.frames import TAG_BYTES, authorization_of, frame_of, handle_of
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def report(world: "World", wire: bytes, *, device: int = 0) -> dict[str, Any]:
         "content": wire,
         "headers": {
             "Content-Type": "application/rase-report",
-            "Authorization": f"Bearer {world.credentials[device]}",
+            "Authorization": authorization_of(wire, world.credentials[device]),
         },
     }
 
@@ -104,16 +105,56 @@ def test_schemes_and_media_types_have_no_case(world: "World") -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for device, (scheme, media) in enumerate(
             [
-                ("bearer", "application/rase-report; charset=x"),
-                ("BEARER", "Application/RASE-Report"),
+                ("rase", "application/rase-report; charset=x"),
+                ("Rase", "Application/RASE-Report"),
             ]
         ):
             request = report(world, world.seal(100), device=device)
-            request["headers"]["Authorization"] = f"{scheme} {world.credentials[device]}"
+            proof = request["headers"]["Authorization"]
+            request["headers"]["Authorization"] = proof.replace("RASE", scheme)
             request["headers"]["Content-Type"] = media
             assert (await client.post(**request)).status_code == 201
 
     talk(world, work)
+
+
+def test_who_ends_tls_cannot_act_in_a_devices_name(world: "World") -> None:
+    """A proxy that keeps all that passed can repeat it and nothing else, also through a gateway.
+
+    With rase/1 the request carried the device's credential, which was good for any report.
+    """
+    world.upload_time(100)
+    wire, of_proxy = world.seal(100), world.seal(100, place=4000)
+    credential = world.credentials[0]
+    handle, secret = handle_of(credential), credential.partition(".")[2]
+    passed = report(world, wire)
+    carried = handed(world, (credential, wire))
+    assert secret not in str(passed)
+    assert secret.encode() not in carried["content"]
+    stolen = frame_of(wire, credential)[-TAG_BYTES:]
+    frames = [
+        of_proxy + stolen,
+        frame_of(of_proxy, f"{handle}.{stolen.hex()}"),
+        frame_of(of_proxy, f"{handle}.")[:-TAG_BYTES] + bytes(TAG_BYTES),
+    ]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for frame in frames:
+            proof = f"RASE {handle}.{frame[-TAG_BYTES:].hex()}"
+            mine = {**passed, "content": of_proxy}
+            mine["headers"] = {**passed["headers"], "Authorization": proof}
+            check_problem(await client.post(**mine), 403, "not-enrolled")
+            told = replies(
+                await client.post(**{**carried, "content": cbor.encode([[handle, frame]])})
+            )
+            assert told == [{"status": 403, "problem": "not-enrolled"}]
+        assert world.rows("SELECT wire FROM report") == []
+        assert (await client.post(**passed)).status_code == 201
+        assert (await client.post(**passed)).status_code == 200
+        assert replies(await client.post(**carried)) == [{"status": 200}]
+
+    talk(world, work)
+    assert [bytes(kept) for (kept,) in world.rows("SELECT wire FROM report")] == [wire]
 
 
 def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
@@ -136,7 +177,14 @@ def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for content, status, name in bad:
             check_problem(await client.post(**report(world, content)), status, name)
-        for authorization in ("", "Basic x", "Bearer x", f"Bearer {world.credentials[0]}x"):
+        right = authorization_of(wire, world.credentials[0])
+        other = authorization_of(world.seal(100), world.credentials[0])
+        handle = handle_of(world.credentials[1])
+        for authorization in (
+            *("", "Basic x", "RASE x", f"RASE {'g' * 16}.{'0' * 32}", f"RASE {'0' * 49}"),
+            *(right[:-1] + "g", right + "0", other, f"RASE {handle}.{right[-32:]}"),
+            f"Bearer {world.credentials[0]}",
+        ):
             request = report(world, wire)
             request["headers"]["Authorization"] = authorization
             check_problem(await client.post(**request), 403, "not-enrolled")
@@ -149,7 +197,7 @@ def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
     counters = world.counters()
     assert counters["problem_bad_report"] == 5
     assert counters["problem_outdated_config"] == 2
-    assert counters["problem_not_enrolled"] == 4
+    assert counters["problem_not_enrolled"] == 10
     assert counters["reports_stored"] == 1
     assert world.rows("SELECT count(*) FROM report") == [(1,)]
 
@@ -227,7 +275,7 @@ def test_a_disk_that_hangs_sheds_load_and_loses_nothing(
         assert await asyncio.to_thread(begun.wait, PATIENCE_S)
         waiting += [send(device) for device in (1, 2, 3)]
         refused = [await send(device) for device in (4, 5, 6, 7, 8)]
-        pairs = [[world.credentials[8], wires[8]]]
+        pairs = [[handle_of(world.credentials[8]), frame_of(wires[8], world.credentials[8])]]
         refused.append(
             await client.post(
                 "/v1/reports",
@@ -347,7 +395,9 @@ def handed(world: "World", *pairs: tuple[str, bytes]) -> dict[str, Any]:
     """Return the request of a gateway."""
     return {
         "url": "/v1/reports",
-        "content": cbor.encode([list(pair) for pair in pairs]),
+        "content": cbor.encode(
+            [[handle_of(credential), frame_of(wire, credential)] for credential, wire in pairs]
+        ),
         "headers": {"Content-Type": "application/cbor"},
     }
 

@@ -17,6 +17,7 @@ from rase.shuffler.enrolment import (
     revoke_devices,
 )
 from rase.storage.copy import tables_of
+from rase.wire.frames import frame_of, handle_of
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -25,15 +26,28 @@ KEY = base64.urlsafe_b64encode(bytes(range(32))).decode().rstrip("=")
 OTHER = base64.urlsafe_b64encode(bytes(32)).decode()
 
 
+def known(authenticator: Authenticator, credential: str) -> int | None:
+    """Return which device made a tag with a credential, if that is known without the database."""
+    found = authenticator.known_sender(handle_of(credential), frame_of(b"report", credential))
+    return None if found is None else found.device
+
+
+def looked_up(authenticator: Authenticator, credential: str) -> int:
+    """Return which device made a tag with a credential, by the database."""
+    handle, frame = handle_of(credential), frame_of(b"report", credential)
+    authenticator.known_sender(handle, frame)
+    return authenticator.look_up_sender(handle, frame).device
+
+
 def test_a_token_works_once(world: "World") -> None:
     """The first use gives a credential that is recognised; another device is refused."""
     (token,) = make_tokens(world.database, 1, expires_s=10)
     enrolled = enrol(world.database, token, device_key=KEY, now_s=9)
     authenticator = Authenticator(world.database)
-    assert authenticator.known_device(enrolled.credential) is None
-    device = authenticator.look_up(enrolled.credential)
+    assert known(authenticator, enrolled.credential) is None
+    device = looked_up(authenticator, enrolled.credential)
     assert f"{device:016x}" == enrolled.device
-    assert authenticator.known_device(enrolled.credential) == device
+    assert known(authenticator, enrolled.credential) == device
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
         enrol(world.database, token, device_key=OTHER, now_s=9)
 
@@ -80,17 +94,17 @@ def test_a_key_enrols_one_device(world: "World") -> None:
 def test_wrong_credentials_are_refused(world: "World", credential: str) -> None:
     """What is no credential of an enrolled device is refused, whatever it is."""
     with pytest.raises(NotEnrolled):
-        Authenticator(world.database).look_up(credential)
+        looked_up(Authenticator(world.database), credential)
 
 
 def test_a_known_device_with_another_secret_is_refused(world: "World") -> None:
     """The secret counts, not the name, also for hashes in memory."""
     authenticator = Authenticator(world.database)
     credential = world.credentials[0]
-    authenticator.look_up(credential)
-    assert authenticator.known_device(credential + "x") is None
+    looked_up(authenticator, credential)
+    assert known(authenticator, credential + "x") is None
     with pytest.raises(NotEnrolled):
-        authenticator.look_up(credential + "x")
+        looked_up(authenticator, credential + "x")
 
 
 def test_a_lost_answer_can_be_asked_for_again(world: "World") -> None:
@@ -98,15 +112,15 @@ def test_a_lost_answer_can_be_asked_for_again(world: "World") -> None:
     (token,) = make_tokens(world.database, 1, expires_s=10**6)
     lost = enrol(world.database, token, device_key=KEY, now_s=100)
     authenticator = Authenticator(world.database)
-    authenticator.look_up(lost.credential)
+    looked_up(authenticator, lost.credential)
     again = enrol(world.database, token, device_key=KEY, now_s=699)
     assert again.device == lost.device
     assert again.credential != lost.credential
-    assert authenticator.known_device(again.credential) is None
-    device = authenticator.look_up(again.credential)
-    assert authenticator.known_device(again.credential) == device
+    assert known(authenticator, again.credential) is None
+    device = looked_up(authenticator, again.credential)
+    assert known(authenticator, again.credential) == device
     with pytest.raises(NotEnrolled):
-        authenticator.look_up(lost.credential)
+        looked_up(authenticator, lost.credential)
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
         enrol(world.database, token, device_key=KEY, now_s=700)
 
@@ -115,7 +129,7 @@ def test_known_devices_are_read_at_the_start(world: "World") -> None:
     """After preloading, nobody enrolled before costs a question to the database."""
     authenticator = Authenticator(world.database)
     authenticator.preload()
-    found = [authenticator.known_device(credential) for credential in world.credentials]
+    found = [known(authenticator, credential) for credential in world.credentials]
     assert found == world.devices
 
 
@@ -125,7 +139,7 @@ def test_memory_is_bounded(world: "World", monkeypatch: pytest.MonkeyPatch) -> N
     authenticator = Authenticator(world.database)
     for _ in range(2):
         for device, credential in zip(world.devices, world.credentials, strict=True):
-            assert authenticator.look_up(credential) == device
+            assert looked_up(authenticator, credential) == device
     assert len(authenticator._digests) <= 2
 
 
@@ -164,11 +178,11 @@ def test_a_revoked_device_sends_no_more(world: "World") -> None:
     lost = f"{world.devices[0]:016x}"
     assert revoke_devices(world.database, [lost]) == (lost,)
     with pytest.raises(NotEnrolled):
-        authenticator.look_up(world.credentials[0])
-    assert authenticator.known_device(world.credentials[0]) == world.devices[0]
+        looked_up(authenticator, world.credentials[0])
+    assert known(authenticator, world.credentials[0]) == world.devices[0]
     authenticator.forget_revoked()
-    assert authenticator.known_device(world.credentials[0]) is None
-    assert authenticator.known_device(world.credentials[1]) == world.devices[1]
+    assert known(authenticator, world.credentials[0]) is None
+    assert known(authenticator, world.credentials[1]) == world.devices[1]
     assert len(enrolled_devices(world.database)) == 3
     assert {row[0] for row in world.rows("SELECT device FROM report")} == set(world.devices[1:])
     # An intake that has not noticed yet may store one more; it is not released.
@@ -210,7 +224,7 @@ def test_a_fleet_is_enrolled_at_once(world: "World") -> None:
     authenticator = Authenticator(world.database)
     assert len({one.credential for one in made}) == 5
     for one in made:
-        assert f"{authenticator.look_up(one.credential):016x}" == one.device
+        assert f"{looked_up(authenticator, one.credential):016x}" == one.device
     listed = {entry.device for entry in enrolled_devices(world.database) if entry.group == "street"}
     assert listed == {one.device for one in made}
 

@@ -25,6 +25,7 @@ from rase.clock import SystemClock
 from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.program import keep_running
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import Batch
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
@@ -167,13 +168,14 @@ def report_in_one_round(
         statuses = [
             client.post(
                 "/v1/reports",
-                content=world.seal(round, campaign=campaign),
+                content=wire,
                 headers={
                     "Content-Type": "application/rase-report",
-                    "Authorization": f"Bearer {credential}",
+                    "Authorization": authorization_of(wire, credential),
                 },
             ).status_code
             for credential in credentials
+            for wire in [world.seal(round, campaign=campaign)]
         ]
         if statuses == [201] * len(credentials):
             return round

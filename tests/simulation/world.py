@@ -42,6 +42,7 @@ from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
+from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.messages import HEADER_SIZE, REPORT_TYPE, Batch, Header
 from rase.wire.parcel import MANIFEST_HEADER
@@ -202,7 +203,8 @@ class World:
             raise Unreachable("the shuffler is down.")
         headers = {
             "Content-Type": message.content_type or REPORT_TYPE,
-            "Authorization": message.credential and f"Bearer {message.credential}",
+            "Authorization": message.credential
+            and authorization_of(message.body, message.credential),
             "If-None-Match": message.etag,
         }
         asked = [

@@ -15,6 +15,7 @@ from tests.patience import PATIENCE_S
 from rase.errors import ConfigurationError
 from rase.transport.http import MAX_ANSWER_BYTES, ClientTls, HttpTransport
 from rase.transport.interface import Unreachable
+from rase.wire.frames import authorization_of
 
 
 class Server(HTTPServer):
@@ -73,15 +74,17 @@ def test_a_document_is_asked_for_with_its_tag(server: Server) -> None:
     assert headers["Connection"] == "close"
 
 
-def test_bytes_are_handed_over_with_the_credential(server: Server) -> None:
-    """Exactly the bytes arrive, with their type and the bearer token."""
+def test_a_request_carries_a_tag_and_no_secret(server: Server) -> None:
+    """Exactly the bytes arrive, with their type and a tag; the secret stays here."""
     server.status, server.headers = 429, {"Retry-After": "17"}
     transport = HttpTransport(server.url)
-    answer = transport.post("/v1/reports", b"\x00\xff", content_type="x/y", credential="tok")
+    answer = transport.post("/v1/reports", b"\x00\xff", content_type="x/y", credential="a1.tok")
     assert (answer.status, answer.retry_after_s, answer.etag) == (429, 17.0, None)
     _, _, headers, body = server.seen[0]
     assert body == b"\x00\xff"
-    assert (headers["Content-Type"], headers["Authorization"]) == ("x/y", "Bearer tok")
+    assert headers["Content-Type"] == "x/y"
+    assert headers["Authorization"] == authorization_of(b"\x00\xff", "a1.tok")
+    assert "tok" not in str(headers)
     transport.post("/v1/enrolments", b"{}", content_type="application/json")
     assert "Authorization" not in server.seen[1][2]
 

@@ -7,17 +7,20 @@ import pytest
 from tests.cases import each_case
 
 from rase.errors import WireError
-from rase.wire import cbor
+from rase.wire import cbor, pure
 from rase.wire.frames import (
     TAG_BYTES,
     Policy,
     Reply,
     Topics,
     answer_frame,
+    authorization_of,
     broker_password,
     credential_key,
+    frame_of,
     handle_of,
     read_answer,
+    read_authorization,
     read_report,
     report_frame,
     report_id,
@@ -25,21 +28,22 @@ from rase.wire.frames import (
 from rase.wire.signed import MAX_CAMPAIGN_BYTES, MAX_VERSIONS_BYTES
 
 CREDENTIAL = "3f2a90c1d45b6e78.secret"
+_TAG = "e94b06e2711586a0d9c60af9908f1d52"
 HANDLE = "3f2a90c1d45b6e78"
 KEY = credential_key("secret")
-WIRE = bytes(143)
+WIRE = bytes(145)
 
 
 def test_a_report_is_its_bytes_and_a_tag() -> None:
     """A frame has one size, opens with its key, and holds no part of the secret."""
     frame = report_frame(WIRE, HANDLE, KEY)
-    assert len(frame) == len(WIRE) + TAG_BYTES == 159
+    assert len(frame) == len(WIRE) + TAG_BYTES == 161
     assert read_report(frame, HANDLE, KEY) == WIRE
     assert handle_of(CREDENTIAL) == HANDLE
     assert b"secret" not in frame
 
 
-@each_case("place", [0, 142, 143, 158])
+@each_case("place", [0, 144, 145, 160])
 def test_a_changed_frame_is_not_believed(place: int) -> None:
     """One other bit, another handle, another key: each is refused."""
     frame = report_frame(WIRE, HANDLE, KEY)
@@ -123,8 +127,28 @@ def test_topics_are_as_documented() -> None:
 def test_the_bytes_never_change() -> None:
     """Key, tags and password of the documented example are as they always were."""
     assert KEY.hex() == "d13391366885353acb5317b10e02de65aadc7ac8fc44fc94df5b2cb39f91e988"
-    assert report_frame(WIRE, HANDLE, KEY)[143:].hex() == "95c60ae87d08120f3c4737989e600219"
+    assert report_frame(WIRE, HANDLE, KEY)[145:].hex() == "e94b06e2711586a0d9c60af9908f1d52"
     assert broker_password(KEY) == "cS9u91lf8NE0KZPmufGUdF7oMhSsKwAfrXLDyQcjLkI"
     answer = answer_frame(report_id(WIRE), HANDLE, Reply(201), KEY)
-    assert answer[:-16] == b'{"report":"660b0fd63d20d0f2","status":201}'
-    assert answer[-16:].hex() == "37d89d0bd8497284f6fe160f053fc2c8"
+    assert answer[:-16] == b'{"report":"c38f1294a259a7e9","status":201}'
+    assert answer[-16:].hex() == "fb1774788eb3ded7293f81f4e27ff07f"
+
+
+def test_a_request_proves_its_report_and_keeps_the_secret() -> None:
+    """Handle and tag stand in the header, in the letters of every scheme; nothing else does."""
+    header = authorization_of(WIRE, f"{HANDLE}.secret")
+    assert header == f"RASE {HANDLE}.{_TAG}"
+    assert "secret" not in header
+    for written in (header, header.replace("RASE", "rase")):
+        assert read_authorization(written.encode()) == (HANDLE, bytes.fromhex(_TAG))
+    assert frame_of(WIRE, f"{HANDLE}.secret") == WIRE + bytes.fromhex(_TAG)
+    assert pure.authorization_of(WIRE, f"{HANDLE}.secret") == header
+
+
+@each_case(
+    "value", [b"", b"Bearer x.y", b"RASE " + b"0" * 49, b"RASE " + b"\xff" * 49, b"RASE 0.00"]
+)
+def test_other_headers_prove_nothing(value: bytes) -> None:
+    """What is no handle and tag is not guessed at."""
+    found = read_authorization(value)
+    assert found is None or found[1] == b""

@@ -20,6 +20,7 @@ from rase.device.state import DeviceState, StateFile
 from rase.kernels.entropy import SeededEntropy
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
+from rase.wire.frames import authorization_of
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.messages import Content
@@ -247,7 +248,7 @@ print(json.dumps([first, second, third, requests.posted]))
     assert (first, second, third) == (201, 409, None)
     url, data, headers = posted[0]
     assert url == "https://shuffler.example/v1/reports"
-    assert headers["Authorization"] == "Bearer 3f2a90c1d45b6e78.secret"
+    assert headers["Authorization"] == authorization_of(b"report", "3f2a90c1d45b6e78.secret")
     assert headers["Content-Type"] == "application/rase-report"
     sent = [bytes.fromhex(one) for _, one, _ in posted]
     assert sent == [b"report"] * 4 + [b"other"] + [b"third"] * 3

@@ -140,4 +140,4 @@ def test_the_file_stands_alone() -> None:
 
 def test_the_file_stays_small() -> None:
     """It is meant to be copied to a device and read by its owner."""
-    assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 170
+    assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 180

@@ -43,7 +43,7 @@ class Agent:
         ledger: The privacy ledger.
         transport: The way to the shuffler.
         source: Where readings come from.
-        credential: The device's bearer token.
+        credential: What proves to the shuffler that reports are this device's.
         clock: Gives rounds and pauses.
         entropy: Where noise and moments come from: the operating system, unless for study.
         journal: Takes notes.

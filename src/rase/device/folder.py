@@ -109,7 +109,7 @@ class DeviceFolder:
         return data
 
     def credential(self) -> str:
-        """Return the bearer token.
+        """Return the credential.
 
         Raises:
             ConfigurationError: If the device is not enrolled.

@@ -47,7 +47,7 @@ class Outbox:
 
     Args:
         transport: The way to the shuffler.
-        credential: The device's bearer token.
+        credential: What proves to the shuffler that reports are this device's.
         clock: Gives when something is due.
         entropy: Where the moments come from.
         journal: Takes notes.

@@ -278,7 +278,7 @@ def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...
 
 
 class Authenticator:
-    """Say which device a credential belongs to; hashes are kept in memory, up to a limit.
+    """Say which device made the tag of a report; hashes are kept in memory, up to a limit.
 
     Args:
         database: The shuffler's.
@@ -301,23 +301,12 @@ class Authenticator:
         for (device,) in rows:
             self._digests.pop(device, None)
 
-    def known_device(self, credential: str) -> int | None:
-        """Return the device if its hash is in memory; None if the database must be asked.
-
-        Raises:
-            NotEnrolled: If the credential is not one.
-        """
-        device, digest = _parts(credential)
-        expected = self._digests.get(device)
-        # Another hash may mean that the device enrolled again: the database knows.
-        return device if hmac.compare_digest(digest, expected or bytes(32)) else None
-
     def known_sender(self, handle: str, frame: bytes) -> "Sender | None":
         """Return who made the tag of a frame if its hash is in memory; None otherwise.
 
         Args:
-            handle: The device's, from the topic.
-            frame: What was published there.
+            handle: The device's.
+            frame: The report with its tag.
 
         Raises:
             NotEnrolled: If the handle is none.
@@ -345,21 +334,6 @@ class Authenticator:
         self._keep(device, key)
         return Sender(device, key, wire)
 
-    def look_up(self, credential: str) -> int:
-        """Return the device, asking the database.
-
-        Raises:
-            NotEnrolled: If the credential is not one of an enrolled device.
-        """
-        device, digest = _parts(credential)
-        with self._database.snapshot() as transaction:
-            rows = transaction.execute("SELECT digest FROM device WHERE id = ?", (device,))
-        expected = bytes(rows[0][0]) if rows else bytes(32)
-        if not hmac.compare_digest(digest, expected):
-            raise NotEnrolled("the credential is not one of this shuffler.")
-        self._keep(device, expected)
-        return device
-
     def _keep(self, device: int, digest: bytes) -> None:
         if len(self._digests) >= _MAX_CACHED:
             self._digests.clear()
@@ -367,7 +341,7 @@ class Authenticator:
 
 
 class Sender(NamedTuple):
-    """A report that came through a broker, its device, and the key to tag the answer with."""
+    """A report, its device, and the key to tag an answer with."""
 
     device: int
     key: bytes
@@ -417,14 +391,6 @@ def _add_device(transaction: Transaction, credential: str, *, key: bytes, token:
     if not made:
         raise NotEnrolled("the device key is used by another device; make a new one.")
     return device
-
-
-def _parts(credential: str) -> tuple[int, bytes]:
-    handle, _, secret = credential.partition(".")
-    device = _number(handle)
-    if device is None or len(credential) > _MAX_CREDENTIAL:
-        raise NotEnrolled("the credential is not one of this shuffler.")
-    return device, credential_key(secret)
 
 
 def _number(handle: str) -> int | None:

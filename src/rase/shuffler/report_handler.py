@@ -2,9 +2,8 @@
 
 Every way in, HTTP, gateways and a broker, ends here; nothing here can open a report.
 
-A gateway sends the reports of several devices in one request. It has the credentials of its
-devices, so it could send in their names; it cannot read what it carries. Each report succeeds or
-fails by itself.
+A gateway sends the reports of several devices in one request, each with the tag of its device: it
+can neither read what it carries nor make a report of its own. Each succeeds or fails by itself.
 
 Concurrent reports share one commit: what arrives while one is written goes into the next. A commit
 waits for the disk; that wait, not the work, decides how many reports a second fit. The number of
@@ -14,7 +13,7 @@ waiting reports and their wait are bounded; what is refused was not written.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -28,12 +27,12 @@ from rase.service.http import BodyTooLarge, HttpProblem, read_body
 from rase.service.limits import RateLimit, too_many
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
-from rase.shuffler.enrolment import Authenticator, NotEnrolled
+from rase.shuffler.enrolment import Authenticator, NotEnrolled, Sender
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
 from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
 from rase.wire import cbor
-from rase.wire.frames import Reply
+from rase.wire.frames import TAG_BYTES, Reply, read_authorization
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE
 from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import PinnedKeys
@@ -51,16 +50,16 @@ __all__ = [
 ]
 
 GATEWAY_TYPE: Final = "application/cbor"
-# A credential, and the heads of the pair and its parts.
-_OVERHEAD_BYTES: Final = 128 + 16
+# A handle, the tag of a report, and the heads of the pair and its parts.
+_OVERHEAD_BYTES: Final = 16 + TAG_BYTES + 16
 _RETRY_S: Final = 5
 
 
 class SubmittedReport(NamedTuple):
-    """A report with the credential of the device that made it."""
+    """A report with its tag, and the handle of the device that made both."""
 
-    credential: str
-    wire: bytes
+    handle: str
+    frame: bytes
 
 
 def body_limit(most: int) -> int:
@@ -69,7 +68,7 @@ def body_limit(most: int) -> int:
 
 
 def read_reports(body: bytes, *, most: int) -> list[SubmittedReport]:
-    """Read the CBOR array [[credential, report], …].
+    """Read the CBOR array [[handle, report with its tag], …].
 
     Args:
         body: The request.
@@ -80,12 +79,12 @@ def read_reports(body: bytes, *, most: int) -> list[SubmittedReport]:
     """
     pairs: Any = cbor.decode(body, max_size=body_limit(most))
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= most:
-        raise Malformed(f"reports must be an array of 1 to {most} pairs [credential, report].")
+        raise Malformed(f"reports must be an array of 1 to {most} pairs [handle, report].")
     for place, pair in enumerate(pairs):
         if not isinstance(pair, list) or [type(part) for part in pair] != [str, bytes]:
             raise Malformed(
-                f"reports must be pairs [credential as text, report as bytes]; number {place} is "
-                "not, and none was taken."
+                "reports must be pairs [handle as text, report and tag as bytes]; number "
+                f"{place} is not, and none was taken."
             )
     return [SubmittedReport(*pair) for pair in pairs]
 
@@ -115,6 +114,12 @@ def write_replies(replies: Sequence[Reply]) -> bytes:
     )
 
 
+def _status_of(outcome: Outcome) -> int:
+    if outcome is Outcome.CLOSED:
+        raise WireError("the round is closed.", problem="round-closed")
+    return 201 if outcome is Outcome.STORED else 200
+
+
 _REPORT_TYPE = REPORT_TYPE.encode()
 _GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
@@ -122,8 +127,6 @@ _REFRESH_S: Final = 5.0
 _LEAST_REFRESH_S: Final = 0.1
 _NEWS: Final = ("unknown-campaign", "outdated-config")
 _CROWDED_S: Final = 1.0
-# Schemes have no case (RFC 9110, 11.1).
-_BEARER: Final = b"bearer "
 _TYPES: Final = (_REPORT_TYPE, _GATEWAY_TYPE)
 _NO_CONTENT: Final = [(b"content-length", b"0")]
 
@@ -233,16 +236,17 @@ class ReportHandler:
                 415,
                 f"a report must be sent as {REPORT_TYPE}, an array of them as {GATEWAY_TYPE}.",
             )
-        if authorization[: len(_BEARER)].lower() != _BEARER:
-            raise NotEnrolled("a report must come with the credential of its device.")
-        credential = authorization[len(_BEARER) :].decode("latin-1")
-        device = await self._device(credential)
-        self._rate.check(device)
+        named = read_authorization(authorization)
+        if named is None:
+            raise NotEnrolled("a report must come with the handle and the tag of its device.")
         try:
             wire = await read_body(receive, limit=_LONGEST_REPORT)
         except BodyTooLarge as error:
             raise WrongSize(str(error)) from None
-        status = await self.take(wire, device)
+        handle, tag = named
+        sender = await self._sender(handle, wire + tag)
+        self._rate.check(sender.device)
+        status = await self.take(wire, sender.device)
         await send({"type": "http.response.start", "status": status, "headers": _NO_CONTENT})
         await send({"type": "http.response.body"})
 
@@ -263,14 +267,9 @@ class ReportHandler:
             await self._look_again()
             pending = self._check_report(wire, device)
         try:
-            outcome = await self._commits.submit(pending)
+            return _status_of(await self._commits.submit(pending))
         except Overloaded:
             raise too_many(_CROWDED_S) from None
-        if outcome is Outcome.STORED:
-            return 201
-        if outcome is Outcome.CLOSED:
-            raise WireError(f"round {pending.round} is closed.", problem="round-closed")
-        return 200
 
     async def take_frame(self, handle: str, frame: bytes) -> tuple[Reply, bytes | None]:
         """Return the reply to a report that came through a broker, once it is on the disk.
@@ -284,16 +283,12 @@ class ReportHandler:
         """
         key = None
         try:
-            sender = self._authenticator.known_sender(handle, frame)
-            if sender is None:
-                sender = await asyncio.to_thread(self._authenticator.look_up_sender, handle, frame)
+            sender = await self._sender(handle, frame)
             key = sender.key
             self._rate.check(sender.device)
             return Reply(await self.take(sender.wire, sender.device)), key
         except RaseError as error:
-            reply = reply_to(error)
-            self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
-            return reply, key
+            return self._refusal(error), key
 
     def _check_report(self, wire: bytes, device: int) -> Pending:
         return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
@@ -314,8 +309,7 @@ class ReportHandler:
         except BodyTooLarge as error:
             raise WrongSize(str(error)) from None
         submitted = read_reports(body, most=self._gateway_reports)
-        # SubmittedReport to the group commit together, so that they share one.
-        answer = write_replies(await asyncio.gather(*map(self._reply, submitted)))
+        answer = write_replies(await self._take_all(submitted))
         headers = [
             (b"content-type", _GATEWAY_TYPE),
             (b"content-length", str(len(answer)).encode()),
@@ -323,21 +317,57 @@ class ReportHandler:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _reply(self, submitted: SubmittedReport) -> Reply:
-        try:
-            device = await self._device(submitted.credential)
-            self._rate.check(device)
-            return Reply(await self.take(submitted.wire, device))
-        except RaseError as error:
-            reply = reply_to(error)
-            self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
-            return reply
+    async def _take_all(self, submitted: Sequence[SubmittedReport]) -> list[Reply]:
+        """Return the reply to each report of a gateway.
 
-    async def _device(self, credential: str) -> int:
-        device = self._authenticator.known_device(credential)
-        if device is None:
-            device = await asyncio.to_thread(self._authenticator.look_up, credential)
-        return device
+        Those of devices that are known are handed to the group commit together and without a task
+        each: that is most of what a report costs.
+        """
+        replies: list[Reply | asyncio.Future[Outcome] | asyncio.Task[Reply]] = []
+        for one in submitted:
+            try:
+                sender = self._authenticator.known_sender(*one)
+                if sender is None:
+                    replies.append(asyncio.create_task(self._take_one(one)))
+                    continue
+                self._rate.check(sender.device)
+                pending = self._check_report(sender.wire, sender.device)
+                replies.append(self._commits.submit(pending))
+            except RaseError as error:
+                if isinstance(error, WireError) and error.problem in _NEWS:
+                    replies.append(asyncio.create_task(self._take_one(one)))
+                else:
+                    replies.append(self._refusal(error))
+        waited = [reply for reply in replies if not isinstance(reply, Reply)]
+        found: Iterator[Any] = iter(await asyncio.gather(*waited, return_exceptions=True))
+        return [
+            reply if isinstance(reply, Reply) else self._reply_of(next(found)) for reply in replies
+        ]
+
+    def _reply_of(self, found: Outcome | Reply | BaseException) -> Reply:
+        try:
+            if isinstance(found, BaseException):
+                raise found
+            return found if isinstance(found, Reply) else Reply(_status_of(found))
+        except RaseError as error:
+            return self._refusal(error)
+
+    async def _take_one(self, submitted: SubmittedReport) -> Reply:
+        sender = await self._sender(*submitted)
+        self._rate.check(sender.device)
+        return Reply(await self.take(sender.wire, sender.device))
+
+    def _refusal(self, error: RaseError) -> Reply:
+        reply = reply_to(too_many(_CROWDED_S) if isinstance(error, Overloaded) else error)
+        self._telemetry.count(f"problem_{reply.problem}".replace("-", "_"))
+        return reply
+
+    async def _sender(self, handle: str, frame: bytes) -> Sender:
+        """Return who made the tag of a report, asking the database only for those not known."""
+        sender = self._authenticator.known_sender(handle, frame)
+        if sender is None:
+            sender = await asyncio.to_thread(self._authenticator.look_up_sender, handle, frame)
+        return sender
 
     def _store(self, reports: Sequence[Pending]) -> list[Outcome]:
         try:

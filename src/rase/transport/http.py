@@ -150,7 +150,9 @@ class HttpTransport:
         """
         headers = {"Content-Type": content_type}
         if credential is not None:
-            headers["Authorization"] = f"Bearer {credential}"
+            from rase.wire.frames import authorization_of
+
+            headers["Authorization"] = authorization_of(body, credential)
         return self._ask("POST", path, body, headers)
 
     def _ask(

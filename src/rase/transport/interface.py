@@ -58,7 +58,7 @@ class Transport(Protocol):
             path: Where to, from the root of the service.
             body: The bytes.
             content_type: What they are.
-            credential: The bearer token of the sender.
+            credential: The sender's, with which it proves that the bytes are its own.
 
         Raises:
             Unreachable: If no answer came; the other side may have got the bytes all the same.

@@ -34,7 +34,7 @@ class Message:
         path: Where to.
         body: The bytes.
         content_type: What they are.
-        credential: The bearer token of the sender.
+        credential: The sender's.
         etag: The version of the document that the sender knows.
     """
 

@@ -1,9 +1,10 @@
-"""What travels through a broker: topics, reports and answers with a tag, the retained policy.
+"""How a report is authenticated, and what travels through a broker: topics, answers, the policy.
 
-A broker sees topic and payload, so a credential must not be in either. A device is named by its
-opaque handle, the part of the credential before the dot. What proves it is a tag (HMAC-SHA256,
-RFC 2104) under a key that both ends have: the hash by which the shuffler knows the secret part.
-A broker can so neither send in a device's name nor answer in the shuffler's.
+Whoever ends TLS sees a request, and a broker sees topic and payload, so a credential must not be in
+any of them. A device is named by its opaque handle, the part of the credential before the dot. What
+proves it is a tag (HMAC-SHA256, RFC 2104) of the report under a key that both ends have: the hash
+by which the shuffler knows the secret part. So neither proxy nor broker can send in a device's name
+anything but what it sent, and a broker cannot answer in the shuffler's.
 """
 
 import base64
@@ -22,10 +23,13 @@ __all__ = [
     "Reply",
     "Topics",
     "answer_frame",
+    "authorization_of",
     "broker_password",
     "credential_key",
+    "frame_of",
     "handle_of",
     "read_answer",
+    "read_authorization",
     "read_report",
     "report_frame",
     "report_id",
@@ -34,7 +38,10 @@ __all__ = [
 TAG_BYTES: Final = 16
 # The longest versions and the longest keyset, with its signatures, fit.
 MAX_POLICY_BYTES: Final = (1 << 20) + (1 << 18)
-_REPORT: Final = b"rase/1 mqtt report\0"
+_REPORT: Final = b"rase/2 report\0"
+# Of the header Authorization; schemes have no case (RFC 9110, 11.1).
+_SCHEME: Final = "RASE "
+_AUTHORIZATION_BYTES: Final = len(_SCHEME) + 16 + 1 + 2 * TAG_BYTES
 _ANSWER: Final = b"rase/1 mqtt answer\0"
 _PASSWORD: Final = b"rase/1 mqtt password\0"
 # The one answer that nobody can tag: the shuffler has no key of the device it is for.
@@ -127,8 +134,40 @@ def report_id(wire: bytes) -> str:
     return hashlib.sha256(wire).hexdigest()[:16]
 
 
+def frame_of(wire: bytes, credential: str) -> bytes:
+    """Return a report with the tag that only the holder of a credential makes."""
+    handle, _, secret = credential.partition(".")
+    return report_frame(wire, handle, credential_key(secret))
+
+
+def authorization_of(wire: bytes, credential: str) -> str:
+    """Return the header Authorization of a report: the handle and the tag, never the secret.
+
+    Example:
+        >>> authorization_of(bytes(145), "3f2a90c1d45b6e78.secret")[:30]
+        'RASE 3f2a90c1d45b6e78.e94b06e2'
+    """
+    return f"{_SCHEME}{handle_of(credential)}.{frame_of(wire, credential)[-TAG_BYTES:].hex()}"
+
+
+def read_authorization(value: bytes) -> tuple[str, bytes] | None:
+    """Return handle and tag of the header Authorization of a report; None if it is no such header.
+
+    Args:
+        value: The header's.
+    """
+    scheme, rest = value[: len(_SCHEME)], value[len(_SCHEME) :]
+    if len(value) != _AUTHORIZATION_BYTES or scheme.upper() != _SCHEME.encode():
+        return None
+    try:
+        handle, _, tag = rest.decode("ascii").partition(".")
+        return handle, bytes.fromhex(tag)
+    except ValueError:
+        return None
+
+
 def report_frame(wire: bytes, handle: str, key: bytes) -> bytes:
-    """Return a report as it is published: its bytes and the tag, always of one size."""
+    """Return a report as it travels: its bytes and the tag, always of one size."""
     return wire + _tag(_REPORT, handle, wire, key)
 
 

@@ -8,7 +8,7 @@ ephemeral key, which is used once; so it seals on devices, and never opens.
 import struct
 from hashlib import sha256
 
-__all__ = ["hpke_seal", "random_bytes", "seal_report", "x25519"]
+__all__ = ["authorization_of", "hpke_seal", "random_bytes", "seal_report", "x25519"]
 
 _P = 2**255 - 19
 _KEM = b"KEM\x00\x20"
@@ -51,6 +51,14 @@ def seal_report(
     info = b"rase/2 outer" + campaign_hash + header
     mark = bytes((int(is_cover), label, fusion_id))
     return header + hpke_seal(shuffler_key, info, mark + inner, entropy[32:])
+
+
+def authorization_of(report: bytes, credential: str) -> str:
+    """Return the header Authorization of a report: the tag proves its device, and no other."""
+    handle, secret = credential.split(".")
+    key = sha256(b"rase/1 credential\0" + secret.encode()).digest()
+    tag = _hmac(key, b"rase/2 report\0" + handle.encode() + b"\0" + report)[:16]
+    return "RASE " + handle + "." + tag.hex()
 
 
 def random_bytes(count: int) -> bytes:

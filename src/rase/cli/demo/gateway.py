@@ -26,6 +26,7 @@ from rase.errors import RaseError
 from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
 from rase.lab.homes import Homes
 from rase.wire import cbor
+from rase.wire.frames import frame_of, handle_of
 from rase.wire.keys import KeyConfig, Role
 from rase.wire.messages import Content
 from rase.wire.seal import seal_report
@@ -223,11 +224,13 @@ class _Fleet:
         pairs: list[list[str | bytes]] = []
         for home in turn.tolist():
             place = law.draw_one(float(self.power_w[hour, home]), entropy)
-            pairs.append([self.credentials[home], self._seal(round, place)])
-        self._report_bytes = len(pairs[0][1]) if pairs else 0
+            wire, credential = self._seal(round, place), self.credentials[home]
+            self._report_bytes = len(wire)
+            pairs.append([handle_of(credential), frame_of(wire, credential)])
         if self.task.mishaps.get(hour) == "tampered":
-            wire = pairs[0][1]
-            pairs[0][1] = wire[:-1] + bytes([wire[-1] ^ 1])  # type: ignore[operator]
+            # By its home itself, or the shuffler would know at once: the closer cannot open it.
+            credential, wire = self.credentials[turn[0]], self._seal(round, 0)
+            pairs[0][1] = frame_of(wire[:-1] + bytes([wire[-1] ^ 1]), credential)
         self._requests = [
             cbor.encode(pairs[start : start + _REPORTS_A_REQUEST])
             for start in range(0, len(pairs), _REPORTS_A_REQUEST)

@@ -48,6 +48,7 @@ class RunReport:
         # The mechanism that was asked for, or that auto stands for.
         self._drawn = plan.randomizer.name if options.mechanism == "auto" else options.mechanism
         self._devices = devices
+        self._epsilon = plan.randomizer.budgets[-1]
         self._errors: dict[tuple[int, str], ErrorTally] = {}
         self._skills: dict[str, SkillTally] = {}
         self._trial = 0
@@ -99,7 +100,15 @@ class RunReport:
         self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
         if manifest.n <= self._manifests.get(manifest.method, manifest).n:
             self._manifests[manifest.method] = manifest
-        interval_ms, epsilon = self.plan.interval_ms, self.plan.randomizer.budgets[-1]
+        interval_ms, epsilon = self.plan.interval_ms, self._epsilon
+        shuffle = {
+            "shuffle": manifest.method,
+            "alpha": float(manifest.alpha),
+            "real_loss": float(manifest.real_loss),
+            "attacker_success": manifest.attacker_success,
+            "exposed_slot_success": manifest.exposed_slot_success,
+            "chance": manifest.chance,
+        }
         for over in (result,) if window is None else (result, window):
             start = over.start_ms or 0
             for name, estimate in over.estimates.items():
@@ -114,16 +123,7 @@ class RunReport:
                     local_epsilon=rounds * epsilon,
                     **({} if self.plan.promise is None else self._shuffled(rounds)),
                 )
-                row = answer.as_fields() | {
-                    "trial": trial,
-                    "estimator": name,
-                    "shuffle": manifest.method,
-                    "alpha": float(manifest.alpha),
-                    "real_loss": float(manifest.real_loss),
-                    "attacker_success": manifest.attacker_success,
-                    "exposed_slot_success": manifest.exposed_slot_success,
-                    "chance": manifest.chance,
-                }
+                row = {**answer.as_fields(), "trial": trial, "estimator": name, **shuffle}
                 if over.truth is not None:
                     row |= {"truth": over.truth, "error": estimate.value - over.truth}
                     tally = self._errors.setdefault((rounds, name), ErrorTally())
@@ -337,6 +337,8 @@ def decimals_for(public: Range) -> int:
     return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
 
 
+# Most rounds begin when the one before ends.
+@functools.lru_cache(maxsize=64)
 def utc(time_ms: int) -> str:
     """Return a time as ISO text with its zone."""
     day, of_day = divmod(time_ms, 86_400_000)

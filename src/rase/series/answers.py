@@ -1,5 +1,6 @@
 """From estimates to answers: the one place where an estimate becomes a row of the schema."""
 
+import functools
 import math
 from typing import Any
 
@@ -46,8 +47,13 @@ def number_fields(estimate: Estimate, *, level: float = 0.95) -> dict[str, Any]:
 
 def target_of(estimate: Estimate) -> str:
     """Return whose readings an estimate speaks of."""
+    return _whose(estimate.target)
+
+
+@functools.lru_cache(maxsize=64)
+def _whose(target: str) -> str:
     # A window over rounds of several kinds names them all: it is of readings only if all are.
-    targets = estimate.target.partition(", over ")[0].split(" and ")
+    targets = target.partition(", over ")[0].split(" and ")
     if all(target == OF_FLEET for target in targets):
         return "fleet"
     is_of_readings = all(_READINGS in target for target in targets)

@@ -61,6 +61,7 @@ class Chunk:
         value: The reading, finite; 0 where there is none.
         is_valid: False where the row holds no reading.
         names: The devices by code: an Arrow array of texts.
+        numbers: The devices by code as whole numbers, where they are; None where they are texts.
     """
 
     time_ms: Places
@@ -68,6 +69,7 @@ class Chunk:
     value: Floats
     is_valid: Flags
     names: Any
+    numbers: Places | None = None
 
     def keyed(
         self,
@@ -99,7 +101,7 @@ class Chunk:
             self.time_ms[kept],
             self.device[kept],
             Quanta(plan.randomizer.domain).counts(self.value[kept]),
-            Devices(tags, public, budgets),
+            Devices(tags, public, budgets, self.numbers),
             self.time_ms[is_null],
         )
 
@@ -178,12 +180,12 @@ class ColumnReader:
         Raises:
             DataError: If a row cannot be used. The message names the row and shows no reading.
         """
-        codes, names = _devices(device, self.device, first_row)
+        codes, names, own = _devices(device, self.device, first_row)
         values, is_valid = values_of(
             value, name=self.value, first_row=first_row, numbers=self.numbers
         )
         times = self.times.milliseconds(time, first_row=first_row)
-        return Chunk(times, codes, values, is_valid, names)
+        return Chunk(times, codes, values, is_valid, names, own)
 
     def rows(self, layout: Layout, columns: list[Any], *, first_row: int, before: int = 0) -> Chunk:
         """Check the columns of any layout and return them as a chunk.
@@ -204,8 +206,9 @@ class ColumnReader:
         if layout.time is not None:
             times = self.times.milliseconds(left.pop(0), first_row=first_row)
         codes: Places = np.arange(count)
+        numbers = None
         if layout.device is not None:
-            codes, names = _devices(left.pop(0), layout.device, first_row)
+            codes, names, numbers = _devices(left.pop(0), layout.device, first_row)
         elif layout.is_wide:
             width = len(layout.values)
             times, codes = np.repeat(times, width), np.tile(np.arange(width), count)
@@ -217,7 +220,7 @@ class ColumnReader:
             for name, column in zip(layout.values, left, strict=True)
         ]
         values, is_valid = (np.stack(part, axis=1).ravel() for part in zip(*read, strict=True))
-        return Chunk(times, codes, values, is_valid, names)
+        return Chunk(times, codes, values, is_valid, names, numbers)
 
 
 @dataclass(slots=True, eq=False)
@@ -538,8 +541,8 @@ def _first_failing(column: Any, target: Any) -> int:
     return good
 
 
-def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any]:
-    """Return the code of each row's device, and the devices by code."""
+def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any, Places | None]:
+    """Return the code of each row's device, the devices by code, and these as numbers."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     is_text = (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
@@ -548,9 +551,9 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any]:
         raise DataError(f"column {name!r} must hold texts or whole numbers, got {kind}.")
     if pa.types.is_integer(kind) and not pa.types.is_dictionary(column.type):
         refuse_null(column, name, first_row, "give every row its device")
-        near = _near_numbers(column)
-        if near is not None:
-            return near
+        if not pa.types.is_uint64(column.type):
+            codes, numbers = _numbered(column)
+            return codes, pa.array(numbers).cast(pa.string()), numbers
         column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         column = plain_column(column).dictionary_encode()
@@ -566,17 +569,17 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any]:
         column = pa.DictionaryArray.from_arrays(column.indices, trimmed)
         column = column.dictionary_decode().dictionary_encode()
     refuse_null(column, name, first_row, "give every row its device")
-    codes: Places = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, column.dictionary
+    places: Places = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return places, column.dictionary, None
 
 
-def _near_numbers(column: Any) -> tuple[Places, Any] | None:
-    """Return numbers near each other as codes, but for where they begin; None if they are far."""
-    if pa.types.is_uint64(column.type):
-        return None
-    numbers: Places = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+def _numbered(column: Any) -> tuple[Places, Places]:
+    """Return the code of each number, and the numbers by code."""
+    column = column.cast(pa.int64())
+    numbers: Places = column.to_numpy(zero_copy_only=False)
     first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
-    if last - first >= 4 * len(numbers):
-        return None
-    names = pa.array(np.arange(first, last + 1, dtype=np.int64)).cast(pa.string())
-    return numbers - first, names
+    if last - first < 4 * len(numbers):
+        # Numbers near each other are codes, but for where they begin.
+        return numbers - first, np.arange(first, last + 1, dtype=np.int64)
+    column = column.dictionary_encode()
+    return column.indices.to_numpy().astype(np.int64), column.dictionary.to_numpy()

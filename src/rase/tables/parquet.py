@@ -22,6 +22,9 @@ from rase.tables.source import TableSource
 
 __all__ = ["ParquetSource", "RowGroup", "open_parquet", "read_groups", "row_groups"]
 
+# Row groups may have any size; so many rows of one are held at a time, about as Spark writes them.
+_CHUNK_ROWS = 1 << 17
+
 # Readings of a batch where a table is wide.
 _CELLS = 1 << 20
 
@@ -152,6 +155,8 @@ class RowGroup:
         first_row: How many rows of the file come before it.
         rows: How many rows it has.
         time_ms: Its earliest and latest time; None where the footer does not say.
+        devices: Its smallest and largest number of a device; None where names are texts, or the
+            footer does not say.
     """
 
     file: int
@@ -159,6 +164,7 @@ class RowGroup:
     first_row: int
     rows: int
     time_ms: tuple[int, int] | None
+    devices: tuple[int, int] | None = None
 
 
 def row_groups(files: Files) -> tuple[list[RowGroup], list[str]]:
@@ -202,7 +208,7 @@ def read_groups(
     reader: ColumnReader,
     skipped: set[tuple[int, int]],
 ) -> Iterator[Chunk]:
-    """Yield the rows of row groups, one chunk for each.
+    """Yield the rows of row groups, those of large ones in several chunks.
 
     Args:
         files: The table.
@@ -218,21 +224,24 @@ def read_groups(
         file = files.files[number]
         some = [group for group in groups if group.file == number]
         with files.opened(file) as handle:
+            last, row = None, 0
             for group, table in _tables(files, file, some, handle):
                 if table is None:
                     skipped.add((group.file, group.number))
                     continue
+                row = row if group is last else group.first_row + 1
                 columns = [_whole(table.column(name)) for name in files.columns]
                 try:
-                    yield reader.chunk(*columns, first_row=group.first_row + 1)
+                    yield reader.chunk(*columns, first_row=row)
                 except DataError as error:
                     raise DataError(f"{file.path}: {error}") from error
+                last, row = group, row + len(table)
 
 
 def _tables(
     files: Files, file: TableFile, groups: Sequence[RowGroup], handle: Any
 ) -> Iterator[tuple[RowGroup, Any]]:
-    """Yield each row group with its three columns; None where it cannot be read."""
+    """Yield row groups with their three columns, large ones in parts; None if one is unreadable."""
     partition = file.partition
     wanted = [name for name in files.columns if name not in partition]
     unreadable = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -242,16 +251,20 @@ def _tables(
     except unreadable as error:
         raise _damaged(file) from error
     for group in groups:
+        # What cannot be read is left out whole.
+        rows = max(group.rows, 1) if files.skips_bad else _CHUNK_ROWS
         try:
-            table = reader.read_row_group(group.number, columns=wanted, use_threads=False)
+            for batch in reader.iter_batches(
+                rows, row_groups=[group.number], columns=wanted, use_threads=False
+            ):
+                table = pa.Table.from_batches([batch])
+                for name in set(files.columns) & set(partition):
+                    table = table.append_column(name, pa.repeat(partition[name], len(table)))
+                yield group, table
         except unreadable as error:
             if not files.skips_bad:
                 raise _damaged(file) from error
             yield group, None
-            continue
-        for name in set(files.columns) & set(partition):
-            table = table.append_column(name, pa.repeat(partition[name], len(table)))
-        yield group, table
 
 
 def _whole(column: Any) -> Any:
@@ -322,8 +335,20 @@ def _groups(number: int, file: TableFile, files: Files, footer: Any) -> Iterator
         if files.columns.time in names:
             times = _bounds(found.column(names.index(files.columns.time)))
         time_ms = _milliseconds(times, footer.schema_arrow, files)
-        yield RowGroup(number, group, first_row, found.num_rows, time_ms)
+        devices = None
+        if files.columns.device in names:
+            devices = _numbers(found.column(names.index(files.columns.device)))
+        yield RowGroup(number, group, first_row, found.num_rows, time_ms, devices)
         first_row += found.num_rows
+
+
+def _numbers(column: Any) -> tuple[int, int] | None:
+    # Texts must not be looked at here: they may be damaged.
+    statistics = column.statistics if column.physical_type in ("INT32", "INT64") else None
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    return (low, high) if isinstance(low, int) and low <= high < 1 << 63 else None
 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:

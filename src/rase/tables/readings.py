@@ -35,11 +35,13 @@ class Devices:
         tags: 128 bits under the run's key, for noise.
         public: A public number, for counting devices and for the order of arrival.
         epsilon: The budget of each, where devices differ in it; None otherwise.
+        numbers: The number that each is called by, where all are; None where names are texts.
     """
 
     tags: Tags
     public: Words
     epsilon: Floats | None = None
+    numbers: Places | None = None
 
     def __len__(self) -> int:
         """Return how many devices there are."""

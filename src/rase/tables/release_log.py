@@ -8,14 +8,15 @@ again; the run key was lost with the process, and the new one serves the other r
 import fcntl
 import io
 import json
+import math
 import shutil
 import zipfile
-from dataclasses import asdict, dataclass, field, fields
-from operator import attrgetter
+from collections.abc import Iterable
+from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -24,14 +25,14 @@ from rase.counts.estimate import Estimate
 from rase.errors import DataError, StorageUnusable
 from rase.series.rounds import RoundResult
 from rase.shuffle.release import Manifest
-from rase.tables.summary import DeviceCounts, Tally
+from rase.tables.summary import DeviceCounts, NumberedCounts, Tally
 
 __all__ = ["PartResult", "ReleaseLog"]
 
 T = TypeVar("T")
 # The fields of a round that are plain numbers.
 _PLAIN = ("n", "round", "start_ms", "truth", "spread")
-_plain_of = attrgetter(*_PLAIN)
+_FIELDS = tuple(one.name for one in fields(Estimate))
 
 
 @dataclass(slots=True)
@@ -65,33 +66,46 @@ class PartResult:
 
     def to_bytes(self) -> bytes:
         """Return the part as bytes, from which `from_bytes` gives the same bits back."""
-        # Estimates and manifests that several results share are written, and read back, as one.
-        estimates, manifests = _Shared[Estimate](Estimate), _Shared[Manifest](Manifest)
+        # Results share many of their estimates and manifests: each is written once.
+        estimates = _distinct(
+            one for result in self.results for one in (*result.estimates.values(), result.alone)
+        )
+        manifests = _distinct(result.manifest for result in self.results)
+        names = list(self.results[0].estimates) if self.results else []
+        columns: dict[str, list[Any]] = {
+            f"of.{name}": [estimates[id(one.estimates[name])][0] for one in self.results]
+            for name in names
+        }
+        columns["alone"] = [
+            -1 if one.alone is None else estimates[id(one.alone)][0] for one in self.results
+        ]
+        columns["manifest"] = [manifests[id(one.manifest)][0] for one in self.results]
+        for name in _PLAIN:
+            columns[name] = [getattr(one, name) for one in self.results]
+        for name in _FIELDS:
+            columns[f"estimate.{name}"] = [getattr(one, name) for _, one in estimates.values()]
         head = {
-            "rounds": [
-                {
-                    "estimates": {
-                        name: estimates.number_of(one) for name, one in result.estimates.items()
-                    },
-                    "manifest": manifests.number_of(result.manifest),
-                    "alone": None if result.alone is None else estimates.number_of(result.alone),
-                    **dict(zip(_PLAIN, _plain_of(result), strict=True)),
-                }
-                for result in self.results
-            ],
-            "estimates": estimates.rows,
-            "manifests": manifests.rows,
+            "estimators": names,
+            "manifests": [astuple(one) for _, one in manifests.values()],
+            "absent": [name for name in _PLAIN if None in columns[name]],
             "tally": asdict(self.tally),
             "silent": sorted(self.silent),
         }
-        spent = self.devices.spent
+        spent, numbered = self.devices.spent, self.devices.numbered
         file = io.BytesIO()
+        arrays: dict[str, Any] = {
+            f"column.{name}": np.array([math.nan if one is None else one for one in column])
+            for name, column in columns.items()
+        }
         np.savez(
             file,
+            **arrays,
             head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8),
             device=self.devices.device,
             reports=self.devices.reports,
             spent=np.zeros(0) if spent is None else spent,
+            first=np.array([] if numbered is None else [numbered.first], dtype=np.int64),
+            numbered=np.zeros(0, np.int32) if numbered is None else numbered.reports,
         )
         return file.getvalue()
 
@@ -105,10 +119,16 @@ class PartResult:
         with np.load(io.BytesIO(content)) as kept:
             head = json.loads(kept["head"].tobytes())
             device, reports, spent = (kept[name] for name in ("device", "reports", "spent"))
+            first, numbered = kept["first"].tolist(), kept["numbered"]
+            columns = {
+                name.removeprefix("column."): kept[name].tolist()
+                for name in kept.files
+                if name.startswith("column.")
+            }
+        results = _results(head, columns)
         counts = DeviceCounts(device, reports, spent if len(spent) else None)
-        estimates = [Estimate(*one) for one in head["estimates"]]
-        manifests = [Manifest(*one) for one in head["manifests"]]
-        results = [_result(one, estimates, manifests) for one in head["rounds"]]
+        if first:
+            counts.numbered = NumberedCounts(first[0], numbered)
         return cls(results, Tally(**head["tally"]), counts, set(head["silent"]))
 
 
@@ -207,29 +227,36 @@ class ReleaseLog:
         self._count = 1 + max(numbers, default=-1)
 
 
-class _Shared(Generic[T]):
-    """Number different values, each written once as the list of its fields."""
-
-    def __init__(self, kind: type[T]) -> None:
-        self.rows: list[tuple[Any, ...]] = []
-        self._fields = attrgetter(*(one.name for one in fields(cast("Any", kind))))
-        self._numbers: dict[int, int] = {}
-
-    def number_of(self, value: T) -> int:
-        """Return the number of a value, which the caller keeps alive."""
-        number = self._numbers.setdefault(id(value), len(self.rows))
-        if number == len(self.rows):
-            self.rows.append(self._fields(value))
-        return number
+def _distinct(values: Iterable[T]) -> dict[int, tuple[int, T]]:
+    """Number different objects: by identity, for it is they that are shared."""
+    found: dict[int, tuple[int, T]] = {}
+    for value in values:
+        if value is not None and id(value) not in found:
+            found[id(value)] = len(found), value
+    return found
 
 
-def _result(
-    kept: dict[str, Any], estimates: list[Estimate], manifests: list[Manifest]
-) -> RoundResult:
-    alone = kept["alone"]
-    return RoundResult(
-        estimates={name: estimates[number] for name, number in kept["estimates"].items()},
-        manifest=manifests[kept["manifest"]],
-        alone=None if alone is None else estimates[alone],
-        **{name: kept[name] for name in _PLAIN},
-    )
+def _results(head: dict[str, Any], columns: dict[str, list[Any]]) -> list[RoundResult]:
+    own = (columns[f"estimate.{name}"] for name in _FIELDS)
+    estimates = [Estimate(*one) for one in zip(*own, strict=True)]
+    manifests = [Manifest(*one) for one in head["manifests"]]
+    names, count = head["estimators"], len(columns["n"])
+    for name in head["absent"]:
+        columns[name] = [None if math.isnan(one) else one for one in columns[name]]
+    of_round = zip(*(columns[f"of.{name}"] for name in names), strict=True)
+    plain = zip(*(columns[name] for name in _PLAIN), strict=True)
+    return [
+        RoundResult(
+            estimates=dict(zip(names, (estimates[one] for one in numbers), strict=True)),
+            manifest=manifests[manifest],
+            alone=None if alone < 0 else estimates[alone],
+            **dict(zip(_PLAIN, numbers_of, strict=True)),
+        )
+        for numbers, manifest, alone, numbers_of in zip(
+            of_round if names else [()] * count,
+            columns["manifest"],
+            columns["alone"],
+            plain,
+            strict=True,
+        )
+    ]

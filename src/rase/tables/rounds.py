@@ -26,7 +26,7 @@ from rase.tables.readings import Contributions, Devices, KeyedRows, Quanta, cont
 from rase.tables.summary import DeviceCounts, Tally, Truth
 
 if TYPE_CHECKING:
-    from rase.arrays import Places, Words
+    from rase.arrays import Flags, Places, Words
     from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
     from rase.tables.plan import RunPlan
@@ -53,6 +53,7 @@ class Drawn:
         truth: In studies, the sums of the readings by round.
         reporting: For each round the public numbers of those who report in it, ascending, where
             the shuffler depends on them; None otherwise.
+        clipped: For each round how many readings lay outside the range.
     """
 
     rounds: Places
@@ -62,6 +63,29 @@ class Drawn:
     devices: DeviceCounts
     truth: Truth | None = None
     reporting: tuple[Words, ...] | None = field(default=None, repr=False)
+    clipped: Places = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+
+    @property
+    def sizes(self) -> Places:
+        """How many reports each round has."""
+        # Sums of whole numbers below 2^53 are exact as floats.
+        sizes = np.bincount(self.group, self.counts.counts, len(self.rounds))
+        return sizes.astype(np.int64)
+
+    def chosen(self, rounds: Flags) -> Drawn:
+        """Return what was counted in some rounds, without the tally and who reports."""
+        rows = rounds[self.group]
+        counts, truth = self.counts, self.truth
+        epsilon = None if counts.epsilon is None else counts.epsilon[rows]
+        return Drawn(
+            self.rounds[rounds],
+            (np.cumsum(rounds) - 1)[self.group[rows]],
+            Counts(counts.places[rows], counts.counts[rows], epsilon),
+            Tally(),
+            DeviceCounts(),
+            None if truth is None else truth.chosen(rounds),
+            clipped=self.clipped[rounds],
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Drawn]) -> Drawn:
@@ -79,7 +103,9 @@ class Drawn:
             epsilon=np.concatenate(budgets) if budgets else None,
         )
         devices, tally = DeviceCounts(), Tally()
+        clipped = np.zeros(len(rounds), dtype=np.int64)
         for part in parts:
+            clipped[np.searchsorted(rounds, part.rounds)] += part.clipped
             tally += part.tally
             devices.add(part.devices)
         truths = [part.truth for part in parts if part.truth is not None]
@@ -97,6 +123,7 @@ class Drawn:
             devices,
             Truth.joined(truths) if truths else None,
             reporting,
+            clipped,
         )
 
     def each_round(self) -> Iterator[Counts]:
@@ -156,6 +183,7 @@ def draw(
     *,
     key: RunKey,
     randomizer_of: Callable[[int], RangeRandomizer] | None = None,
+    counts_devices: bool = True,
 ) -> Drawn:
     """Draw a report for each reading, and count the reports of each round.
 
@@ -169,6 +197,7 @@ def draw(
         key: The key of the run.
         randomizer_of: The randomizer of each round, where a learnt range changes; None for the
             plan's.
+        counts_devices: Whether to count the reports of each device.
     """
     averaged, devices = collected.some, collected.devices
     readings = Quanta(plan.randomizer.domain).readings(averaged.reading)
@@ -187,15 +216,18 @@ def draw(
         reporting = tuple(np.sort(numbers[group == place]) for place in range(len(rounds)))
     epsilon = None if devices.epsilon is None else devices.epsilon[some.device]
     rows, counts = count_by_group(places, group=group, epsilon=epsilon)
-    clipped = int(np.count_nonzero(is_outside))
+    clipped = np.bincount(group[is_outside], minlength=len(rounds)).astype(np.int64)
     return Drawn(
         rounds,
         rows,
         counts,
-        replace(collected.tally, reports=len(places), clipped=clipped),
-        DeviceCounts.of(devices.public, some.device, devices.epsilon),
+        replace(collected.tally, reports=len(places), clipped=int(clipped.sum())),
+        DeviceCounts.of(devices.public, some.device, devices.epsilon)
+        if counts_devices
+        else DeviceCounts(),
         Truth.of(averaged.round, np.rint(averaged.reading)) if plan.truth else None,
         reporting,
+        clipped,
     )
 
 

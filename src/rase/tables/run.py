@@ -37,6 +37,7 @@ from rase.tables.release_log import PartResult, ReleaseLog
 from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
 from rase.tables.source import TableSource, open_source
 from rase.tables.store import PARTITIONS, RowStore
+from rase.tables.stream import Stream, layout_of
 from rase.tables.summary import DeviceCounts, RunSummary, Tally
 from rase.version import __version__
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from rase.arrays import Places, Words
     from rase.tables.columns import Chunk
     from rase.tables.groups import GraphSettings
+    from rase.tables.parquet import RowGroup
     from rase.tables.plan import RunPlan
 
 __all__ = [
@@ -248,12 +250,25 @@ class LocalRun(TableRun):
     def _parts(self) -> Iterator[PartResult]:
         """Read the whole table, and yield what comes of its parts."""
         few, source = min(_ONE_PART_ROWS, self._most_rows), self._source
+        chunks = source.chunks()
         if isinstance(source, ParquetSource) and source.rows > few:
-            parts = cut(source.groups, self._plan.interval_ms, most_rows=self._most_rows)
+            groups: Sequence[RowGroup] = source.groups
+            stream = self._stream(source)
+            if stream is not None:
+                drawn = set[int]() if self._released is None else set(self._released.tolist())
+                for part in stream.parts(lambda share: self._on_progress("read", share)):
+                    drawn |= part.rounds
+                    yield self._logged(part)
+                groups = stream.left
+                if not groups:
+                    return
+                self._released = np.array(sorted(drawn), dtype=np.int64)
+            parts = cut(groups, self._plan.interval_ms, most_rows=self._most_rows)
             if parts is not None:
                 yield from self._each(parts, self._from_files)
                 return
-        chunks, held, count = source.chunks(), [], 0
+            chunks = source.read(groups)
+        held, count = [], 0
         for chunk in chunks:
             held.append(chunk.keyed(self._key, self._plan, released=self._released))
             count += len(chunk.time_ms)
@@ -265,6 +280,31 @@ class LocalRun(TableRun):
             rows = held[0] if len(held) == 1 else KeyedRows.joined(held)
             held.clear()
             yield self._draw_part([rows])
+
+    def _stream(self, source: ParquetSource) -> Stream | None:
+        """Return how to read a table in one pass; None where that takes too much memory."""
+        plan = self._plan
+        if plan.budgets is not None or plan.graph is not None:
+            return None
+        layout = layout_of(
+            source.groups,
+            plan.interval_ms,
+            ahead=self._workers + 1,
+            most_bytes=self._memory_bytes // 3,
+        )
+        return (
+            None
+            if layout is None
+            else Stream(
+                source,
+                plan,
+                key=self._key,
+                layout=layout,
+                workers=self._workers,
+                most_bytes=self._memory_bytes // 3,
+                released=self._released,
+            )
+        )
 
     def _through_store(
         self, held: list[KeyedRows], chunks: Iterator[Chunk]
@@ -336,8 +376,11 @@ class LocalRun(TableRun):
         if drawn.reporting is not None:
             self._reporting |= zip(drawn.rounds.tolist(), drawn.reporting, strict=True)
         silent = rounds.difference(drawn.rounds.tolist())
-        part = PartResult(results, drawn.tally, drawn.devices, silent)
-        if self._log is not None and drawn.tally.rows:
+        return self._logged(PartResult(results, drawn.tally, drawn.devices, silent))
+
+    def _logged(self, part: PartResult) -> PartResult:
+        """Return a part when the release log has it."""
+        if self._log is not None and part.tally.rows:
             self._log.write(part)
         return part
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rase.kernels.keyed import public_numbers
 from rase.tables.readings import Quanta
 
 if TYPE_CHECKING:
-    from rase.arrays import Floats, Places, Words
+    from numpy.typing import NDArray
+
+    from rase.arrays import Flags, Floats, Places, Words
     from rase.domain import Range
 
-__all__ = ["DeviceCounts", "RunSummary", "Tally", "Truth"]
+__all__ = ["DeviceCounts", "NumberedCounts", "RunSummary", "Tally", "Truth"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,36 @@ class Tally:
 
 
 @dataclass(slots=True, eq=False)
+class NumberedCounts:
+    """How many reports each device drew, where devices are called by numbers near each other.
+
+    Args:
+        first: The number of the first.
+        reports: How many reports each has, none for numbers that no device has.
+    """
+
+    first: int
+    reports: NDArray[np.int32] = field(repr=False)
+
+    def add(self, other: NumberedCounts) -> None:
+        """Take in what was counted elsewhere."""
+        first = min(self.first, other.first)
+        behind = max(one.first + len(one.reports) for one in (self, other))
+        if behind - first > len(self.reports):
+            reports = np.zeros(behind - first, dtype=np.int32)
+            reports[self.first - first :][: len(self.reports)] = self.reports
+            self.first, self.reports = first, reports
+        self.reports[other.first - first :][: len(other.reports)] += other.reports
+
+    def by_public(self) -> DeviceCounts:
+        """Return the same by the public number of each device."""
+        there = np.flatnonzero(self.reports)
+        public = public_numbers([str(number) for number in (there + self.first).tolist()])
+        order = np.argsort(public)
+        return DeviceCounts(public[order], self.reports[there][order].astype(np.int64))
+
+
+@dataclass(slots=True, eq=False)
 class DeviceCounts:
     """How many reports each device drew, by its public number; nobody unless given.
 
@@ -71,11 +104,13 @@ class DeviceCounts:
         device: Public numbers, ascending.
         reports: How many reports each has.
         spent: What each spent, where devices differ in epsilon; None otherwise.
+        numbered: Reports that were counted by numbers; None for none.
     """
 
     device: Words = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     reports: Places = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     spent: Floats | None = field(default=None, repr=False)
+    numbered: NumberedCounts | None = None
 
     @classmethod
     def of(cls, public: Words, codes: Places, epsilon: Floats | None = None) -> DeviceCounts:
@@ -94,6 +129,10 @@ class DeviceCounts:
 
     def add(self, other: DeviceCounts) -> None:
         """Take in what was counted elsewhere."""
+        if other.numbered is not None and self.numbered is not None:
+            self.numbered.add(other.numbered)
+        elif other.numbered is not None:
+            self.numbered = NumberedCounts(other.numbered.first, other.numbered.reports.copy())
         if not len(other.device):
             return
         place = np.searchsorted(self.device, other.device)
@@ -125,13 +164,21 @@ class DeviceCounts:
             epsilon: The budget of one report, where devices do not differ in it.
             bad_files: How many files or row groups were left out.
         """
-        most = int(self.reports.max(initial=0))
-        spent = most * epsilon if self.spent is None else float(self.spent.max(initial=0.0))
+        reports: NDArray[np.integer[Any]] = self.reports
+        spent_each = self.spent
+        if self.numbered is not None and len(self.device):
+            both = self.numbered.by_public()
+            both.add(DeviceCounts(self.device, self.reports))
+            reports = both.reports
+        elif self.numbered is not None:
+            reports = self.numbered.reports
+        most = int(reports.max(initial=0))
+        spent = most * epsilon if spent_each is None else float(spent_each.max(initial=0.0))
         return RunSummary(
             rows=tally.rows,
             nulls=tally.nulls,
             duplicates=tally.duplicates,
-            devices=len(self.device),
+            devices=int(np.count_nonzero(reports)),
             rounds=rounds,
             reports=tally.reports,
             clipped=tally.clipped,
@@ -173,6 +220,10 @@ class Truth:
         np.add.at(quanta, places, np.concatenate([part.quanta for part in parts]))
         np.add.at(readings, places, np.concatenate([part.readings for part in parts]))
         return cls(found, quanta, readings)
+
+    def chosen(self, rounds: Flags) -> Truth:
+        """Return the sums of some rounds."""
+        return Truth(self.round[rounds], self.quanta[rounds], self.readings[rounds])
 
     def means(self, domain: Range) -> dict[int, float]:
         """Return the true mean of each round."""

@@ -552,7 +552,7 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any, Place
     if pa.types.is_integer(kind) and not pa.types.is_dictionary(column.type):
         refuse_null(column, name, first_row, "give every row its device")
         if not pa.types.is_uint64(column.type):
-            codes, numbers = _numbered(column)
+            codes, numbers = _number_devices(column)
             return codes, pa.array(numbers).cast(pa.string()), numbers
         column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
@@ -573,7 +573,7 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any, Place
     return places, column.dictionary, None
 
 
-def _numbered(column: Any) -> tuple[Places, Places]:
+def _number_devices(column: Any) -> tuple[Places, Places]:
     """Return the code of each number, and the numbers by code."""
     column = column.cast(pa.int64())
     numbers: Places = column.to_numpy(zero_copy_only=False)

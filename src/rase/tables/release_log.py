@@ -66,40 +66,20 @@ class PartResult:
 
     def to_bytes(self) -> bytes:
         """Return the part as bytes, from which `from_bytes` gives the same bits back."""
-        # Results share many of their estimates and manifests: each is written once.
-        estimates = _distinct(
-            one for result in self.results for one in (*result.estimates.values(), result.alone)
-        )
-        manifests = _distinct(result.manifest for result in self.results)
         names = list(self.results[0].estimates) if self.results else []
-        columns: dict[str, list[Any]] = {
-            f"of.{name}": [estimates[id(one.estimates[name])][0] for one in self.results]
-            for name in names
-        }
-        columns["alone"] = [
-            -1 if one.alone is None else estimates[id(one.alone)][0] for one in self.results
-        ]
-        columns["manifest"] = [manifests[id(one.manifest)][0] for one in self.results]
-        for name in _PLAIN:
-            columns[name] = [getattr(one, name) for one in self.results]
-        for name in _FIELDS:
-            columns[f"estimate.{name}"] = [getattr(one, name) for _, one in estimates.values()]
+        columns, manifests = _columns_of(self.results, names)
         head = {
             "estimators": names,
-            "manifests": [astuple(one) for _, one in manifests.values()],
+            "manifests": [astuple(one) for one in manifests],
             "absent": [name for name in _PLAIN if None in columns[name]],
             "tally": asdict(self.tally),
             "silent": sorted(self.silent),
         }
         spent, numbered = self.devices.spent, self.devices.numbered
         file = io.BytesIO()
-        arrays: dict[str, Any] = {
-            f"column.{name}": np.array([math.nan if one is None else one for one in column])
-            for name, column in columns.items()
-        }
         np.savez(
             file,
-            **arrays,
+            **_arrays_of(columns),
             head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8),
             device=self.devices.device,
             reports=self.devices.reports,
@@ -234,6 +214,34 @@ def _distinct(values: Iterable[T]) -> dict[int, tuple[int, T]]:
         if value is not None and id(value) not in found:
             found[id(value)] = len(found), value
     return found
+
+
+def _arrays_of(columns: dict[str, list[Any]]) -> dict[str, Any]:
+    return {
+        f"column.{name}": np.array([math.nan if one is None else one for one in column])
+        for name, column in columns.items()
+    }
+
+
+def _columns_of(
+    results: list[RoundResult], names: list[str]
+) -> tuple[dict[str, list[Any]], list[Manifest]]:
+    """Return the fields of results as columns, and the manifests that these number."""
+    # Results share many of their estimates and manifests: each is written once.
+    estimates = _distinct(
+        one for result in results for one in (*result.estimates.values(), result.alone)
+    )
+    manifests = _distinct(result.manifest for result in results)
+    columns: dict[str, list[Any]] = {
+        f"of.{name}": [estimates[id(one.estimates[name])][0] for one in results] for name in names
+    }
+    columns["alone"] = [-1 if one.alone is None else estimates[id(one.alone)][0] for one in results]
+    columns["manifest"] = [manifests[id(one.manifest)][0] for one in results]
+    for name in _PLAIN:
+        columns[name] = [getattr(one, name) for one in results]
+    for name in _FIELDS:
+        columns[f"estimate.{name}"] = [getattr(one, name) for _, one in estimates.values()]
+    return columns, [one for _, one in manifests.values()]
 
 
 def _results(head: dict[str, Any], columns: dict[str, list[Any]]) -> list[RoundResult]:

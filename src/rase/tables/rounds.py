@@ -72,7 +72,7 @@ class Drawn:
         sizes = np.bincount(self.group, self.counts.counts, len(self.rounds))
         return sizes.astype(np.int64)
 
-    def chosen(self, rounds: Flags) -> Drawn:
+    def choose_rounds(self, rounds: Flags) -> Drawn:
         """Return what was counted in some rounds, without the tally and who reports."""
         rows = rounds[self.group]
         counts, truth = self.counts, self.truth
@@ -83,7 +83,7 @@ class Drawn:
             Counts(counts.places[rows], counts.counts[rows], epsilon),
             Tally(),
             DeviceCounts(),
-            None if truth is None else truth.chosen(rounds),
+            None if truth is None else truth.choose_rounds(rounds),
             clipped=self.clipped[rounds],
         )
 

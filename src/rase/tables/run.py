@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
@@ -63,7 +63,7 @@ __all__ = [
 Progress = Callable[[str, float], None]
 
 # About what a row takes while its part is read, drawn and counted.
-BYTES_PER_ROW = 160
+BYTES_PER_ROW = 200
 FEWEST_ROWS = 1 << 16
 # Tables of no more rows are one part: sorting them by rounds costs more than it gains.
 _ONE_PART_ROWS = 1 << 20
@@ -252,17 +252,9 @@ class LocalRun(TableRun):
         few, source = min(_ONE_PART_ROWS, self._most_rows), self._source
         chunks = source.chunks()
         if isinstance(source, ParquetSource) and source.rows > few:
-            groups: Sequence[RowGroup] = source.groups
-            stream = self._stream(source)
-            if stream is not None:
-                drawn = set[int]() if self._released is None else set(self._released.tolist())
-                for part in stream.parts(lambda share: self._on_progress("read", share)):
-                    drawn |= part.rounds
-                    yield self._logged(part)
-                groups = stream.left
-                if not groups:
-                    return
-                self._released = np.array(sorted(drawn), dtype=np.int64)
+            groups = yield from self._in_one_pass(source)
+            if not groups:
+                return
             parts = cut(groups, self._plan.interval_ms, most_rows=self._most_rows)
             if parts is not None:
                 yield from self._each(parts, self._from_files)
@@ -280,6 +272,20 @@ class LocalRun(TableRun):
             rows = held[0] if len(held) == 1 else KeyedRows.joined(held)
             held.clear()
             yield self._draw_part([rows])
+
+    def _in_one_pass(
+        self, source: ParquetSource
+    ) -> Generator[PartResult, None, Sequence[RowGroup]]:
+        """Yield what comes of a table in one pass, and return the row groups this leaves."""
+        stream = self._stream(source)
+        if stream is None:
+            return source.groups
+        drawn = set[int]() if self._released is None else set(self._released.tolist())
+        for part in stream.parts(lambda share: self._on_progress("read", share)):
+            drawn |= part.rounds
+            yield self._log_part(part)
+        self._released = np.array(sorted(drawn), dtype=np.int64)
+        return stream.left
 
     def _stream(self, source: ParquetSource) -> Stream | None:
         """Return how to read a table in one pass; None where that takes too much memory."""
@@ -311,7 +317,7 @@ class LocalRun(TableRun):
     ) -> Iterator[PartResult]:
         """Sort the rows of a large table by their rounds, and yield what comes of these."""
         with RowStore(
-            self._memory_bytes // 3,
+            self._memory_bytes // 8,
             interval_ms=self._plan.interval_ms,
             has_budgets=self._plan.budgets is not None,
             folder=None if self._log is None else self._log.folder,
@@ -367,18 +373,20 @@ class LocalRun(TableRun):
 
     def _draw_part(self, slices: Iterable[KeyedRows]) -> PartResult:
         """Draw, count and estimate whole rounds, whose rows come in slices of their devices."""
-        plan, parts, rounds = self._plan, list[Drawn](), set[int]()
+        plan, parts, rounds, devices = self._plan, list[Drawn](), set[int](), DeviceCounts()
         for rows in slices:
-            parts.append(draw(plan, Collected.of(plan, rows), key=self._key))
+            drawn = draw(plan, Collected.of(plan, rows), key=self._key)
+            devices.add(drawn.devices)
+            parts.append(replace(drawn, devices=DeviceCounts()))
             rounds.update((rows.null_ms // (plan.interval_ms or 1)).tolist())
         drawn = parts[0] if len(parts) == 1 else Drawn.joined(parts)
         results = estimate_rounds(plan, drawn, key=self._key)
         if drawn.reporting is not None:
             self._reporting |= zip(drawn.rounds.tolist(), drawn.reporting, strict=True)
         silent = rounds.difference(drawn.rounds.tolist())
-        return self._logged(PartResult(results, drawn.tally, drawn.devices, silent))
+        return self._log_part(PartResult(results, drawn.tally, devices, silent))
 
-    def _logged(self, part: PartResult) -> PartResult:
+    def _log_part(self, part: PartResult) -> PartResult:
         """Return a part when the release log has it."""
         if self._log is not None and part.tally.rows:
             self._log.write(part)

@@ -1,9 +1,9 @@
 """Draw tables of numbered devices in one pass, in any order of rows, where each reports once.
 
 Where every device has one row in a round, that row is the reading, and its noise can be drawn as it
-comes. A bit of memory for each device and open round tells whether that was so: it is compared with
-the number of rows when a round is complete, before anything of it is released. Rounds in which a
-device has more than one row are left to `rase.tables.parts` and `rase.tables.store`, which average.
+comes. A byte for each device and open round shows whether that was so: those of a round that is
+complete are counted and compared with its rows, before anything of it is released. Rounds in which
+a device has more rows are left to `rase.tables.parts` and `rase.tables.store`, which average.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Layout", "Stream", "layout_of"]
 
 # Tasks of fewer rows cost more to hand out than they gain.
 _TASK_ROWS = 1 << 19
-# A device with more than one row in more than this share of the rows: others shall average.
+# A device with more than one row in more than this share of the rows: others must average.
 _MOST_REPEATED = 1e-3
 # About what a place that was drawn in a round takes until the round is complete, and copies of it.
 _BYTES_PER_PLACE = 96
@@ -74,12 +74,7 @@ def layout_of(
     numbers = [group.devices for group in groups if group.devices is not None]
     if len(times) < len(groups) or len(numbers) < len(groups):
         return None
-    edges, held = [0], 0
-    for place, group in enumerate(groups, start=1):
-        held += group.rows
-        if held >= _TASK_ROWS or place == len(groups):
-            edges.append(place)
-            held = 0
+    edges = _cut_tasks(groups)
     length = interval_ms or 1
     first = [min(start for start, _ in times[a:b]) // length for a, b in pairwise(edges)]
     behind = [max(end for _, end in times[a:b]) // length + 1 for a, b in pairwise(edges)]
@@ -102,6 +97,17 @@ def layout_of(
         lowest,
         devices,
     )
+
+
+def _cut_tasks(groups: Sequence[RowGroup]) -> list[int]:
+    """Return between which row groups one task ends and the next begins."""
+    edges, held = [0], 0
+    for place, group in enumerate(groups, start=1):
+        held += group.rows
+        if held >= _TASK_ROWS or place == len(groups):
+            edges.append(place)
+            held = 0
+    return edges
 
 
 class Stream:
@@ -148,32 +154,39 @@ class Stream:
             on_progress: Called with the share of the table that was read.
         """
         layout = self._layout
-        waiting: deque[Future[_Task]] = deque()
-        tasks = iter(range(len(layout.tasks)))
-        left = set[int]()
-        done = layout.complete[0]
+        left, done = set[int](), layout.complete[0]
         with ThreadPoolExecutor(self._workers) as pool:
-            try:
-                for number, complete in enumerate(layout.complete[1:]):
-                    for task in islice(tasks, self._workers + 1 - len(waiting)):
-                        waiting.append(pool.submit(self._draw, task))
-                    self._keep(waiting.popleft().result())
-                    if complete > done:
-                        part, repeated = self._finish(done, complete)
-                        left |= repeated
-                        yield part
-                        done = complete
-                    on_progress((number + 1) / len(layout.tasks))
-                    if self._is_unfit(len(left)):
-                        break
-            finally:
-                for one in waiting:
-                    one.cancel()
+            for number, task in enumerate(self._draw_in_order(pool), start=1):
+                self._keep(task)
+                complete = layout.complete[number]
+                if complete > done:
+                    part, repeated = self._finish(done, complete)
+                    left |= repeated
+                    yield part
+                    done = complete
+                on_progress(number / len(layout.tasks))
+                if self._is_unfit(len(left)):
+                    break
         self.left = [
             group
             for group in self._source.groups
             if group.time_ms is not None and self._is_left(group.time_ms, done, left)
         ]
+
+    def _draw_in_order(self, pool: ThreadPoolExecutor) -> Iterator[_Task]:
+        """Yield the tasks in their order, with few under way."""
+        waiting: deque[Future[_Task]] = deque()
+        tasks = iter(range(len(self._layout.tasks)))
+        try:
+            while True:
+                for number in islice(tasks, self._workers + 1 - len(waiting)):
+                    waiting.append(pool.submit(self._draw, number))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()
 
     def _is_left(self, time_ms: tuple[int, int], done: int, left: set[int]) -> bool:
         first, last = (time // (self._plan.interval_ms or 1) for time in time_ms)
@@ -197,11 +210,11 @@ class Stream:
             assert keyed.devices.numbers is not None  # noqa: S101 - the footers have them
             device = keyed.devices.numbers[keyed.device] - layout.first_device
             rounds = keyed.time_ms // (plan.interval_ms or 1)
-            is_far = (device < 0) | (device >= layout.devices)
-            if is_far.any():
+            is_near = (device >= 0) & (device < layout.devices)
+            if not is_near.all():
                 # Not what the footers say: the run is refused when rows are found to be missing.
-                rounds, device = rounds[~is_far], device[~is_far]
-                keyed = replace(keyed, device=keyed.device[~is_far], quanta=keyed.quanta[~is_far])
+                rounds, device = rounds[is_near], device[is_near]
+                keyed = replace(keyed, device=keyed.device[is_near], quanta=keyed.quanta[is_near])
             repeats += self._mark(rounds, device)
             rows += len(rounds)
             nulls.append(keyed.null_ms // (plan.interval_ms or 1))
@@ -227,38 +240,44 @@ class Stream:
         # Joined when what was added is as much as there was, so that all is joined a few times.
         sizes = [len(one.drawn.group) for one in self._open]
         if len(sizes) > 1 and sum(sizes[1:]) >= sizes[0]:
-            self._open = [_Task.joined(self._open)]
+            self._open = [_Task.join(self._open)]
 
     def _finish(self, first: int, behind: int) -> tuple[PartResult, set[int]]:
         """Estimate rounds that are complete; return also those in which a device has more rows."""
-        task = _Task.joined(self._open)
+        task = _Task.join(self._open)
         drawn, end = task.drawn, int(np.searchsorted(task.drawn.rounds, behind))
-        numbers, sizes = drawn.rounds[:end], drawn.sizes[:end]
-        places = numbers % self._layout.width
-        is_once = np.array(
-            [np.count_nonzero(self._seen[place]) for place in places.tolist()] == sizes
-        ).reshape(-1)
-        repeated = set(numbers[~is_once].tolist())
-        some = drawn.chosen(np.append(is_once, np.zeros(len(drawn.rounds) - end, np.bool_)))
-        is_null = (task.nulls < behind) & ~np.isin(task.nulls, list(repeated))
-        nulls = task.nulls[is_null]
-        tally = Tally(
-            rows=int(sizes[is_once].sum()) + len(nulls),
-            nulls=len(nulls),
-            reports=int(sizes[is_once].sum()),
-            clipped=int(some.clipped.sum()),
-        )
-        reports = np.zeros(self._layout.devices, dtype=np.int32)
-        for place in places[is_once].tolist():
-            reports += self._seen[place]
+        is_later = np.arange(len(drawn.rounds)) >= end
+        is_once, sizes = np.zeros(len(drawn.rounds), dtype=np.bool_), drawn.sizes
+        for place, number in enumerate(drawn.rounds[:end].tolist()):
+            reporting = np.count_nonzero(self._seen[number % self._layout.width])
+            is_once[place] = reporting == sizes[place]
+        repeated = set(drawn.rounds[~(is_once | is_later)].tolist())
+        nulls = task.nulls[(task.nulls < behind) & ~np.isin(task.nulls, list(repeated))]
+        some = drawn.choose_rounds(is_once)
+        part = self._estimate(some, nulls)
         cleared = np.arange(first, min(behind, first + self._layout.width)) % self._layout.width
         self._seen[cleared] = False
-        later = np.arange(len(drawn.rounds)) >= end
-        self._open = [_Task(drawn.chosen(later), task.nulls[task.nulls >= behind], 0, 0)]
-        results = estimate_rounds(self._plan, some, key=self._key)
-        silent = set(nulls.tolist()).difference(some.rounds.tolist())
-        devices = DeviceCounts(numbered=NumberedCounts(self._layout.first_device, reports))
-        return PartResult(results, tally, devices, silent), repeated
+        later = drawn.choose_rounds(is_later)
+        self._open = [_Task(later, task.nulls[task.nulls >= behind], 0, 0)]
+        return part, repeated
+
+    def _estimate(self, drawn: Drawn, nulls: Places) -> PartResult:
+        """Return what came of rounds in which each device has one row."""
+        reports = np.zeros(self._layout.devices, dtype=np.int32)
+        for number in drawn.rounds.tolist():
+            reports += self._seen[number % self._layout.width]
+        count = int(drawn.sizes.sum())
+        return PartResult(
+            estimate_rounds(self._plan, drawn, key=self._key),
+            Tally(
+                rows=count + len(nulls),
+                nulls=len(nulls),
+                reports=count,
+                clipped=int(drawn.clipped.sum()),
+            ),
+            DeviceCounts(numbered=NumberedCounts(self._layout.first_device, reports)),
+            set(nulls.tolist()).difference(drawn.rounds.tolist()),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -278,7 +297,7 @@ class _Task:
     repeats: int
 
     @classmethod
-    def joined(cls, tasks: Sequence[_Task]) -> _Task:
+    def join(cls, tasks: Sequence[_Task]) -> _Task:
         if len(tasks) == 1:
             return tasks[0]
         return cls(

@@ -16,7 +16,8 @@ from rase.clock import FakeClock, SystemClock
 from rase.service.keyring import PublicKeys
 from rase.storage.address import DatabaseAddress
 from rase.storage.opening import open_database
-from rase.wire.frames import authorization_of
+from rase.wire import cbor
+from rase.wire.frames import authorization_of, frame_of, handle_of
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_SIZES, REPORT_TYPE, Header
 from rase.wire.private_files import write_private
@@ -63,14 +64,30 @@ class Served:
             for wire, credential in sealed
         ]
 
-    def taken(self, load: Load, requests: list[bytes], *, connections: int) -> Rate:
-        """Send requests and return how fast they were answered, all of them well."""
+    def gateway_requests(self, fleet: Fleet, round: int, *, size: int) -> list[bytes]:
+        """Return a report of each device, so many in a request, as a gateway sends them."""
+        header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round).to_bytes()
+        length = REPORT_SIZES[X25519] - len(header)
+        pairs = [
+            [handle_of(one), frame_of(header + os.urandom(length), one)] for one in self.credentials
+        ]
+        return [
+            request("/v1/reports", "", body=cbor.encode(some), media_type="application/cbor")
+            for some in (pairs[start : start + size] for start in range(0, len(pairs), size))
+        ]
+
+    def taken(
+        self, load: Load, requests: list[bytes], *, connections: int, reports: int = 1
+    ) -> Rate:
+        """Send requests of so many reports and return how fast reports were answered well."""
         busy = sum(map(cpu_s, self.pids))
         sent = load.send(self.ports, requests, connections=connections)
         busy = sum(map(cpu_s, self.pids)) - busy
-        if sent.statuses != {self.status: len(requests)}:
+        expected = self.status if reports == 1 else 200
+        if sent.statuses != {expected: len(requests)}:
             raise RuntimeError(f"the server answered {dict(sent.statuses)}.")
-        return Rate(len(requests) / sent.wall_s, len(requests) / busy)
+        count = reports * len(requests)
+        return Rate(count / sent.wall_s, count / busy)
 
 
 def prepared(folder: Path, fleet: Fleet, *, devices: int, address: DatabaseAddress) -> list[str]:

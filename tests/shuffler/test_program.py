@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,15 +22,16 @@ from tests.storage.engines import NewAddress, setting_of
 from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
+from rase.errors import BadSignature, WireError
 from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.program import keep_running
 from rase.wire.frames import authorization_of
-from rase.wire.keys import Keyset, OpeningKey, Role
-from rase.wire.messages import Batch
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
+from rase.wire.messages import Batch, BatchManifest
 from rase.wire.parcel import MANIFEST_HEADER, manifest_of
 from rase.wire.private_files import write_private
-from rase.wire.signed import SignedKeyset, SignedManifest
+from rase.wire.signed import SignedKeyset, SignedManifest, signature_of
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -267,6 +268,35 @@ def installed_shuffler(world: "World", folder: Path, url: str) -> Path:
     return config
 
 
+def forged_batches(world: "World", files: list[Path]) -> list[SignedManifest]:
+    """Return the manifests of an invented batch that the fusion centre believes, by files read.
+
+    Everything in them is tried: texts of keys, and the bytes of the one that would do.
+    """
+    said = BatchManifest(
+        batch_id=bytes(32),
+        shuffler="forged",
+        n=1000,
+        k_min=3,
+        method="uniform",
+        theta=None,
+        alpha=0.0,
+        real_loss=0.0,
+        attacker_success=0.001,
+    )
+    secret, found = world.signers[Role.SHUFFLER].secret, []
+    for file in dict.fromkeys(files):
+        data = file.read_bytes()
+        keys = [SigningKey(role=Role.SHUFFLER, secret=secret)] if secret in data else []
+        with suppress(WireError, UnicodeDecodeError):
+            keys.append(SigningKey.from_text(data.decode("ascii")))
+        for key in keys:
+            forged = SignedManifest(said, signature_of(said, key)).to_bytes()
+            with suppress(BadSignature):
+                found.append(SignedManifest.from_bytes(forged, world.pinned))
+    return found
+
+
 @pytest.mark.sqlite
 def test_the_intake_opens_no_private_key(
     world: "World",
@@ -314,6 +344,12 @@ def test_the_intake_opens_no_private_key(
     assert keys <= others
     assert not keys & intake
     assert not any(path.endswith(".key") for path in intake | held)
+    # An attacker with all these files signs no batch; with those of the closer it would.
+    readable = [Path(name) for name in intake | held if Path(name).is_file()]
+    readable += [path for path in folder.iterdir() if path.is_file()]
+    assert folder / "shuffler.db" in readable
+    assert forged_batches(world, readable) == []
+    assert len(forged_batches(world, [*readable, folder / "keys/signing.key"])) == 1
     for key_file in (folder / "keys").iterdir():
         key_file.unlink()
     (folder / "keys").rmdir()

@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check grammar slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,7 +31,7 @@ unit:  ## the tests that need little but a processor, with coverage and its gate
 system:  ## the tests that start processes, wait, or run whole worlds
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	@$(SUITE) system $(if $(SPARK),spark) $(if $(ARGS),-- $(ARGS))
-check:  ## style, types, import directions, evidence that is not of this code, and the limits of the house
+check:  ## style, types, import directions, evidence that is not of this code, limits of the house, spelling
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -39,6 +39,11 @@ check:  ## style, types, import directions, evidence that is not of this code, a
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/evidence.py --check
 	$(BIN)/python scripts/measure_house.py --check
+	$(BIN)/codespell
+grammar:  ## the grammar of pages, docstrings and help texts; needs Node.js 20
+	@$(PYTHON) scripts/bootstrap.py dev
+	@npm ci --silent --no-fund --no-audit --ignore-scripts --prefix scripts/grammar
+	$(BIN)/python -m scripts.grammar
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/pytest $(WORKERS) -m slow $(if $(SPARK),,--without-spark) $(ARGS)

@@ -68,6 +68,11 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             (f"{_HERE}/browser/node_modules/axe-core/axe.min.js",),
             on_path=False,
         ),
+        "harper": Program(
+            "npm ci --prefix scripts/grammar",
+            (f"{_HERE.parent}/scripts/grammar/node_modules/harper.js/dist/index.js",),
+            on_path=False,
+        ),
         "micropython": Program(
             "npm ci --prefix tests/wire/micropython",
             (f"{_HERE}/wire/micropython/node_modules/@micropython/*-webassembly-pyscript",),

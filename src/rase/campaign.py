@@ -126,7 +126,7 @@ class Campaign:
         not_after: The last round for which it holds.
         kem: The inner envelope's key encapsulation: "x25519", or "x-wing" against quantum
             computers. One for all devices, so that the size of a report says nothing.
-        carry_rounds: For how many rounds reports of too small a round wait for company at most; 0
+        carry_rounds: For how many rounds at most the reports of a small round wait for company; 0
             drops them. Rounds are then counted in blocks of one more, and a report names its block
             alone to the fusion centre: see docs/decisions/0006-carried-rounds-share-a-block.md.
         probe_every: In every so-many-th round devices report by the square wave instead of

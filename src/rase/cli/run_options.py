@@ -279,7 +279,7 @@ class EngineOptions:
     Args:
         engine: "local" or "spark".
         master: The address of a cluster; for spark alone.
-        workers: Threads or executors; as many as there are if None.
+        workers: Threads or executors; None takes as many as there are.
         memory_bytes: Memory to use; half of what is free if None.
 
     Raises:

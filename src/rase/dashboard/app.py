@@ -83,7 +83,7 @@ def dashboard_app(
     Args:
         connect: Makes a client of the fusion centre for a token.
         clock: The time by which pages say what is late.
-        pages: Its pages; all that there are if None.
+        pages: Its pages; None shows all.
         sessions: Who is logged in; nobody if None.
     """
     site = Dashboard(

@@ -113,7 +113,7 @@ class Outbox:
         return min((item.due_s for item in self._items.values()), default=None)
 
     def send_due(self) -> Iterator[tuple[Envelope, Verdict]]:
-        """Send what is due and yield what must be acted on; pauses are seen to here."""
+        """Send what is due and yield what must be acted on; it also keeps the pauses."""
         for item in list(self._items.values()):
             if self._is_over(item):
                 self._journal.note("dropped", round=item.envelope.round, problem="too-late")

@@ -56,7 +56,7 @@ class Policy:
         max_window_budget: The largest epsilon that a device may spend in a window.
         min_k_min: The least k_min.
         max_cache_s: The longest time that devices may keep a keyset.
-        max_carry_rounds: The most rounds that reports of too small a round may wait here, besides
+        max_carry_rounds: The most rounds that the reports of a small round may wait here, besides
             the names of their senders; 0 agrees to dropping them alone.
         max_shuffled_epsilon: The largest epsilon of a promise towards the fusion centre; campaigns
             without such a promise are not asked for one. None for any.

@@ -53,7 +53,7 @@ _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Chunk:
-    """Rows as columns of one length; without ``repr``, for they are readings.
+    """Rows as columns of one length; without ``repr``, because they are readings.
 
     Args:
         time_ms: Milliseconds since 1970 (UTC).

@@ -14,7 +14,7 @@ __all__ = ["NamedSource", "RowSource", "Rows"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
-    """A batch of rows as columns of one length; without ``repr``, for they are readings.
+    """A batch of rows as columns of one length; without ``repr``, because they are readings.
 
     Args:
         time_ms: Milliseconds since 1970 (UTC).

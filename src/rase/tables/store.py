@@ -1,8 +1,8 @@
 """Rows by partition of their rounds, in memory up to a limit, encrypted on disk beyond it.
 
-Tables whose order does not allow to read round after round pass through here once. What is spilled
-are readings before any noise, so it is encrypted with a key that exists in this process's memory
-alone, and the file has no name: it vanishes with the process, however that ends.
+Tables that cannot be read round after round, because of their order, pass through here once. What
+is spilled holds readings before any noise, so it is encrypted with a key that exists in this
+process's memory alone, and the file has no name: it vanishes with the process, however that ends.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class BrokerProbe:
     def may_write(self, topic: str) -> bool:
         """Write an empty message that is not retained; return whether the broker allowed it.
 
-        A broker that ends the connection when it denies something is connected to again.
+        It connects again to a broker that ends the connection when it denies something.
 
         Raises:
             Unreachable: If it did not answer.

@@ -49,7 +49,7 @@ class Cell:
 
     Args:
         measure: The name of a function in `rase.lab.experiments.measure`.
-        settings: Its arguments; plain values, for they are the key of the cache.
+        settings: Its arguments; plain values, because they are the key of the cache.
     """
 
     measure: str

@@ -17,6 +17,7 @@ from chaos.proxy import ToxicProxy
 from rase.campaign import Campaign
 from rase.device.folder import DeviceFolder
 from rase.service.doctor import fetch
+from rase.service.heartbeat import ALIVE_S
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
 from rase.storage.interface import Database
@@ -40,6 +41,8 @@ _MOUNT: Final = shutil.which("mount") or "/bin/mount"
 _KEEP_S: Final = 7 * 86400
 # No fault lasts as long: a round with envelopes for two keys waits for its second batch.
 _SETTLE_S: Final = 30
+# What the servers say while a process that was killed counts as running.
+_STILL_COUNTED: Final = ("every closer", "running fusion centres")
 _SOURCE: Final = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
 _CONFIGURED: Final = {Role.SHUFFLER: "[shuffler]", Role.FUSION: "[fusion]"}
 
@@ -282,7 +285,19 @@ class Installation:
     def _publish_keys(self) -> None:
         folder = self.folders[Role.FUSION]
         keys = folder / "keyset.json"
-        rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
+
+        def is_signed() -> bool:
+            try:
+                rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
+            except RuntimeError as refusal:
+                if not any(words in str(refusal) for words in _STILL_COUNTED):
+                    raise
+                return False
+            return True
+
+        # A process that was killed counts as running for a while, and has not the new key: the
+        # refusal says to publish again.
+        until(is_signed, what="a keyset that every process holds", deadline_s=ALIVE_S + 60)
 
     def _enrol(self, count: int, broker: "Mosquitto | None", disk_mb: int | None) -> None:
         for number, token in enumerate(self.tokens(count) if count else []):

@@ -23,7 +23,7 @@ from scripts.house.additions import AGGREGATE, LAW
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import concepts_of, problems
 from scripts.house.language import find_banned, participles, pending_problems, words_of
-from scripts.house.way import way_of_round, way_of_run
+from scripts.house.way import forwards, way_of_round, way_of_run
 
 __all__ = ["language", "main", "measures", "over"]
 
@@ -71,6 +71,7 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
         "run_files": way.files,
         "round_functions": len(live.functions),
         "round_files": live.files,
+        "forwards": [*forwards(source, way), *forwards(source, live)],
         "law_files": LAW.files,
         "aggregate_files": AGGREGATE.files,
         "concepts": {one.name: len(one.homes) for one in listed},

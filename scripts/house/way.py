@@ -1,5 +1,6 @@
 """The way of one command through the source: which functions it calls, in which files."""
 
+import ast
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["Way", "way_of_round", "way_of_run"]
+__all__ = ["Way", "forwards", "way_of_round", "way_of_run"]
 
 # Runs in a process of its own: what was imported or called before must not count.
 _TRACED = """
@@ -100,6 +101,39 @@ def way_of_round(source: Path) -> Way:
         raise RuntimeError(f"a live round could not be traced: {ran.stderr[-400:]}")
     called = [(file, name) for file, name in json.loads(ran.stdout)]
     return Way(tuple(one for one in called if one[0].startswith(_PROGRAMS)))
+
+
+def forwards(source: Path, way: Way) -> list[tuple[str, str]]:
+    """Return the functions of a way that only call another one, with what they were given.
+
+    A property or a kept value gives a name or saves work; without a decorator such a function is a
+    layer, unless an interface asks for it.
+    """
+    trees = {file: ast.parse((source / file).read_text(encoding="utf-8")) for file in way.files}
+    found = ((one, _definition(trees[one[0]], one[1])) for one in way.functions)
+    return [one for one, function in found if function is not None and _only_calls(function)]
+
+
+def _definition(tree: ast.AST, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return a function by its qualified name."""
+    at: ast.AST | None = tree
+    for part in name.replace(".<locals>", "").split("."):
+        inner = () if at is None else ast.walk(at)
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        at = next((one for one in inner if isinstance(one, kinds) and one.name == part), None)
+    return at if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+
+def _only_calls(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    if function.decorator_list or len(body) != 1:
+        return False
+    only = body[0].value if isinstance(body[0], ast.Return | ast.Expr) else None
+    call = only.value if isinstance(only, ast.Await) else only
+    if not isinstance(call, ast.Call):
+        return False
+    passed = [*call.args, *(one.value for one in call.keywords)]
+    return all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in passed)
 
 
 def _environment(source: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from scripts import measure_house
 from scripts.house.code import lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import Concept, problems
-from scripts.house.way import way_of_round, way_of_run
+from scripts.house.way import Way, forwards, way_of_round, way_of_run
 
 _FILES = {
     "__init__.py": "",
@@ -102,3 +102,26 @@ def test_a_live_round_is_traced() -> None:
         "subscriber",
         "transport",
     }
+
+
+def test_functions_that_only_call_another_are_found(tmp_path: Path) -> None:
+    """With what they were given, and undecorated; who adds, checks or names something does more."""
+    (tmp_path / "door.py").write_text(
+        '"""A door."""\n\n\n'
+        "class Door:\n"
+        "    def enter(self, guest):\n"
+        '        """Pass on."""\n'
+        "        return self._let_in(guest, quiet=True)\n\n"
+        "    async def wait(self):\n        await self.bell\n\n"
+        "    async def ring(self):\n        return await self.bell.ring()\n\n"
+        "    @property\n    def width(self):\n        return measure(self)\n\n"
+        "    def widen(self, more):\n        return measure(self, more + 1)\n\n"
+        "    def shut(self):\n        check(self)\n        return close(self)\n\n"
+        "    @property\n    def bell(self):\n        def ring():\n            strike(self)\n\n"
+        "        return ring\n",
+        encoding="utf-8",
+    )
+    names = ["enter", "wait", "ring", "width", "widen", "shut", "bell.<locals>.ring", "gone"]
+    way = Way(tuple(("door.py", f"Door.{name}") for name in names))
+    found = [name for _, name in forwards(tmp_path, way)]
+    assert found == ["Door.enter", "Door.ring", "Door.bell.<locals>.ring"]

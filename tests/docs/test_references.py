@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
 
+from scripts.house.picture import PICTURE, draw_rooms, layers_of
 from tests.wire.make_vectors import CAMPAIGN
 
 from rase.device.home import owner_discovery
@@ -80,6 +81,17 @@ def test_the_architecture_page_draws_the_layers_that_are_checked() -> None:
     assert drawn.split("\n")[:-1] == wanted
     rooms = {room for layer in wanted for room in layer.split(" | ")}
     assert set(re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE)) == rooms
+
+
+def test_the_picture_of_rooms_is_made_from_the_contract() -> None:
+    """Each room has a box, layer after layer; a room more or less makes another picture."""
+    layers = layers_of(ROOT / "pyproject.toml")
+    drawn = PICTURE.read_text(encoding="utf-8")
+    assert drawn == draw_rooms(layers), "run python -m scripts.house.picture"
+    named = re.findall(r'class="room"[^>]*>([^<]+)<', drawn)
+    assert named == [room for layer in layers for room in layer]
+    assert draw_rooms([*layers, ["cellar"]]) != drawn
+    assert "images/rooms.svg" in (ROOT / "docs/explain/architecture.md").read_text("utf-8")
 
 
 def test_the_rooms_are_those_of_the_package() -> None:

@@ -124,7 +124,7 @@ def test_owners_who_differ_share_one_law(
     (tmp_path / "owners.csv").write_text("device,epsilon\na,0.2\nb,0.5\n")
     asked = ["run", str(tmp_path / "table.csv"), "--range", "0", "4", "--epsilon", "2"]
     asked += ["--epsilons", str(tmp_path / "owners.csv"), "--seed", "1", "--json"]
-    assert main(asked) == 0
+    assert main([*asked, "--details"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["parameters"]["drawn_mechanism"] == "optimal"
     assert "noise     optimal, chosen as the best for a mean at this epsilon." in shown.err

@@ -37,7 +37,7 @@ def readings(tmp_path: Path) -> Path:
 def ran(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Run a command that must succeed; return what it printed and said."""
     capsys.readouterr()
-    exit_code = main(["run", *map(str, arguments)])
+    exit_code = main(["run", *map(str, arguments), "--details"])
     shown = capsys.readouterr()
     assert exit_code == 0, shown.err
     return shown.out, shown.err

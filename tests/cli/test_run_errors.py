@@ -135,7 +135,7 @@ def test_tables_need_no_order(
     results = []
     for lines in (sorted(rows), rows, rows[::-1]):
         (folder / "readings.csv").write_text("\n".join([head, *lines]) + "\n")
-        assert main(["run", "readings.csv", *FLAGS, "--seed", "1", *out]) == 0
+        assert main(["run", "readings.csv", *FLAGS, "--seed", "1", "--details", *out]) == 0
         shown = capsys.readouterr()
         assert "read      4 rows of 3 devices, 0 empty; 2 rounds." in shown.err
         assert bool(shown.out) == ("--out" not in out)
@@ -151,7 +151,7 @@ def test_of_rows_that_repeat_a_time_the_first_counts(
     alone = capsys.readouterr()
     assert "repeated" not in alone.err
     (folder / "readings.csv").write_text(GOOD + "1,a,9\n")
-    assert main(["run", "readings.csv", *FLAGS, "--seed", "1"]) == 0
+    assert main(["run", "readings.csv", *FLAGS, "--seed", "1", "--details"]) == 0
     shown = capsys.readouterr()
     assert shown.out == alone.out
     assert "read      4 rows of 2 devices, 0 empty; 2 rounds." in shown.err
@@ -210,7 +210,7 @@ def test_more_memory_than_there_is_is_no_mistake(
 ) -> None:
     """All that is free is used then; and a crowd of one is no secret, in plain figures."""
     (folder / "readings.csv").write_text("time,device,value\n1,a,1\n")
-    assert main(["run", "readings.csv", *FLAGS, "--memory", "10000TB"]) == 0
+    assert main(["run", "readings.csv", *FLAGS, "--memory", "10000TB", "--details"]) == 0
     told = capsys.readouterr().err
     assert "a report hides among the 1 or more reports of its round" in told
     assert "e+02" not in told

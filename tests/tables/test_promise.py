@@ -136,7 +136,8 @@ def test_the_command_fits_states_and_says_who_sees_what(
     assert "shuffled reports of a run" in said[1]
     assert said[2] == "Rounds of fewer than 80 reports are withheld: 1 round."
     assert said[3].startswith("Whoever holds this table sees every reading")
-    assert main([*asked[:-1], "--epsilon", "2", "--delta", "1e-6", "--k-min", "30"]) == 0
+    given = ("--epsilon", "2", "--delta", "1e-6", "--k-min", "30", "--details")
+    assert main([*asked[:-1], *given]) == 0
     shown = capsys.readouterr().err
     assert "privacy   Towards the fusion centre: (" in shown
     assert "if both servers work together: epsilon 2. Somebody" in shown

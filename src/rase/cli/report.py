@@ -4,7 +4,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["RunReport", "decimals_for", "utc"]
 
 
+_ALWAYS = ("classes", "clipped", "repeated", "skipped", "error", "skill", "range")
+
+
 class RunReport:
     """Turn the results of a run into rows, and keep what the closing words need.
 
@@ -57,6 +60,7 @@ class RunReport:
         # That of the smallest round of each method.
         self._manifests: dict[str, Manifest] = {}
         self._claims: dict[int, Claim] = {}
+        self._closing = _ClosingTally(plan.randomizer.domain, options.level)
 
     @property
     def widths(self) -> dict[str, int]:
@@ -92,6 +96,8 @@ class RunReport:
         if trial != self._trial:
             # Each trial learns its own history; that of the last is reported.
             self._trial, self._skills, self._compared = trial, {}, VerdictTally()
+            self._closing = _ClosingTally(self.plan.randomizer.domain, self.options.level)
+        self._closing.add(result)
         if result.alone is not None:
             self._compared.add((result.start_ms or 0) / 1000, result.alone)
         if result.alone is not None and result.truth is not None:
@@ -181,6 +187,15 @@ class RunReport:
             tail["promises"] = self._promises(summary)
             # What protects is judged by both promises where there are two.
             tail["guarantee"] = tail["promises"][0]
+        tail["closing"] = {
+            "says": self._closing.says(verdict),
+            "sure": self._closing.sure(summary.clipped / max(summary.reports, 1)),
+            "promised": (
+                f"{tail['guarantee']} A device sent up to "
+                f"{_count(summary.most_reports, 'report')}: together epsilon {spent:g}. Publish "
+                "one run of these readings only."
+            ),
+        }
         if self._errors:
             tail["errors"] = [
                 {
@@ -234,13 +249,21 @@ class RunReport:
             "skill_against_last": tally.skill_against_last,
         }
 
-    def words(self, run: "TableRun", tail: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the lines that close a run.
+    def words(
+        self, run: "TableRun", tail: Mapping[str, Any], *, with_details: bool
+    ) -> Iterator[str]:
+        """Yield what is said before the three lines that close a run.
 
         Args:
             run: The run, at its end.
             tail: What `tail` returned of it.
+            with_details: Whether to say more than what happened to readings and what studies ask.
         """
+        for line in self._details(run, tail):
+            if with_details or line.startswith(_ALWAYS):
+                yield line
+
+    def _details(self, run: "TableRun", tail: Mapping[str, Any]) -> Iterator[str]:
         public, summary = self.plan.randomizer.domain, run.summary
         yield (
             f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
@@ -309,6 +332,89 @@ class RunReport:
             yield _range_in_words(run.feedback)
         if tail["verdict"] is not None:
             yield f"verdict   {tail['verdict']}."
+
+
+class _ClosingTally:
+    """Keep what the closing words need of the rounds of one run.
+
+    Args:
+        public: The range of readings.
+        level: The coverage of intervals.
+    """
+
+    def __init__(self, public: Range, level: float) -> None:
+        self._decimals, self._level = decimals_for(public), level
+        self._rounds = 0
+        self._sum = self._squares = self._reach = self._lost = 0.0
+        self._known = 0
+        self._last: RoundResult | None = None
+        self._ends: tuple[tuple[float, int], tuple[float, int]] | None = None
+
+    def add(self, result: RoundResult) -> None:
+        """Take a round."""
+        self._rounds, self._last = self._rounds + 1, result
+        found = result.estimate
+        low, high = found.interval(self._level)
+        self._reach += (high - low) / 2
+        here = (found.value, result.start_ms or 0)
+        least, most = self._ends or (here, here)
+        self._ends = (min(least, here), max(most, here))
+        alone = result.alone
+        if alone is not None and math.isfinite(alone.standard_error):
+            self._known += 1
+            self._sum += alone.value
+            self._squares += alone.standard_error**2
+            self._lost += alone.standard_error**4 / alone.degrees_of_freedom
+
+    def says(self, verdict: str | None) -> str:
+        """Return the mean of the whole table, its ends, and the verdict."""
+        if self._ends is None:
+            return "Nothing: every round was withheld."
+        (least, first), (most, last) = self._ends
+        text = ""
+        if self._rounds == 1 and self._last is not None:
+            text = f"The mean is {self._with_interval(self._last.estimate)}"
+        elif self._known == self._rounds and self._last is not None and self._last.alone:
+            # Rounds have noise of their own, so that their variances add up.
+            mean = replace(
+                self._last.alone,
+                value=self._sum / self._known,
+                standard_error=math.sqrt(self._squares) / self._known,
+                degrees_of_freedom=(
+                    max(self._squares**2 / self._lost, 1.0) if self._lost else math.inf
+                ),
+            )
+            text = f"The mean over the {self._rounds} rounds is {self._with_interval(mean)}"
+        if self._rounds > 1:
+            ends = (
+                f"a round's lies between {self._shown(least)} ({utc(first)}) and "
+                f"{self._shown(most)} ({utc(last)})"
+            )
+            text = f"{text}; {ends}" if text else f"{ends[0].upper()}{ends[1:]}"
+        return f"{text}." if verdict is None else f"{text}. {verdict[0].upper()}{verdict[1:]}."
+
+    def _with_interval(self, mean: Estimate) -> str:
+        low, high = mean.interval(self._level)
+        ends = f"{self._shown(low)} to {self._shown(high)}"
+        return f"{self._shown(mean.value)} ({100 * self._level:g} %: {ends})"
+
+    def sure(self, clipped: float) -> str:
+        """Return how far intervals reach, and what they are of."""
+        if not self._rounds:
+            return "There is no mean to be sure of."
+        if math.isinf(self._reach):
+            return "How far a round's mean may be off is not known: it has too few reports."
+        level = f"{100 * self._level:g} %"
+        sentence = (
+            f"A round's {level} interval reaches ± {self._shown(self._reach / self._rounds)} on "
+            "average, by the noise that was added"
+        )
+        if not clipped:
+            return f"{sentence}."
+        return f"{sentence}, and is for readings clipped to the range: {percent(clipped)} were."
+
+    def _shown(self, number: float) -> str:
+        return f"{number:.{self._decimals}f}"
 
 
 def _classes_in_words(devices: Counter[float]) -> str:

@@ -22,6 +22,7 @@ from rase.cli.output import (
 )
 from rase.cli.report import RunReport, decimals_for
 from rase.cli.run_options import EngineOptions, RunOptions
+from rase.cli.run_page import check_pictures, drawn_run
 from rase.counts.registry import ESTIMATORS
 from rase.kernels.words import SeededRandom
 from rase.laws.registry import CHOICES
@@ -40,7 +41,10 @@ __all__ = ["command"]
 _SOME = 1000
 
 
-@click.command("run", short_help="Estimate the means of a table of readings, round by round.")
+@click.command(
+    "run",
+    short_help="Simulate a fleet, or protect it, by a table of its readings.",
+)
 @click.argument("table", metavar="FILE")
 @click.option(
     "--range",
@@ -153,6 +157,18 @@ _SOME = 1000
     type=click.Path(path_type=Path),
     help="Write results to a .csv, .parquet or .json file, with a manifest next to it.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the rounds with their intervals: .png or .svg.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    help="Write a page with picture, rounds, promises and verdict that needs no other file.",
+)
+@click.option("--details", is_flag=True, help="Also say how all of it was done.")
 def command(
     table: str,
     *,
@@ -166,9 +182,16 @@ def command(
     partition_by: str | None,
     as_json: bool,
     out: Path | None,
+    plot: Path | None,
+    page: Path | None,
+    details: bool,
     **asked: Any,
 ) -> None:
     """Estimate the means of a table of readings, round by round.
+
+    It simulates the fleet you have the readings of, or protects readings before you hand the means
+    on. Who may see the readings and publishes nothing but a mean does better with noise added once,
+    to the mean: docs/guides/when-you-hold-the-table.md.
 
     FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
     glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).
@@ -205,6 +228,7 @@ def command(
             check_out(out, is_folder=partition_by is not None)
         elif partition_by is not None:
             raise click.UsageError("--partition-by needs --out: the folder to write.")
+        check_pictures(plot, page, trials=options.trials)
     files = find_files(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
@@ -224,11 +248,19 @@ def command(
         elif out is None:
             decimals = decimals_for(plan.randomizer.domain)
             sinks.append(TextSink(sys.stdout, report.widths, decimals=decimals))
+        drawn = drawn_run(
+            files.name,
+            report.head,
+            decimals=decimals_for(plan.randomizer.domain),
+            plot=plot,
+            page=page,
+        )
+        sinks += drawn
         runs = _run_trials(source, plan, report, sinks, engine=engine_options, work=work)
         tail = report.tail(runs[-1].summary)
         for sink in sinks:
             sink.finish(tail)
-    lines = [*runs[-1].notes, *report.words(runs[-1], tail)]
+    lines = [*runs[-1].notes, *report.words(runs[-1], tail, with_details=details)]
     if options.seed is not None:
         lines.append("seeded noise: for study only, protects nobody.")
     if out is not None:
@@ -238,6 +270,8 @@ def command(
         for run in runs:
             run.finish()
         lines.append(f"written   {out}, and what was done in {manifest.name}")
+    lines += [f"drawn     {path}" for one in drawn for path in one.written]
+    lines += [f"{name:<10}{sentence}" for name, sentence in tail["closing"].items()]
     for line in lines:
         click.echo(line, err=True)
 

@@ -65,7 +65,8 @@ class Chart:
         y_label: The vertical axis, with unit.
         lines: The series.
         levels: Lines across.
-        x_scale: "linear", "log", or "even" for places at equal distance.
+        x_scale: "linear", "log", "even" for places at equal distance, or "time" for seconds since
+            1970, shown as dates in UTC.
         y_scale: "linear" or "log".
         y_limits: Ends of the vertical axis, where they must be the same in several charts.
     """
@@ -75,7 +76,7 @@ class Chart:
     y_label: str
     lines: tuple[Line, ...]
     levels: tuple[Level, ...] = ()
-    x_scale: Literal["linear", "log", "even"] = "linear"
+    x_scale: Literal["linear", "log", "even", "time"] = "linear"
     y_scale: Literal["linear", "log"] = "linear"
     y_limits: tuple[float, float] | None = None
 

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -49,6 +50,7 @@ _OTHERS = (
     ("#8C6D31", "*"),
 )
 _MARKS_UP_TO = 40
+_DAY_S = 86_400
 _LEGEND_ROW_IN = 0.24
 _SETTINGS: Any = {
     "svg.hashsalt": "rase",
@@ -146,7 +148,10 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
     places = sorted({x for line in chart.lines for x in line.x}) if chart.x_scale == "even" else []
     for number, line in enumerate(chart.lines):
         _draw_line(axes, line, number, places)
-    if chart.x_scale == "log":
+    left_out = ""
+    if chart.x_scale == "time":
+        left_out = _time_axis(axes)
+    elif chart.x_scale == "log":
         _log_axis(axes, sorted({x for line in chart.lines for x in line.x}))
     elif places:
         axes.set_xticks(range(len(places)), [f"{place:g}" for place in places])
@@ -172,7 +177,7 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
     if chart.y_limits is not None:
         axes.set_ylim(*chart.y_limits)
     axes.set_title(chart.title, loc="left")
-    axes.set_xlabel(chart.x_label)
+    axes.set_xlabel(f"{chart.x_label}, {left_out}" if left_out else chart.x_label)
     axes.set_ylabel(chart.y_label)
     axes.grid(alpha=0.25)
 
@@ -194,6 +199,19 @@ def _draw_line(axes: Axes, line: Line, number: int, places: Sequence[float]) -> 
         color=colour,
         label=line.label,
     )
+
+
+def _time_axis(axes: Axes) -> str:
+    """Label seconds since 1970 with dates and hours in UTC; return what the labels leave out."""
+    low, high = axes.get_xlim()
+    locator: Any = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
+    formatter: Any = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+    ends: Any = num2date([low / _DAY_S, high / _DAY_S])  # type: ignore[no-untyped-call]
+    ticks = [float(day) * _DAY_S for day in locator.tick_values(*ends)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    labels = formatter.format_ticks([tick / _DAY_S for tick in inside])
+    axes.set_xticks(inside, labels)
+    return str(formatter.get_offset())
 
 
 def _log_axis(axes: Axes, places: Sequence[float]) -> None:

@@ -387,16 +387,16 @@ class _ClosingTally:
             text = f"The mean over the {self._rounds} rounds is {self._with_interval(mean)}"
         if self._rounds > 1:
             ends = (
-                f"a round's lies between {self._shown(least)} ({utc(first)}) and "
-                f"{self._shown(most)} ({utc(last)})"
+                f"a round's lies between {self._as_text(least)} ({utc(first)}) and "
+                f"{self._as_text(most)} ({utc(last)})"
             )
             text = f"{text}; {ends}" if text else f"{ends[0].upper()}{ends[1:]}"
         return f"{text}." if verdict is None else f"{text}. {verdict[0].upper()}{verdict[1:]}."
 
     def _with_interval(self, mean: Estimate) -> str:
         low, high = mean.interval(self._level)
-        ends = f"{self._shown(low)} to {self._shown(high)}"
-        return f"{self._shown(mean.value)} ({100 * self._level:g} %: {ends})"
+        ends = f"{self._as_text(low)} to {self._as_text(high)}"
+        return f"{self._as_text(mean.value)} ({100 * self._level:g} %: {ends})"
 
     def sure(self, clipped: float) -> str:
         """Return how far intervals reach, and what they are of."""
@@ -406,14 +406,14 @@ class _ClosingTally:
             return "How far a round's mean may be off is not known: it has too few reports."
         level = f"{100 * self._level:g} %"
         sentence = (
-            f"A round's {level} interval reaches ± {self._shown(self._reach / self._rounds)} on "
+            f"A round's {level} interval reaches ± {self._as_text(self._reach / self._rounds)} on "
             "average, by the noise that was added"
         )
         if not clipped:
             return f"{sentence}."
         return f"{sentence}, and is for readings clipped to the range: {percent(clipped)} were."
 
-    def _shown(self, number: float) -> str:
+    def _as_text(self, number: float) -> str:
         return f"{number:.{self._decimals}f}"
 
 

@@ -189,9 +189,8 @@ def command(
 ) -> None:
     """Estimate the means of a table of readings, round by round.
 
-    It simulates the fleet you have the readings of, or protects readings before you hand the means
-    on. Who may see the readings and publishes nothing but a mean does better with noise added once,
-    to the mean: docs/guides/when-you-hold-the-table.md.
+    It simulates the fleet you have the readings of, or protects them before you hand means on. If
+    you may see them and publish only a mean, noise added once is more exact: see the guides.
 
     FILE is CSV (also compressed) or Parquet with columns time, device and value; or a folder or a
     glob of such files, also Hive-partitioned, here or in an object store (s3://, gs://, abfs://).

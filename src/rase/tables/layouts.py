@@ -134,9 +134,9 @@ class _Search:
                 return self._wide(time, notes)
             if self.form is None and len(others) > 1:
                 raise DataError(
-                    f"{self.path} has two readings: its columns {_shown(others)} may be one device "
-                    "each (say --layout wide), or quantities of one device (choose one with "
-                    "--value-column, and say which device a row is of)."
+                    f"{self.path} has two readings: its columns {_list_names(others)} may be one "
+                    "device each (say --layout wide), or quantities of one device (choose one "
+                    "with --value-column, and say which device a row is of)."
                 )
         is_sure = device is not None or not self._is_headless
         if value is None and len(others) == 1 and self._may_lack("value") and is_sure:
@@ -204,7 +204,7 @@ class _Search:
                 f"{self.path} has no column 'device', and two readings: all rows may be of one "
                 "device (add a column that names it), or each row of a device of its own (say "
                 f"--device-column {NONE}). If it is called otherwise, choose it with "
-                f"--device-column; the table has {_shown(self.names)}."
+                f"--device-column; the table has {_list_names(self.names)}."
             )
 
     def _wide(self, time: str | None, notes: list[str]) -> Layout:
@@ -244,7 +244,7 @@ class _Search:
         meant = f": did you mean {close!r}?" if close else "."
         return DataError(
             f"{self.path} has no column {getattr(self.columns, role)!r}; it has "
-            f"{_shown(self.names)}{meant} Choose the column with --{role}-column."
+            f"{_list_names(self.names)}{meant} Choose the column with --{role}-column."
         )
 
 
@@ -253,7 +253,7 @@ def _is_family(names: Sequence[str]) -> bool:
     return len({re.sub(r"\d+", "#", name.strip()) for name in names}) == 1
 
 
-def _shown(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
     return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown
 

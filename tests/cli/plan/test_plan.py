@@ -198,7 +198,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         (*RANGE, "--epsilon", "0", "--devices", "5", "--plot", "x.png"),
         "epsilon must be greater than 0",
     ),
-    "no epsilon": ((*RANGE, "--devices", "5"), "--epsilon must be given; or --window-budget"),
+    "no epsilon": (
+        (*RANGE, "--devices", "5", "--every", "1h"),
+        "--epsilon must be given; or --window-budget",
+    ),
     "no budget": ((*TURNS, "--schedule", "rotate"), "takes --epsilon or --window-budget, got n"),
     "two budgets": (
         (*TURNS, "--schedule", "split", "--epsilon", "1", "--window-budget", "1"),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rase.accounting.plan import plan
+from rase.accounting.plan.learnable import learnable
 from rase.accounting.plan.promises import Promises, plan_promises
 from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
@@ -28,6 +29,7 @@ from rase.cli.plan.forecast import (
     outlook_of_movement,
     table_of,
 )
+from rase.cli.plan.questions import learnable_lines
 from rase.cli.plan.report import NOT_PREDICTED, plan_lines
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
@@ -289,12 +291,17 @@ def command(
     will beat repeating a constant, and if not, what would. With --range-from also what the range
     that probing rounds recommend changes. With --shuffled-epsilon, or --epsilon and --k-min, both
     promises: towards the fusion centre, for rounds of at least k_min reports, and what is left if
-    both servers work together. Nothing is drawn and nothing is sent.
+    both servers work together. With --devices and no budget: what can such a fleet learn at all?
+    Nothing is drawn and nothing is sent.
 
     Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
     Example: rase plan --range 0 3000 --shuffled-epsilon 1 --devices 10000
+    Example: rase plan --devices 64
     """
     wished = {name: asked.pop(name) for name in _PROMISED}
+    is_open = (every, window, data, asked["schedule"]) == (None, None, None, "every")
+    if is_open and _answers_questions(devices, bounds, asked, wished, as_json=as_json):
+        return
     with usage():
         advised = None if range_from is None else read_recommended(range_from)
         public = _public(bounds, advised)
@@ -346,6 +353,39 @@ def command(
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
+
+
+def _answers_questions(
+    devices: int | None,
+    bounds: tuple[float, float] | None,
+    asked: dict[str, Any],
+    wished: dict[str, Any],
+    *,
+    as_json: bool,
+) -> bool:
+    """Say what a fleet can learn if that is asked: devices are given, and no budget is."""
+    budgets = [asked["epsilon"], asked["window_budget"], asked["error"]]
+    budgets += [wished[name] for name in ("max_local_epsilon", "reports", "colluding")]
+    # With a range the promise towards the fusion centre plans one law.
+    budgets += [] if bounds is None else [wished["shuffled_epsilon"]]
+    if devices is None or any(value is not None for value in budgets):
+        return False
+    with usage():
+        public = None if bounds is None else Range(*bounds)
+        found = learnable(
+            devices,
+            shuffled_epsilon=wished["shuffled_epsilon"] or 1.0,
+            delta=asked["delta"],
+            k_min=wished["k_min"],
+        )
+    if as_json:
+        document = {"schema": "rase.plan.questions/1", **found.to_dict()}
+        document["range"] = None if public is None else [public.low, public.high]
+        click.echo(json.dumps(document, indent=2, allow_nan=False))
+        return True
+    for line in learnable_lines(found, public):
+        click.echo(line)
+    return True
 
 
 def _document(

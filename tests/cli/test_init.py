@@ -1,5 +1,6 @@
 """``rase init`` writes what the programs accept as it is, all of it or nothing."""
 
+import io
 import tomllib
 from pathlib import Path
 
@@ -351,3 +352,42 @@ def test_turns_need_more_devices(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "about 480 devices or more" in capsys.readouterr().out
     assert main(["init", str(tmp_path / "days"), *OPTIONS, "--round", "1d"]) == 0
     assert "A round needs 20 devices (k_min)." in capsys.readouterr().out
+
+
+def test_it_asks_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured, the range, the devices and how private are asked, and decide."""
+    monkeypatch.setattr("rase.cli.init_guide.sys.stdin.isatty", lambda: True, raising=False)
+    answers = iter(["temperature", "°C", 15.0, 25.0, 20_000, "strong"])
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
+    assert main(["init", str(tmp_path / "fleet")]) == 0
+    campaign = campaign_in(tmp_path / "fleet")
+    assert (campaign.quantity, campaign.unit) == ("temperature", "°C")
+    assert (campaign.low, campaign.high, campaign.shuffled_epsilon) == (15, 25, 0.5)
+    assert campaign.round_s == 3600
+    assert campaign.k_min == 20_000 * 4 // 5 // 24
+
+
+def test_without_a_terminal_it_says_what_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is asked where nobody can answer."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main(["init", str(tmp_path / "fleet")]) == 2
+    assert "--range must be given" in capsys.readouterr().err
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_few_devices_get_longer_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where an hour would say nothing a round is a day, and where a day says little it is said."""
+    asked = ["--range", "0", "3000", "--unit", "W"]
+    assert main(["init", str(tmp_path / "some"), *asked, "--devices", "500"]) == 0
+    said = capsys.readouterr().err
+    assert "With rounds of an hour the mean of one has a standard error of " in said
+    assert "hide each other too little" not in said
+    assert campaign_in(tmp_path / "some").round_s == 86_400
+    assert main(["init", str(tmp_path / "few"), *asked, "--devices", "64"]) == 0
+    said = capsys.readouterr().err
+    assert "That says hardly anything: 64 devices hide each other too little." in said
+    assert main(["init", str(tmp_path / "set"), *asked, "--devices", "64", "--round", "1h"]) == 0
+    assert campaign_in(tmp_path / "set").round_s == 3600
+    assert "With rounds of" not in capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rase.accounting.ledger.limits import UNASKED_DAY_EPSILON, UNASKED_REPORT_EPSILON
+from rase.cli.init_guide import advised_campaign, ask_missing
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
 from rase.errors import ConfigurationError
@@ -36,8 +37,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
     "value_range",
     type=(float, float),
     metavar="LOW HIGH",
-    required=True,
-    help="The public range of readings.",
+    help="The public range of readings; asked for on a terminal.",
 )
 @click.option(
     "--epsilon",
@@ -67,7 +67,11 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option("--campaign", "campaign_id", default="fleet", show_default=True, help="Its id.")
 @click.option("--quantity", default="reading", show_default=True, help="What is measured.")
 @click.option("--unit", default="", help="The unit of readings, e.g. W.")
-@click.option("--round", "round_", default="1h", show_default=True, help="Length of a round.")
+@click.option(
+    "--round",
+    "round_",
+    help="Length of a round; 1h, or 1d where --devices are too few for hours.",
+)
 @click.option("--upload", help="Time after a round in which reports are sent; 1/12 of a round.")
 @click.option("--grace", help="Time after a round until it is closed; 1/6 of a round.")
 @click.option("--k-min", type=int, help="Fewest released together; 20, or as --devices says.")
@@ -135,7 +139,8 @@ def command(folder: Path, **options: Any) -> None:
     """Make the folders of two servers and a device, with keys.
 
     FOLDER gets settings and keys for a shuffler, a fusion centre and a device. Nothing is
-    overwritten. Then says what to run, in order.
+    overwritten. Then says what to run, in order. Without --range it asks, on a terminal: what is
+    measured, how many devices there are, how private.
     """
     from rase.device.enrolment import settings_text
     from rase.service.allowance import Allowance
@@ -143,7 +148,8 @@ def command(folder: Path, **options: Any) -> None:
     from rase.service.keyring import fingerprint
 
     now_s = int(SystemClock().now_s())
-    campaign = _campaign(now_s, **options)
+    options = ask_missing(options)
+    campaign = advised_campaign(options, lambda asked: _campaign(now_s, **asked))
     owner = Allowance(
         report=options["owner_report"],
         day=options["owner_day"],

@@ -224,6 +224,37 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 600
 
 
+SHELVES = ("docs/start/", "docs/guides/", "docs/explain/")
+
+
+def test_start_pages_and_guides_are_short() -> None:
+    """Somebody who sets something up reads to the end: at most 1,500 words."""
+    long = {
+        page: len(text.split())
+        for page, text in PAGES.items()
+        if page.startswith(SHELVES[:2]) and len(text.split()) > 1500
+    }
+    assert long == {}
+
+
+def test_every_page_ends_where_the_next_begins() -> None:
+    """The last paragraph of a page to be read names the one to read after it."""
+    ends = {
+        page: text.rstrip().rsplit("\n\n", 1)[-1]
+        for page, text in PAGES.items()
+        if page.startswith(SHELVES)
+    }
+    assert len(ends) > 50
+    assert [page for page, end in ends.items() if not re.match(r"Next: .*\]\(", end)] == []
+
+
+def test_the_ten_questions_stand_first() -> None:
+    """Nothing but the picture stands before the questions that people ask first."""
+    before, after = PAGES["docs/index.md"].split("## Ten questions", 1)
+    assert len(before.split()) < 150
+    assert after.split("\n## ", 1)[0].count("? |") == 10
+
+
 def test_the_readme_states_what_the_demonstration_promises() -> None:
     """Both promises in the README are those of the demonstration's own setting."""
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -15,7 +15,7 @@ from rase.lab.table_one import device_types, table_one
 
 # Several tests look at the same data.
 open_panel = cache(datasets.open_panel)
-GUIDE = Path(__file__).parents[2] / "docs/guides/data.md"
+GUIDE = Path(__file__).parents[2] / "docs/guides/own-data.md"
 MONTH_MS = 31 * 86_400_000
 
 

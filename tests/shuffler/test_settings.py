@@ -13,7 +13,10 @@ from rase.errors import ConfigurationError
 from rase.service.settings import load_settings
 from rase.shuffler.settings import ShufflerSettings
 
-GUIDE = (Path(__file__).parents[2] / "docs/guides/shuffler.md").read_text(encoding="utf-8")
+GUIDES = Path(__file__).parents[2] / "docs/guides"
+GUIDE = "".join(
+    (GUIDES / page).read_text(encoding="utf-8") for page in ("shuffler.md", "shuffler-settings.md")
+)
 EXAMPLE = GUIDE.split("```toml\n", 1)[1].split("```", 1)[0]
 
 
@@ -43,7 +46,7 @@ def test_the_example_of_the_guide_can_be_used(tmp_path: Path) -> None:
 
 def test_the_guide_names_every_setting() -> None:
     """A setting without a row in the guide fails the build, and so does a row without one."""
-    table = GUIDE.split("## Settings", 1)[1].split("## Routes", 1)[0]
+    table = (GUIDES / "shuffler-settings.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)}
     assert documented == names_of(ShufflerSettings)

@@ -102,7 +102,7 @@ class SyntheticFleet:
     kitchens. A home whose collection fails has no readings until it works again. Power is simulated
     by minutes and averaged. A day is made when it is asked for, so a long fleet costs no memory.
 
-    How near it comes to measured appliances stands in ``docs/guides/data.md``.
+    How near it comes to measured appliances stands in ``docs/guides/own-data.md``.
 
     Args:
         devices: How many appliances.

@@ -242,7 +242,8 @@ def test_every_page_ends_where_the_next_begins() -> None:
     ends = {
         page: text.rstrip().rsplit("\n\n", 1)[-1]
         for page, text in PAGES.items()
-        if page.startswith(SHELVES)
+        # The page on evidence is written from records, and ends with them.
+        if page.startswith(SHELVES) and page != "docs/explain/evidence.md"
     }
     assert len(ends) > 50
     assert [page for page, end in ends.items() if not re.match(r"Next: .*\]\(", end)] == []

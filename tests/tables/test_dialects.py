@@ -398,6 +398,47 @@ def test_any_dialect_gives_the_table_back(
     assert rows_of(opened(tmp_path_factory.mktemp("dialect"), content)) == expected
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    readings=st.lists(
+        st.lists(st.one_of(st.none(), st.integers(-999_999, 999_999)), min_size=3, max_size=3),
+        min_size=1,
+        max_size=6,
+    ),
+    separator=st.sampled_from(",;\t|"),
+    marks=st.sampled_from([(".", ""), (",", ""), (",", "."), (".", ",")]),
+    missing=st.sampled_from(["", "NA", "-"]),
+    time=st.sampled_from(["time", "Timestamp", "DATE", "zeit"]),
+    device=st.sampled_from(["h{}", "Meter {}", "MT_00{}", "{}"]),
+)
+def test_any_wide_table_is_given_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    *,
+    readings: list[list[int | None]],
+    separator: str,
+    marks: tuple[str, str],
+    missing: str,
+    time: str,
+    device: str,
+) -> None:
+    """A column for each device is read as the long table of the same readings."""
+    names = [device.format(number) for number in range(1, 4)]
+    lines, expected = [separator.join((time, *names))], []
+    # Two decimals in the first row settle the mark.
+    first: list[int | None] = [50, 50, 50]
+    for hour, row in enumerate([first, *readings]):
+        cells = [missing if one is None else grouped(one / 100, 2, *marks) for one in row]
+        stamp = f"2024-03-{20 + hour}T00:00:00Z"
+        lines.append(separator.join(f'"{cell}"' for cell in (stamp, *cells)))
+        at = int(datetime(2024, 3, 20 + hour, tzinfo=UTC).timestamp()) * 1000
+        expected += [
+            (at, name, None if one is None else one / 100)
+            for name, one in zip(names, row, strict=True)
+        ]
+    content = "\n".join([*lines, ""])
+    assert rows_of(opened(tmp_path_factory.mktemp("wide"), content)) == expected
+
+
 def test_options_of_the_command(tmp_path: Path) -> None:
     """The command passes on what it was told, prints guesses, and refuses hints on a cluster."""
     path = tmp_path / "table.csv"

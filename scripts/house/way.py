@@ -109,7 +109,8 @@ def forwards(source: Path, way: Way) -> list[tuple[str, str]]:
     A property or a kept value gives a name or saves work; without a decorator such a function is a
     layer, unless an interface asks for it.
     """
-    trees = {file: ast.parse((source / file).read_text(encoding="utf-8")) for file in way.files}
+    files = dict.fromkeys(file for file, _ in way.functions)
+    trees = {file: ast.parse((source / file).read_text(encoding="utf-8")) for file in files}
     found = ((one, _definition(trees[one[0]], one[1])) for one in way.functions)
     return [one for one, function in found if function is not None and _only_calls(function)]
 

@@ -175,3 +175,32 @@ def test_many_deaths_in_every_kind_of_world(lived: "Compare", kind: str) -> None
     """The same for long, with several deaths of each step in a round."""
     world = lived(with_rotations(80, seed=1, deaths=5), setting=KINDS[kind])
     assert sum(world.all_deaths().values()) >= 2000
+
+
+@pytest.mark.slow
+def test_a_year_of_monthly_rotations_loses_no_report(make_world: "MakeWorld") -> None:
+    """Both servers change keys each month of 73 rounds of ten hours: each report sent is released.
+
+    Each round has one key of the fusion centre, and no batch has fewer envelopes than reports
+    came: a key that split a round, or that a server did not hold, would leave some out.
+    """
+    months: list[Operation] = []
+    for _ in range(12):
+        months += [*[ROUND] * 30, ("fusion-keys",), *[ROUND] * 20, ("keys",), *[ROUND] * 23]
+    world = make_world().run(months)
+    opener = OuterOpener(world.hash, world.setting.outer_keys)
+    # A report that was sealed again for a newer key is sent twice, by one device.
+    sent = {
+        round: len({device for device, wire in wires if not opener.open(wire).mark.is_cover})
+        for round, wires in world.wires.items()
+    }
+    released, keys = Counter[int](), set[int]()
+    for payloads in world.puts.values():
+        for payload in payloads.values():
+            batch = Batch.from_bytes(payload)
+            released[batch.round] += len(batch.inner)
+            keys.add(batch.key_id)
+    expected = {round: count for round, count in sent.items() if count >= world.campaign.k_min}
+    assert len(expected) >= 600
+    assert +released == expected
+    assert len(keys - {0}) == 13

@@ -15,6 +15,7 @@ from psycopg import sql
 from chaos.programs import Program, rase, until
 from chaos.proxy import ToxicProxy
 from rase.campaign import Campaign
+from rase.clock import SystemClock
 from rase.device.folder import DeviceFolder
 from rase.service.doctor import fetch
 from rase.service.heartbeat import ALIVE_S
@@ -41,8 +42,6 @@ _MOUNT: Final = shutil.which("mount") or "/bin/mount"
 _KEEP_S: Final = 7 * 86400
 # No fault lasts as long: a round with envelopes for two keys waits for its second batch.
 _SETTLE_S: Final = 30
-# What the servers say while a process that was killed counts as running.
-_STILL_COUNTED: Final = ("every closer", "running fusion centres")
 _SOURCE: Final = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
 _CONFIGURED: Final = {Role.SHUFFLER: "[shuffler]", Role.FUSION: "[fusion]"}
 
@@ -187,9 +186,18 @@ class Installation:
         )
 
     def rotate(self, role: Role) -> None:
-        """Renew a server's opening key as its guide says, while everything runs."""
+        """Renew a server's opening key as its guide says, while everything runs.
+
+        A process that was killed counts as running for a while, and would not have the new key.
+        """
+        part = "closer" if role is Role.SHUFFLER else "fusion"
+        until(
+            lambda: self._counted(role, part) <= 1,
+            what=f"that no {part} counts but the one that runs",
+            deadline_s=ALIVE_S + 60,
+        )
         rase("keys", "rotate", self.folders[role], "--publish-within", f"{_PUBLISH_S}s")
-        program = self.programs["closer" if role is Role.SHUFFLER else "fusion"]
+        program = self.programs[part]
         program.stop()
         program.start()
         until(lambda: program.is_working, what=f"the restart of {program.name}")
@@ -282,22 +290,16 @@ class Installation:
         folder = self.folders[Role.FUSION]
         rase("campaign", "publish", folder / "campaign.toml", "--config", folder / "rase.toml")
 
+    def _counted(self, role: Role, part: str) -> int:
+        """Return how many processes of a part a server takes for running."""
+        since_s = int(SystemClock().now_s()) - ALIVE_S
+        seen = self.rows(role, "SELECT part, seen_s FROM heartbeat")
+        return sum(name == part and seen_s > since_s for name, seen_s in seen)
+
     def _publish_keys(self) -> None:
         folder = self.folders[Role.FUSION]
         keys = folder / "keyset.json"
-
-        def is_signed() -> bool:
-            try:
-                rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
-            except RuntimeError as refusal:
-                if not any(words in str(refusal) for words in _STILL_COUNTED):
-                    raise
-                return False
-            return True
-
-        # A process that was killed counts as running for a while, and has not the new key: the
-        # refusal says to publish again.
-        until(is_signed, what="a keyset that every process holds", deadline_s=ALIVE_S + 60)
+        rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
 
     def _enrol(self, count: int, broker: "Mosquitto | None", disk_mb: int | None) -> None:
         for number, token in enumerate(self.tokens(count) if count else []):

@@ -365,6 +365,7 @@ def write_manifest(
             "hints": asdict(files.hints),
             "fingerprint": files.fingerprint,
             "files": files.listing,
+            **({} if files.snapshot is None else {"snapshot": asdict(files.snapshot)}),
         },
         **plan.described(),
         **tail,

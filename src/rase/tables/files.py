@@ -12,15 +12,16 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.fs
 
 from rase.errors import DataError
 from rase.tables.columns import Hints
+from rase.tables.delta import Snapshot, read_log
 from rase.tables.layouts import Columns
 
 __all__ = ["Files", "TableFile", "find_files"]
@@ -31,6 +32,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
 _WIDE_LETTERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_OF_DELTA = "Give the folder of the whole table, on this machine; or write"
 # Folders that hold the log of a table: its format, and what lies in a folder that is one.
 _TABLE_LOGS = {
     "_delta_log": ("Delta", "*"),
@@ -78,6 +80,7 @@ class Files:
         bad: What was left out already, because it is no table at all.
         hints: What the user says about the way the table is written.
         held: The bytes of a table that can be read only once, such as standard input.
+        snapshot: Which state of the table its log names, where it has one.
     """
 
     place: str
@@ -87,6 +90,7 @@ class Files:
     bad: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
     held: bytes | None = field(default=None, repr=False)
+    snapshot: Snapshot | None = None
 
     def __post_init__(self) -> None:
         """Refuse files of several kinds."""
@@ -116,6 +120,13 @@ class Files:
     def fingerprint(self) -> str:
         """A hash of the listing: another one where a file was added, taken away or changed."""
         return hashlib.sha256(json.dumps(self.listing).encode()).hexdigest()
+
+    def absolute(self) -> Self:
+        """Return the same with paths that hold in every folder of this machine."""
+        if _ADDRESS.match(self.place):
+            return self
+        files = tuple(replace(one, path=str(Path(one.path).absolute())) for one in self.files)
+        return replace(self, files=files)
 
     @contextmanager
     def opened(self, file: TableFile) -> Iterator[Any]:
@@ -159,14 +170,33 @@ def find_files(
         return _read_pipe(place, columns or Columns(), hints or Hints())
     system, base = _file_system(place)
     found, bad = [], []
-    for info in _listed(system, base, place):
+    snapshot, infos = _by_log(system, base)
+    for info in _listed(system, base, place) if snapshot is None else infos:
         try:
             found.append(_sniffed(system, info))
         except DataError:
             if not skips_bad:
                 raise
             bad.append(info.path)
-    return Files(place, tuple(found), columns or Columns(), skips_bad, tuple(bad), hints or Hints())
+    return Files(
+        place,
+        tuple(found),
+        columns or Columns(),
+        skips_bad,
+        tuple(bad),
+        hints or Hints(),
+        snapshot=snapshot,
+    )
+
+
+def _by_log(system: Any, base: str) -> tuple[Snapshot | None, list[Any]]:
+    """Return the state of a Delta table on this machine, and its files; None for other places."""
+    is_local = isinstance(system, pyarrow.fs.LocalFileSystem)
+    log = Path(base) / "_delta_log"
+    if not (is_local and log.is_dir() and any(log.iterdir())):
+        return None, []
+    snapshot, paths = read_log(base)
+    return snapshot, sorted(system.get_file_info(paths), key=lambda info: info.path)
 
 
 def _read_pipe(place: str, columns: Columns, hints: Hints) -> Files:
@@ -250,8 +280,8 @@ def _refuse_table_logs(system: Any, infos: Sequence[Any], place: str) -> None:
         if any(fnmatch.fnmatch(PurePosixPath(one.path).name, sign) for one in inside):
             raise DataError(
                 f"{place} belongs to a table of {format_}: its log, {info.path}, says which files "
-                "count, and is not read here. Write its current rows as Parquet into a folder "
-                "of their own, and give that."
+                f"count, and is not read here. {_OF_DELTA if format_ == 'Delta' else 'Write'} its "
+                "current rows as Parquet into a folder of their own, and give that."
             )
 
 

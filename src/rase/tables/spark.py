@@ -126,6 +126,8 @@ def _checked(source: TableSource) -> ParquetSource:
             f"{source.place} is not Parquet with a column each of times, devices and readings, and "
             "cannot be shared among executors; write it so, or use --engine local."
         )
+    # Executors work in folders of their own.
+    source.files = source.files.absolute()
     return source
 
 

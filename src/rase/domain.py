@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, cast
 __all__ = [
     "MAX_CATEGORIES",
     "MAX_STEPS",
+    "OTHER",
     "PAPER_PRECISION",
     "Categories",
     "Domain",
@@ -24,6 +25,8 @@ __all__ = [
 MAX_STEPS: Final = 65536
 MAX_CATEGORIES: Final = 64
 _LONGEST_NAME: Final = 64
+# The category of all readings that are none of the others, where it is one of them.
+OTHER: Final = "other"
 # First point, step and number of steps.
 Grid: TypeAlias = tuple[float, float, int]
 # Fourth powers of decoded reports at the smallest epsilon, and of single steps, stay within floats.

@@ -28,7 +28,7 @@ DATA = {
 }
 ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no epsilon": (RANGE, 2, "--epsilon or --shuffled-epsilon must be given."),
-    "no range": (("--epsilon", "1"), 2, "Missing option '--range'."),
+    "no range": (("--epsilon", "1"), 2, "one of --range, --categories and --above must be given"),
     "epsilon 0": ((*RANGE, "--epsilon", "0"), 2, "epsilon must be "),
     "epsilon -1": ((*RANGE, "--epsilon", "-1"), 2, "epsilon must be "),
     "epsilon nan": ((*RANGE, "--epsilon", "nan"), 2, "epsilon must be "),

@@ -223,7 +223,7 @@ def runs() -> dict[str, Any]:
     )
     one_round = rase.run_round(
         READINGS,
-        randomizer=plan.randomizer,
+        randomizer=plan.numbers,
         shuffler=plan.shuffler,
         estimator=list(plan.estimators),
         rng=SeededRandom(3),

@@ -188,13 +188,18 @@ class TextSink:
         self._has_head = True
         for cells in lines:
             padded = (
-                text.ljust(width) if isinstance(row[name], str) else text.rjust(width)
+                text.ljust(width)
+                if isinstance(row[name], str) or name == "label"
+                else text.rjust(width)
                 for text, (name, width) in zip(cells, self._widths.items(), strict=True)
             )
             self._stream.write("  ".join(padded).rstrip() + "\n")
 
     def _cells(self, row: Row) -> list[str]:
-        values = ("unknown" if row[name] is None else row[name] for name in self._widths)
+        none = {"label": "all"}
+        values = (
+            none.get(name, "unknown") if row[name] is None else row[name] for name in self._widths
+        )
         return [
             f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
             for value in values

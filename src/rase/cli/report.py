@@ -11,7 +11,7 @@ import numpy as np
 
 from rase.cli.output import Row
 from rase.counts.estimate import Estimate
-from rase.domain import Range
+from rase.domain import Categories, Domain, Range
 from rase.privacy import percent
 from rase.promise import Claim
 from rase.series.answers import answer_of
@@ -67,10 +67,17 @@ class RunReport:
         """The columns people see, and how wide they are."""
         columns = {"trial": 5} if self.options.trials > 1 else {}
         columns |= {"time": 20}
+        if self.plan.labels is not None:
+            columns |= {"label": max(5, *map(len, self.plan.labels.names))}
         columns |= {"rounds": 6, "of_rounds": 9} if self.plan.window else {}
         # A window of tracked rounds may average unbiased means instead.
         names = [*self.plan.estimators, *(["unbiased_mean"] if self.plan.window else [])]
-        columns |= {"method": max(9, *map(len, names)), "value": 10, "standard_error": 14}
+        domain = self.plan.randomizer.domain
+        if isinstance(domain, Categories):
+            columns |= {"category": max(8, *map(len, domain.names))}
+        else:
+            columns |= {"method": max(9, *map(len, names))}
+        columns |= {"value": 10, "standard_error": 14}
         columns |= {"low": 10, "high": 10, "n": 6}
         return columns | ({"truth": 10, "error": 10} if self.options.truth else {})
 
@@ -81,8 +88,8 @@ class RunReport:
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self.plan.window
-        for name in ("smoothed", "timezone"):
-            if not asked[name]:
+        for name in ("smoothed", "timezone", "categories", "above", "label"):
+            if asked[name] in (None, False):
                 del asked[name]
         if self.options.mechanism == "budget-aware":
             asked |= asdict(self.options.precision)
@@ -97,16 +104,19 @@ class RunReport:
             # Each trial learns its own history; that of the last is reported.
             self._trial, self._skills, self._compared = trial, {}, VerdictTally()
             self._closing = _ClosingTally(self.plan.randomizer.domain, self.options.level)
-        self._closing.add(result)
-        if result.alone is not None:
+        if result.label is None:
+            self._closing.add(result)
+        if result.alone is not None and result.label is None:
             self._compared.add((result.start_ms or 0) / 1000, result.alone)
         if result.alone is not None and result.truth is not None:
             self._score(result, alone=result.alone, truth=result.truth)
         manifest = result.manifest
-        self._shuffles[manifest.method] = self._shuffles.get(manifest.method, 0) + 1
+        rounds_of = self._shuffles.get(manifest.method, 0)
+        self._shuffles[manifest.method] = rounds_of + (result.label is None)
         if manifest.n <= self._manifests.get(manifest.method, manifest).n:
             self._manifests[manifest.method] = manifest
         interval_ms, epsilon = self.plan.interval_ms, self._epsilon
+        is_share = isinstance(self.plan.randomizer.domain, Categories)
         shuffle = {
             "shuffle": manifest.method,
             "alpha": float(manifest.alpha),
@@ -127,9 +137,12 @@ class RunReport:
                     round=result.round or 0,
                     # Each round holds one report of a device at most.
                     local_epsilon=rounds * epsilon,
+                    category=name if is_share else None,
+                    label=result.label,
                     **({} if self.plan.promise is None else self._shuffled(rounds)),
                 )
-                row = {**answer.as_fields(), "trial": trial, "estimator": name, **shuffle}
+                estimator = estimate.method if is_share else name
+                row = {**answer.as_fields(), "trial": trial, "estimator": estimator, **shuffle}
                 if over.truth is not None:
                     row |= {"truth": over.truth, "error": estimate.value - over.truth}
                     tally = self._errors.setdefault((rounds, name), ErrorTally())
@@ -152,7 +165,7 @@ class RunReport:
         return {"shuffled_epsilon": claim.epsilon, "delta": claim.delta}
 
     def _score(self, result: RoundResult, *, alone: Estimate, truth: float) -> None:
-        public = self.plan.randomizer.domain
+        public = self.plan.numbers.domain
         for name, estimate in result.estimates.items():
             tally = self._skills.setdefault(name, SkillTally(public))
             tally.add(estimate, alone=alone, truth=truth)
@@ -270,7 +283,8 @@ class RunReport:
             f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
         )
         is_chosen = self.options.mechanism == "auto"
-        why = ", chosen as the best for a mean at this epsilon" if is_chosen else ""
+        what = "shares" if isinstance(public, Categories) else "a mean"
+        why = f", chosen as the best for {what} at this epsilon" if is_chosen else ""
         yield f"noise     {self._drawn}{why}."
         yield f"privacy   {tail['guarantee']}"
         shown = {tail["guarantee"]}
@@ -289,7 +303,7 @@ class RunReport:
             is_blind = manifest.alpha == manifest.real_loss == 0
             said = f"Every order is equally likely: a report hides among {fewest}."
             yield f"          {said if is_blind else manifest.guarantee}"
-        if summary.clipped:
+        if summary.clipped and isinstance(public, Range):
             share = percent(summary.clipped / summary.reports)
             outside = f"{public.low:g} to {public.high:g}"
             so = "the estimates are of clipped readings. A wider --range clips less and adds noise."
@@ -338,11 +352,12 @@ class _ClosingTally:
     """Keep what the closing words need of the rounds of one run.
 
     Args:
-        public: The range of readings.
+        public: The range of readings, or their categories.
         level: The coverage of intervals.
     """
 
-    def __init__(self, public: Range, level: float) -> None:
+    def __init__(self, public: Domain, level: float) -> None:
+        self._is_share = isinstance(public, Categories)
         self._decimals, self._level = decimals_for(public), level
         self._rounds = 0
         self._sum = self._squares = self._reach = self._lost = 0.0
@@ -370,6 +385,12 @@ class _ClosingTally:
         """Return the mean of the whole table, its ends, and the verdict."""
         if self._ends is None:
             return "Nothing: every round was withheld."
+        if self._is_share and self._last is not None:
+            shares = ", ".join(
+                f"{name} {self._with_interval(share)}"
+                for name, share in self._last.estimates.items()
+            )
+            return f"The shares of the last of {_count(self._rounds, 'round')} are {shares}."
         (least, first), (most, last) = self._ends
         text = ""
         if self._rounds == 1 and self._last is not None:
@@ -438,8 +459,13 @@ def _range_in_words(feedback: RangeFeedback) -> str:
     return f"{found}: clipping adds {bias.value:.3g} ± {bias.standard_error:.2g} to the mean."
 
 
-def decimals_for(public: Range) -> int:
-    """Return how many decimals show readings of a range to about one part in ten thousand."""
+def decimals_for(public: Domain) -> int:
+    """Return how many decimals show readings of a range to about one part in ten thousand.
+
+    Shares have four.
+    """
+    if isinstance(public, Categories):
+        return 4
     return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
 
 

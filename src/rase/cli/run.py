@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,19 @@ from rase.cli.report import RunReport, decimals_for
 from rase.cli.run_options import EngineOptions, RunOptions
 from rase.cli.run_page import check_pictures, drawn_run
 from rase.counts.registry import ESTIMATORS
+from rase.domain import Categories
 from rase.kernels.words import SeededRandom
-from rase.laws.registry import CHOICES
+from rase.laws.registry import CHOICES, mechanisms_of
 from rase.series.rounds import Rounds
 from rase.tables.plan import RunPlan
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from rase.series.calendar import CalendarWindows
+    from rase.series.score import Windows
+    from rase.tables.files import Files
+    from rase.tables.labels import Labels
     from rase.tables.layouts import Columns
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
@@ -51,9 +57,24 @@ _SOME = 1000
     "value_range",
     type=float,
     nargs=2,
-    required=True,
     metavar="LOW HIGH",
     help="Public range of a reading, chosen without looking at the data.",
+)
+@click.option(
+    "--categories",
+    metavar="NAMES",
+    help="Instead: what a reading may be, as on,off,standby; the shares of each are estimated.",
+)
+@click.option(
+    "--above",
+    type=float,
+    metavar="BOUND",
+    help="Instead: the share of devices whose mean reading in the round lies above.",
+)
+@click.option(
+    "--label",
+    metavar="COLUMN",
+    help="Answers for each label of devices, too, as a region; those below --k-min are merged.",
 )
 @click.option(
     "--epsilon",
@@ -84,10 +105,10 @@ _SOME = 1000
 )
 @click.option(
     "--mechanism",
-    type=click.Choice(CHOICES),
+    type=click.Choice((*CHOICES, *mechanisms_of(Categories))),
     default=CHOICES[0],
     show_default=True,
-    help="How a device makes its report noisy; auto takes the best for a mean at this epsilon.",
+    help="How a device makes its report noisy; auto takes the best at this epsilon.",
 )
 @click.option("--steps", type=int, default=4096, show_default=True, help="Grid steps of the range.")
 @click.option("--beta", type=float, help="Half-width of the precision interval.  [default: 0.5]")
@@ -232,7 +253,7 @@ def command(
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
     source = open_source(files)
-    plan, devices = _plan_for(options, engine_options, source)
+    plan, devices = _plan_for(options, engine_options, source, _labels_for(options, files))
     report = RunReport(options, plan, devices)
     # Trials are for study: each begins again, and none is gone on with.
     work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
@@ -275,17 +296,30 @@ def command(
         click.echo(line, err=True)
 
 
+def _labels_for(options: RunOptions, files: Files) -> Labels | None:
+    """Return the labels of a table's devices, where answers are asked for by label."""
+    from rase.tables.labels import read_labels
+    from rase.tables.source import open_source
+
+    if options.label is None or options.k_min is None:
+        return None
+    columns = files.columns._replace(value=options.label)
+    return read_labels(open_source(replace(files, columns=columns)), k_min=options.k_min)
+
+
 def _plan_for(
-    options: RunOptions, engine: EngineOptions, source: TableSource
+    options: RunOptions, engine: EngineOptions, source: TableSource, labels: Labels | None
 ) -> tuple[RunPlan, Counter[float] | None]:
     """Return the plan for a table, and how many devices have each budget where they differ."""
     devices, most = None, 0
+    if options.above is None and isinstance(options.domain, Categories):
+        source.expect(options.domain)
     if options.epsilons is not None and options.budgets is not None:
         devices = options.budgets.counted(engine.device_names(source))
     elif options.is_promising and options.k_min is None:
         most = len(engine.device_names(source))
     with usage():
-        return options.plan(devices, most=most), devices
+        return options.plan(devices, most=most, labels=labels), devices
 
 
 def _run_trials(
@@ -313,10 +347,13 @@ def _run_trials(
                 work=work,
                 on_progress=lambda what, share: show(f"{what} {name}", share),
             )
-            windows = options.windows(plan)
+            windows: dict[str | None, CalendarWindows | Windows | None] = {}
             rounds = Rounds(run).smoothed() if options.smoothed else run
             for number, result in enumerate(rounds, start=1):
-                window = None if windows is None else windows.add(result)
+                if result.label not in windows:
+                    windows[result.label] = options.windows(plan)
+                own = windows[result.label]
+                window = None if own is None else own.add(result)
                 for row in report.rows(result, window, trial=trial):
                     for sink in sinks:
                         sink.add(row)

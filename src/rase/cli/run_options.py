@@ -13,7 +13,7 @@ import click
 from rase.clock import parse_duration_s
 from rase.counts.ranges import TRACKED_ROUNDS
 from rase.counts.registry import TRACKED
-from rase.domain import PAPER_PRECISION, Precision, Range
+from rase.domain import PAPER_PRECISION, Categories, Domain, Precision, Range
 from rase.errors import PrivacyRefused
 from rase.laws.registry import AUTO, best_mechanism, randomizer_named
 from rase.series.calendar import CalendarWindows, round_limit_s, zone_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rase.kernels.words import Random
     from rase.lab.experiments.conduct import CellEngine
+    from rase.tables.labels import Labels
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
 
@@ -55,7 +56,7 @@ class RunOptions:
         PrivacyRefused: If readings would be randomized several times with noise that protects.
     """
 
-    value_range: tuple[float, float]
+    value_range: tuple[float, float] | None
     epsilon: float | None
     epsilons: Path | None
     steps: int
@@ -81,9 +82,14 @@ class RunOptions:
     max_local_epsilon: float | None = None
     smoothed: bool = False
     timezone: str | None = None
+    categories: str | None = None
+    above: float | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
+        self._check_question()
+        self._check_label()
         wishes = (self.shuffled_epsilon, self.delta, self.k_min, self.colluding)
         if self.epsilon is None or (*wishes, self.max_local_epsilon) != (None,) * 5:
             self._check_promise()
@@ -114,6 +120,49 @@ class RunOptions:
                 f"--trials {self.trials} would draw {self.trials} noises for each reading and "
                 f"spend its epsilon {self.trials} times; add --seed to mark the run as study."
             )
+
+    def _check_question(self) -> None:
+        """Refuse two questions or none, and with shares what is for means of numbers alone."""
+        questions = [self.value_range, self.categories, self.above]
+        if questions.count(None) != len(questions) - 1:
+            raise click.UsageError(
+                "one of --range, --categories and --above must be given: what a reading may be, or "
+                "the bound of which the share above is asked."
+            )
+        if self.value_range is not None:
+            return
+        for name in ("graph", "epsilons", "feedback", "truth", "smoothed", "alpha"):
+            if getattr(self, name):
+                raise click.UsageError(
+                    f"--{name} is for means of --range, not for shares of --categories or --above."
+                )
+        if tuple(self.estimator) != (TRACKED,):
+            raise click.UsageError("--estimator is for means of --range: shares have their own.")
+
+    def _check_label(self) -> None:
+        """Refuse what answers by label cannot be combined with."""
+        if self.label is None:
+            return
+        if self.k_min is None:
+            raise click.UsageError(
+                "--label needs --k-min: the fewest reports that a label may have."
+            )
+        for name in ("graph", "epsilons", "feedback", "truth", "smoothed", "alpha"):
+            if getattr(self, name):
+                raise click.UsageError(f"--label and --{name} cannot be used together.")
+
+    @property
+    def domain(self) -> Domain:
+        """What a reading may be, as devices report it.
+
+        Raises:
+            ValueError: If the range or the categories are none.
+        """
+        if self.value_range is not None:
+            return Range(*self.value_range, self.steps)
+        if self.above is not None:
+            return Categories((f"up to {self.above:g}", f"above {self.above:g}"))
+        return Categories(tuple(name.strip() for name in (self.categories or "").split(",")))
 
     def _check_smoothed(self) -> None:
         """Refuse what looking back cannot be combined with."""
@@ -154,7 +203,8 @@ class RunOptions:
         """Refuse what a promise of shuffled reports cannot be combined with."""
         if self.epsilon is None and self.shuffled_epsilon is None:
             raise click.UsageError("--epsilon or --shuffled-epsilon must be given.")
-        if not self.is_promising and (self.k_min, self.colluding) != (None, None):
+        k_min = self.k_min if self.label is None else None
+        if not self.is_promising and (k_min, self.colluding) != (None, None):
             raise click.UsageError("--k-min and --colluding need --shuffled-epsilon or --delta.")
         if self.max_local_epsilon is not None and self.epsilon is not None:
             raise click.UsageError("--max-local-epsilon needs --shuffled-epsilon, not --epsilon.")
@@ -170,18 +220,25 @@ class RunOptions:
         """Whether a promise of shuffled reports is asked for."""
         return self.shuffled_epsilon is not None or self.delta is not None
 
-    def plan(self, devices: Counter[float] | None = None, *, most: int = 0) -> RunPlan:
+    def plan(
+        self,
+        devices: Counter[float] | None = None,
+        *,
+        most: int = 0,
+        labels: Labels | None = None,
+    ) -> RunPlan:
         """Return what is done with the table.
 
         Args:
             devices: How many devices have each budget, where they differ in it.
             most: How many devices there are, where that decides on k_min.
+            labels: The labels of devices, where answers are asked for by label.
 
         Raises:
             ValueError: If a number is out of bounds or an estimator unknown.
             DataError: If a file of budgets or groups cannot be read.
         """
-        public = Range(*self.value_range, self.steps)
+        public = self.domain
         name, precision = self.mechanism, self.precision
         if devices is not None and name == AUTO:
             # One mechanism for all budgets: the best for so many devices of each.
@@ -194,7 +251,7 @@ class RunOptions:
                 colluding=self.colluding or 0,
                 shuffled_epsilon=self.shuffled_epsilon,
             )
-        if self.feedback and self.epsilon is not None:
+        if self.feedback and self.epsilon is not None and isinstance(public, Range):
             feedback = partial(
                 RangeFeedback,
                 self.epsilon,
@@ -223,7 +280,9 @@ class RunOptions:
         return RunPlan(
             randomizer=randomizer,
             shuffler=shuffler,
-            estimator=[name.replace("-", "_") for name in self.estimator],
+            estimator=TRACKED
+            if isinstance(public, Categories)
+            else [name.replace("-", "_") for name in self.estimator],
             every=self.every,
             window=None if self.window is None else self._count_window_rounds(),
             budgets=None if devices is None else self.budgets,
@@ -231,6 +290,8 @@ class RunOptions:
             feedback=feedback,
             truth=self.truth,
             promise=promise,
+            above=self.above,
+            labels=labels,
         )
 
     @property

@@ -9,10 +9,10 @@ import numpy as np
 
 from rase.counts.counts import Counts, as_counts
 from rase.counts.deconvolve import deconvolve
-from rase.counts.estimate import Estimate
+from rase.counts.estimate import Estimate, combined_degrees
 from rase.counts.fleet import sampling_variance
 from rase.counts.mean import unbiased_mean
-from rase.counts.moments import moments_of
+from rase.counts.moments import moments_of, square_variance_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -79,14 +79,20 @@ def total(
             raise ValueError(f"participation must be above 0 and at most 1, got {participation}.")
         scale, target = mean.n / participation, "sum of the readings of the whole fleet"
         _, square = _spread_and_square(counts, randomizer, mean.value)
-        silence = mean.n * square * (1 - participation) / participation**2
+        # How many report is a matter of chance, too: its upper limit, not the number seen, says by
+        # how much that may be off (a score interval; at n = 20 the number covers 91 %).
+        most = (1 + math.sqrt(mean.n + 1)) ** 2
+        silence = most * square * (1 - participation) / participation**2
     return Estimate(
         scale * mean.value,
         math.sqrt((scale * mean.standard_error) ** 2 + silence),
         n=mean.n,
         method="total",
         target=target,
-        degrees_of_freedom=mean.degrees_of_freedom,
+        degrees_of_freedom=combined_degrees(
+            [(scale * mean.standard_error) ** 2, silence],
+            [mean.degrees_of_freedom, max(mean.n - 1, 1)],
+        ),
         # With participation the size of the fleet is a guess, and bounds no sum.
         lowest=-math.inf if participation is not None else scale * mean.lowest,
         highest=math.inf if participation is not None else scale * mean.highest,
@@ -162,10 +168,12 @@ def variance(
 ) -> Estimate:
     """Estimate the variance of these readings, the mean square distance to their mean.
 
-    Unbiased: the mean decoded square, less the squared mean, plus what noise adds to the latter. So
-    it may come out negative where noise dominates; its interval begins at 0. The error is by the
-    delta method from the spread of the decoded reports, which holds the spread of the readings too
-    and is therefore rather too large.
+    The mean decoded square, less the squared mean, plus what noise adds to the latter. That is
+    unbiased (`rase.counts.moments.moments_of` has it), and below 0 in up to half of the rounds
+    where noise dominates; then the value is 0, and ``target`` says so. The interval is the same.
+    The error is by the delta method from the spread of the decoded reports, kept within what the
+    mechanism's law can have: reports alone would miss rare wild ones, and add the readings' own
+    spread. Student's degrees of freedom are those of n reports.
 
     Args:
         reports: Counts, or the reports of one round in any order.
@@ -183,13 +191,18 @@ def variance(
     n, mean = counts.n, float(found.mean[0])
     each = squares - 2 * mean * decoded + mean * mean
     away = each - counts.counts @ each / n
-    scatter = math.sqrt(float(counts.counts @ (away * away)) / (n - 1)) if n > 1 else math.inf
+    scatter = float(counts.counts @ (away * away)) / (n - 1) if n > 1 else math.inf
+    if counts.epsilon is None and n > 1:
+        least, greatest = square_variance_bounds(randomizer, mean)
+        scatter = min(max(scatter, least), greatest)
+    unbiased = float(np.asarray(found.spread)[0])
+    target = "variance of the readings"
     return Estimate(
-        float(np.asarray(found.spread)[0]),
-        scatter / math.sqrt(n),
+        max(unbiased, 0.0),
+        math.sqrt(scatter / n),
         n=n,
         method="variance",
-        target="variance of the readings",
+        target=target if unbiased >= 0 else f"{target}, estimated below 0",
         degrees_of_freedom=max(n - 1, 1),
         # Popoviciu 1935: no readings within a range spread further than half at either end.
         lowest=0.0,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rase.laws.response import CategoryRandomizer
 
-__all__ = ["on_simplex", "shares", "simultaneous", "top"]
+__all__ = ["METHOD", "on_simplex", "shares", "simultaneous", "top"]
 
 METHOD = "shares"
 

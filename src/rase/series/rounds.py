@@ -10,6 +10,7 @@ from rase.counts.counts import Counts
 from rase.counts.estimate import Estimate
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED, Estimator
+from rase.counts.shares import METHOD as SHARES
 from rase.kernels.words import Random, Resampling
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.notebook import axes_for, frame_of, table_html
@@ -41,6 +42,7 @@ class RoundResult:
             they do not reveal it, or nobody asked.
         window: What ``tracked`` says of the mean over the window that ends with this round, by the
             joint law of its rounds; None where no window was asked for, or it says nothing.
+        label: Which part of the fleet it is about; None for all.
     """
 
     n: int
@@ -52,6 +54,7 @@ class RoundResult:
     alone: Estimate | None = None
     spread: float | None = None
     window: Estimate | None = None
+    label: str | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -177,9 +180,13 @@ class Rounds(list[RoundResult]):
     def to_frame(self) -> Any:
         """Return a pandas data frame, one round a row; ``truth`` only where it is known.
 
+        Shares have a row for each round and ``category``.
+
         Raises:
             DataError: If pandas is not installed.
         """
+        if any(result.estimate.method == SHARES for result in self):
+            return self._shares_frame()
         ends = [result.estimate.interval() for result in self]
         columns: dict[str, list[Any]] = {
             "time": self._times(),
@@ -192,7 +199,32 @@ class Rounds(list[RoundResult]):
         }
         if any(result.truth is not None for result in self):
             columns["truth"] = [result.truth for result in self]
-        return frame_of(columns)
+        return frame_of(columns | self._labels(self))
+
+    def _shares_frame(self) -> Any:
+        rows = [
+            (time, name, share)
+            for time, result in zip(self._times(), self, strict=True)
+            for name, share in result.estimates.items()
+        ]
+        ends = [share.interval() for _, _, share in rows]
+        return frame_of(
+            {
+                "time": [time for time, _, _ in rows],
+                **self._labels([one for one in self for _ in one.estimates]),
+                "category": [name for _, name, _ in rows],
+                "value": [share.value for _, _, share in rows],
+                "standard_error": [share.standard_error for _, _, share in rows],
+                "low": [low for low, _ in ends],
+                "high": [high for _, high in ends],
+                "n": [share.n for _, _, share in rows],
+                "method": [share.method for _, _, share in rows],
+            }
+        )
+
+    def _labels(self, results: list[RoundResult]) -> dict[str, list[Any]]:
+        is_labelled = any(one.label is not None for one in self)
+        return {"label": [one.label for one in results]} if is_labelled else {}
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the estimates with their 95 % intervals, and the truth where it is known.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from rase.counts.counts import Counts
 from rase.counts.registry import TRACKED
-from rase.domain import Range
+from rase.counts.shares import shares
+from rase.domain import Categories, Range
 from rase.errors import DataError, TooFew
 from rase.kernels.words import source_of
 from rase.laws.checks import as_readings
 from rase.laws.registry import auto
+from rase.laws.response import CategoryRandomizer
 from rase.series.rounds import RoundResult, Rounds, estimate_round
 from rase.shuffle.release import Shuffler
 from rase.shuffle.uniform import Uniform
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from rase.counts.estimate import Estimate
     from rase.counts.registry import Estimator
+    from rase.domain import Domain
     from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
     from rase.tables.columns import Hints
@@ -46,8 +49,20 @@ def aggregate(
 
 @overload
 def aggregate(
+    data: Sequence[str],
+    domain: Categories,
+    *,
+    epsilon: float | Sequence[float] | None = None,
+    promise: ShuffledPromise | None = None,
+    every: None = None,
+    rng: Random | None = None,
+) -> dict[str, Estimate]: ...
+
+
+@overload
+def aggregate(
     data: Any,
-    domain: Range | tuple[float, float],
+    domain: Domain | tuple[float, float],
     *,
     epsilon: float | Sequence[float] | None = None,
     promise: ShuffledPromise | None = None,
@@ -61,7 +76,7 @@ def aggregate(
 
 def aggregate(
     data: Any,
-    domain: Range | tuple[float, float],
+    domain: Domain | tuple[float, float],
     *,
     epsilon: float | Sequence[float] | None = None,
     promise: ShuffledPromise | None = None,
@@ -70,15 +85,15 @@ def aggregate(
     rng: Random | None = None,
     columns: Sequence[str] | None = None,
     hints: Hints | None = None,
-) -> Estimate | Rounds:
-    """Estimate the mean of readings privately, in one line.
+) -> Estimate | dict[str, Estimate] | Rounds:
+    """Estimate the mean of readings, or the shares of their categories, privately, in one line.
 
     Reports are drawn by `auto`, the best mechanism for a mean at this epsilon, as `plan`, ``rase
     run`` and ``rase init`` have it; `RunPlan` takes any other.
 
     Args:
         data: Readings of one round, or a table as for `run_table`.
-        domain: The public range, chosen without looking at the readings.
+        domain: The public range, or the public categories, chosen without looking at the readings.
         epsilon: The budget of one report; for one round also one budget for each contributor. May
             be left out where ``promise`` has a ``shuffled_epsilon``, to which it is then fitted.
         promise: What is promised of shuffled reports. Rounds of a table that are too small for it
@@ -90,14 +105,19 @@ def aggregate(
         hints: What is known about the way a table is written.
 
     Returns:
-        An `Estimate` for readings of one round, `Rounds` of `RoundResult` for a table.
+        An `Estimate` for readings of one round, one for each category where they are names;
+        `Rounds` of `RoundResult` for a table.
 
     Example:
         >>> from rase import SeededRandom, aggregate
         >>> print(aggregate([12.5, 80.0, 43.0] * 40, (0, 100), epsilon=2, rng=SeededRandom(7)))
         44.7 ± 4.2 (95 %: 36.3 to 53.0, n = 120)
+        >>> from rase import Categories
+        >>> states = aggregate(["on", "off"] * 200, Categories(("on", "off")), epsilon=2)
+        >>> list(states)
+        ['on', 'off']
     """
-    public = _as_range(domain)
+    public = domain if isinstance(domain, Categories) else _as_range(domain)
     if promise is None:
         if epsilon is None:
             raise TypeError("epsilon must be given where no shuffled promise is.")
@@ -111,13 +131,14 @@ def aggregate(
         return run_table(data, plan, rng=rng, columns=columns, hints=hints)
     if promise is not None and len(data) < promise.k_min:
         raise TooFew(f"{len(data)} reports are too few: the promise is for {promise.k_min} on.")
-    return run_round(data, randomizer=randomizer, estimator=estimator, rng=rng).estimate
+    result = run_round(data, randomizer=randomizer, estimator=estimator, rng=rng)
+    return dict(result.estimates) if isinstance(public, Categories) else result.estimate
 
 
 def run_round(
-    readings: ArrayLike,
+    readings: ArrayLike | Sequence[str],
     *,
-    randomizer: RangeRandomizer,
+    randomizer: RangeRandomizer | CategoryRandomizer,
     shuffler: Shuffler | None = None,
     estimator: str | Estimator | Sequence[str | Estimator] = TRACKED,
     rng: Random | None = None,
@@ -128,10 +149,10 @@ def run_round(
     (tests/tables/test_aggregate.py).
 
     Args:
-        readings: At least one finite reading.
+        readings: At least one finite reading, or name of a category.
         randomizer: What each device does.
         shuffler: What stands between devices and estimates; `Uniform` unless given.
-        estimator: A name, a function, or several of them.
+        estimator: A name, a function, or several of them; categories have shares instead.
         rng: None for secure randomness; a `SeededRandom` for study.
 
     Example:
@@ -142,7 +163,14 @@ def run_round(
         >>> low < 49.5 < high
         True
     """
-    source, values = source_of(rng), as_readings(readings)
+    source = source_of(rng)
+    if isinstance(randomizer, CategoryRandomizer):
+        places = randomizer.draw_names(cast("Sequence[str]", readings), rng=source)
+        budgets = randomizer.epsilon if isinstance(randomizer.epsilon, tuple) else None
+        found_shares = shares(Counts.of(places, epsilon=budgets), randomizer=randomizer)
+        manifest = (shuffler or Uniform()).manifest_for(len(places))
+        return RoundResult(n=len(places), estimates=found_shares, manifest=manifest)
+    values = as_readings(readings)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"readings must be one row of numbers, got shape {values.shape}.")
     epsilon = randomizer.epsilon if isinstance(randomizer.epsilon, tuple) else None

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rase.domain import OTHER, Categories
 from rase.errors import DataError
 from rase.tables.dates import DateOrder, DateStyle
 from rase.tables.layouts import Form, Layout
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rase.kernels.keyed import RunKey
     from rase.tables.plan import RunPlan
 
-__all__ = ["Chunk", "ColumnReader", "Hints", "TimeColumn", "values_of"]
+__all__ = ["Chunk", "ColumnReader", "Hints", "TimeColumn", "places_of", "values_of"]
 
 # Whole numbers up to here are seconds since 1970 (year 5138), larger ones finer units.
 _LARGEST_SECOND = 100_000_000_000
@@ -92,6 +93,7 @@ class Chunk:
         places = np.frombuffer(offsets, dtype=np.int64)[names.offset :][: len(names) + 1]
         tags, public = key.tags(np.frombuffer(data or b"", dtype=np.uint8), places)
         budgets = None if plan.budgets is None else plan.budgets.of(self.names.to_pylist())
+        labels = None if plan.labels is None else plan.labels.of(self.names.to_pylist())
         is_read, is_null = self.is_valid, ~self.is_valid
         if rounds is not None or released is not None:
             is_asked = self._is_asked(plan.interval_ms or 1, rounds, released)
@@ -100,8 +102,8 @@ class Chunk:
         return KeyedRows(
             self.time_ms[kept],
             self.device[kept],
-            Quanta(plan.randomizer.domain).counts(self.value[kept]),
-            Devices(tags, public, budgets, self.numbers),
+            Quanta(plan.quanta_range).counts(self.value[kept]),
+            Devices(tags, public, budgets, self.numbers, labels),
             self.time_ms[is_null],
         )
 
@@ -161,12 +163,15 @@ class ColumnReader:
         device: The name of the column of devices.
         value: The name of the column of readings.
         numbers: How readings are written as text.
+        categories: What readings may be, where they are names; or the names that were met, to
+            which others are added.
     """
 
     times: TimeColumn
     device: str
     value: str
     numbers: NumberStyle = field(default_factory=NumberStyle)
+    categories: Categories | dict[str, int] | None = None
 
     def chunk(self, time: Any, device: Any, value: Any, *, first_row: int) -> Chunk:
         """Check three Arrow arrays and return them as a chunk.
@@ -181,9 +186,7 @@ class ColumnReader:
             DataError: If a row cannot be used. The message names the row and shows no reading.
         """
         codes, names, own = _devices(device, self.device, first_row)
-        values, is_valid = values_of(
-            value, name=self.value, first_row=first_row, numbers=self.numbers
-        )
+        values, is_valid = self._readings(value, name=self.value, first_row=first_row)
         times = self.times.milliseconds(time, first_row=first_row)
         return Chunk(times, codes, values, is_valid, names, own)
 
@@ -216,11 +219,18 @@ class ColumnReader:
         else:
             names = pa.array([f"row {before + row}" for row in range(1, count + 1)])
         read = [
-            values_of(column, name=name, first_row=first_row, numbers=self.numbers)
+            self._readings(column, name=name, first_row=first_row)
             for name, column in zip(layout.values, left, strict=True)
         ]
         values, is_valid = (np.stack(part, axis=1).ravel() for part in zip(*read, strict=True))
         return Chunk(times, codes, values, is_valid, names, numbers)
+
+    def _readings(self, column: Any, *, name: str, first_row: int) -> tuple[Floats, Flags]:
+        if isinstance(self.categories, dict):
+            return codes_of(column, self.categories, name=name)
+        if self.categories is not None:
+            return places_of(column, self.categories, name=name, first_row=first_row)
+        return values_of(column, name=name, first_row=first_row, numbers=self.numbers)
 
 
 @dataclass(slots=True, eq=False)
@@ -472,6 +482,65 @@ def values_of(
             "NaN or infinity; leave missing readings empty."
         )
     return values, is_valid
+
+
+def codes_of(column: Any, known: dict[str, int], *, name: str) -> tuple[Floats, Flags]:
+    """Return the codes of a batch of names, and which rows hold one; new names get the next code.
+
+    Raises:
+        DataError: If the column is of another type.
+    """
+    column = _as_texts(column, name, what="labels")
+    encoded = column.cast(pa.string()).dictionary_encode()
+    codes = [known.setdefault(one, len(known)) for one in encoded.dictionary.to_pylist()]
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not codes:
+        return np.zeros(len(column)), is_valid
+    return np.array(codes, dtype=np.float64)[indices], is_valid
+
+
+def _as_texts(column: Any, name: str, *, what: str) -> Any:
+    """Return a column of texts, whole numbers or truth values."""
+    column = plain_column(column)
+    kind = column.type
+    tests = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+    if not any(test(kind) for test in tests):
+        raise DataError(f"column {name!r} must hold {what}, got {kind}.")
+    return column
+
+
+def places_of(
+    column: Any, categories: Categories, *, name: str, first_row: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the places of a batch of names among the categories, and which rows hold one.
+
+    What is no category goes to the one that is called other, if there is one.
+
+    Args:
+        column: An Arrow array of texts, whole numbers or truth values.
+        categories: What they may be.
+        name: The column's name, for messages.
+        first_row: The number of the batch's first row, for messages.
+
+    Raises:
+        DataError: If a row holds something else. The message shows none of it.
+    """
+    column = _as_texts(column, name, what="names of categories")
+    found = pc.index_in(column.cast(pa.string()), pa.array(categories.names))
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+    places = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.float64)
+    is_unknown = (places < 0) & is_valid
+    if OTHER in categories.places:
+        places[is_unknown] = categories.places[OTHER]
+    elif is_unknown.any():
+        raise DataError(
+            f"column {name!r} holds in row {first_row + int(np.argmax(is_unknown))} none of the "
+            f"categories {', '.join(categories.names)}; add it to them, or add {OTHER} for all "
+            "that are not listed."
+        )
+    places[~is_valid] = 0.0
+    return places, is_valid
 
 
 def _numbers(column: Any, style: NumberStyle, *, name: str, first_row: int) -> Any:

@@ -128,6 +128,7 @@ class ParquetSource(TableSource):
         times.timezone, times.dates = self._reader.times.timezone, self._reader.times.dates
         reader = ColumnReader(times, self.columns.device, self.columns.value)
         reader.numbers.asked = self._reader.numbers.asked
+        reader.categories = self._reader.categories
         try:
             yield from read_groups(self.files, groups, reader=reader, skipped=self.skipped)
         finally:

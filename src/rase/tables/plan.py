@@ -6,26 +6,29 @@ and the same seed gives the same results on every engine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED, Estimator, estimator_named
-from rase.domain import PAPER_PRECISION
+from rase.domain import PAPER_PRECISION, Categories, Range
 from rase.errors import PrivacyRefused
+from rase.laws.randomizer import Randomizer, RangeRandomizer
 from rase.laws.registry import AUTO, randomizer_named
+from rase.laws.response import CategoryRandomizer
 from rase.privacy import rounded_up
 from rase.shuffle.release import Shuffler
 from rase.shuffle.uniform import Uniform
 
 if TYPE_CHECKING:
-    from rase.domain import Precision, Range
-    from rase.laws.randomizer import RangeRandomizer
+    from rase.domain import Domain, Precision
     from rase.promise import Claim
     from rase.tables.budgets import BudgetClasses
     from rase.tables.feedback import RangeFeedback
     from rase.tables.groups import GraphSettings
+    from rase.tables.labels import Labels
 
 __all__ = ["RunPlan", "ShuffledPromise", "named_estimators"]
 
@@ -57,13 +60,14 @@ class ShuffledPromise:
                 f"k_min must be at least 2 more than colluding, {self.colluding}, got {self.k_min}."
             )
 
-    def claims(self, randomizer: RangeRandomizer, reports: Iterable[int]) -> tuple[Claim, ...]:
+    def claims(self, randomizer: Randomizer, reports: Iterable[int]) -> tuple[Claim, ...]:
         """Return what some numbers of reports of one device give away together."""
         from rase.accounting.accountant.claims import claims
 
         n = self.k_min - self.colluding
         return claims(randomizer, n, delta=self.delta, reports=reports)
 
+    @overload
     def randomizer(
         self,
         domain: Range,
@@ -72,11 +76,32 @@ class ShuffledPromise:
         mechanism: str = AUTO,
         precision: Precision = PAPER_PRECISION,
         most: float | None = None,
-    ) -> RangeRandomizer:
+    ) -> RangeRandomizer: ...
+
+    @overload
+    def randomizer(
+        self,
+        domain: Categories,
+        *,
+        epsilon: float | None,
+        mechanism: str = AUTO,
+        precision: Precision = PAPER_PRECISION,
+        most: float | None = None,
+    ) -> CategoryRandomizer: ...
+
+    def randomizer(
+        self,
+        domain: Domain,
+        *,
+        epsilon: float | None,
+        mechanism: str = AUTO,
+        precision: Precision = PAPER_PRECISION,
+        most: float | None = None,
+    ) -> Randomizer:
         """Return the randomizer of least error that keeps the promise.
 
         Args:
-            domain: The public range.
+            domain: The public range, or the public categories.
             epsilon: The budget of a report; the largest that keeps the promise if None.
             mechanism: The mechanism, or ``auto``.
             precision: For ``budget-aware``.
@@ -115,7 +140,7 @@ class RunPlan:
     """Randomizer, shuffler, estimators, rounds and windows of a run.
 
     Args:
-        randomizer: What each device does to a reading.
+        randomizer: What each device does to a reading: to a number, or to the name of a category.
         shuffler: What stands between devices and estimates; `Uniform` unless given.
         estimator: A name, a function, or several of them.
         every: The length of a round, such as ``15min``; None makes each time a round.
@@ -128,6 +153,10 @@ class RunPlan:
         truth: Whether results hold the mean of the readings themselves; for study.
         promise: What the run promises of its reports once they are shuffled; rounds that are too
             small for it are withheld. None promises nothing but the randomizer's guarantee.
+        labels: The labels of devices, where answers are asked for by label; rounds of fewer reports
+            than its ``k_min`` are withheld, and smaller labels merged.
+        above: The bound of a question that each device answers by itself: whether its mean reading
+            in the round lies above. The randomizer is then for two categories, no and yes.
 
     Attributes:
         estimators: What is asked for, by name.
@@ -144,7 +173,7 @@ class RunPlan:
         (3600000, ['tracked'])
     """
 
-    randomizer: RangeRandomizer
+    randomizer: RangeRandomizer | CategoryRandomizer
     shuffler: Shuffler = field(default_factory=Uniform)
     estimator: str | Estimator | Sequence[str | Estimator] = TRACKED
     every: str | None = None
@@ -154,6 +183,8 @@ class RunPlan:
     feedback: Callable[[], RangeFeedback] | None = None
     truth: bool = False
     promise: ShuffledPromise | None = None
+    above: float | None = None
+    labels: Labels | None = None
     estimators: Mapping[str, Estimator] = field(init=False, repr=False)
     interval_ms: int | None = field(init=False, repr=False)
 
@@ -161,7 +192,13 @@ class RunPlan:
         """Check what can be checked before a table is read."""
         interval_ms = None if self.every is None else 1000 * parse_duration_s(self.every)
         object.__setattr__(self, "interval_ms", interval_ms)
-        object.__setattr__(self, "estimators", named_estimators(self.estimator))
+        if isinstance(self.randomizer, CategoryRandomizer):
+            self._check_categories(self.randomizer.domain)
+            object.__setattr__(self, "estimators", {})
+        elif self.above is not None:
+            raise ValueError("above must come with a randomizer for two categories, no and yes.")
+        else:
+            object.__setattr__(self, "estimators", named_estimators(self.estimator))
         if self.window is not None and self.window < 2:
             raise ValueError(f"window must hold two rounds or more, got {self.window}.")
         if self.budgets is not None:
@@ -177,6 +214,7 @@ class RunPlan:
             raise ValueError("feedback must not be combined with graph or budgets.")
         if self.graph is not None and self.budgets is not None:
             raise ValueError("graph and budgets must not be combined.")
+        self._check_labels()
         others = (self.feedback, self.graph, self.budgets)
         is_plain = isinstance(self.shuffler, Uniform) and others == (None, None, None)
         if self.promise is not None and not is_plain:
@@ -184,6 +222,61 @@ class RunPlan:
                 "promise needs the uniform shuffle and one law for all reports: no groups, graph, "
                 "budgets or feedback."
             )
+
+    def _check_categories(self, domain: Categories) -> None:
+        """Refuse what is for numbers alone."""
+        others = (self.budgets, self.graph, self.feedback)
+        if self.estimator != TRACKED or others != (None,) * 3 or self.truth:
+            raise ValueError(
+                "shares of categories must not be combined with an estimator, budgets, graph, "
+                "feedback or truth: those are for means of numbers."
+            )
+        if self.above is not None and (domain.steps != 1 or not math.isfinite(self.above)):
+            raise ValueError("above must be finite, with a randomizer for two categories.")
+
+    def _check_labels(self) -> None:
+        """Refuse what a crowd by label cannot be combined with."""
+        if self.labels is None:
+            return
+        if (self.feedback, self.graph, self.budgets) != (None,) * 3 or self.truth:
+            raise ValueError("labels must not be combined with feedback, graph, budgets or truth.")
+        if self.promise is not None and self.labels.k_min < self.promise.k_min:
+            raise ValueError(
+                f"k_min of labels must be at least the promise's {self.promise.k_min}, "
+                f"got {self.labels.k_min}: a report hides among those of its label."
+            )
+
+    @property
+    def k_min(self) -> int:
+        """The fewest reports of a round, or of a label in it, of which anything is released."""
+        crowds = (self.promise, self.labels)
+        return max([1, *(one.k_min for one in crowds if one is not None)])
+
+    @property
+    def categories(self) -> Categories | None:
+        """The categories that the column of readings holds; None if it holds numbers."""
+        domain = self.randomizer.domain
+        return domain if isinstance(domain, Categories) and self.above is None else None
+
+    @property
+    def numbers(self) -> RangeRandomizer:
+        """The randomizer, where the question is about numbers.
+
+        Raises:
+            TypeError: If it is about categories.
+        """
+        if not isinstance(self.randomizer, RangeRandomizer):
+            raise TypeError("this is for means of numbers, and the plan is for shares.")
+        return self.randomizer
+
+    @property
+    def quanta_range(self) -> Range:
+        """The range in whose quanta readings are added up; that of places for categories."""
+        if self.above is not None:
+            reach = max(abs(self.above), 1.0)
+            return Range(self.above - reach, self.above + reach)
+        domain = self.randomizer.domain
+        return Range(0, domain.steps) if isinstance(domain, Categories) else domain
 
     def described(self) -> dict[str, Any]:
         """Return the plan in words and numbers, for a manifest."""
@@ -194,6 +287,8 @@ class RunPlan:
             "estimators": list(self.estimators),
             "every": self.every,
             "window": self.window,
+            **({} if self.above is None else {"above": self.above}),
+            **({} if self.labels is None else {"labels": repr(self.labels)}),
             **({} if self.promise is None else {"promise": repr(self.promise)}),
         }
 

@@ -36,12 +36,14 @@ class Devices:
         public: A public number, for counting devices and for the order of arrival.
         epsilon: The budget of each, where devices differ in it; None otherwise.
         numbers: The number that each is called by, where all are; None where names are texts.
+        label: The place of the label of each, where answers are asked for by label.
     """
 
     tags: Tags
     public: Words
     epsilon: Floats | None = None
     numbers: Places | None = None
+    label: Places | None = None
 
     def __len__(self) -> int:
         """Return how many devices there are."""
@@ -90,8 +92,12 @@ class KeyedRows:
         first, code = distinct_tags(tags)
         public = np.concatenate([devices.public for devices in every])[first]
         budgets = [devices.epsilon for devices in every if devices.epsilon is not None]
+        labels = [devices.label for devices in every if devices.label is not None]
         devices = Devices(
-            tags.take(first, axis=0), public, np.concatenate(budgets)[first] if budgets else None
+            tags.take(first, axis=0),
+            public,
+            np.concatenate(budgets)[first] if budgets else None,
+            label=np.concatenate(labels)[first] if labels else None,
         )
         ends = np.cumsum([len(one) for one in every])
         codes = {
@@ -161,7 +167,12 @@ class Quanta:
 
 
 def contributions_of(
-    time_ms: Places, device: Places, *, value: Floats, interval_ms: int | None
+    time_ms: Places,
+    device: Places,
+    *,
+    value: Floats,
+    interval_ms: int | None,
+    takes_last: bool = False,
 ) -> tuple[Contributions, Places | None]:
     """Turn all rows of some devices and rounds, in any order, into one reading for each of them.
 
@@ -172,6 +183,8 @@ def contributions_of(
         device: The code of each row's device: whole numbers from 0.
         value: The reading of each row; whole numbers where the mean must not depend on the order.
         interval_ms: The length of a round; None makes each time a round.
+        takes_last: Whether the last reading of a round counts instead of their mean: states have
+            none.
 
     Returns:
         The contributions, and how many rows each is the mean of; None where all are of one row.
@@ -192,6 +205,8 @@ def contributions_of(
     codes, rounds, values = codes[is_new], rounds[order][is_new], value[order][is_new]
     starts = np.flatnonzero(_starts(codes) | _starts(rounds))
     counts = np.diff(starts, append=len(values))
+    if takes_last:
+        return Contributions(rounds[starts], codes[starts], values[starts + counts - 1]), counts
     means = np.add.reduceat(values, starts) / counts
     return Contributions(rounds[starts], codes[starts], means), counts
 

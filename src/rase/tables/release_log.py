@@ -236,6 +236,7 @@ def _columns_of(
         f"of.{name}": [estimates[id(one.estimates[name])][0] for one in results] for name in names
     }
     columns["alone"] = [-1 if one.alone is None else estimates[id(one.alone)][0] for one in results]
+    columns["label"] = [one.label or "" for one in results]
     columns["manifest"] = [manifests[id(one.manifest)][0] for one in results]
     for name in _PLAIN:
         columns[name] = [getattr(one, name) for one in results]
@@ -258,12 +259,14 @@ def _results(head: dict[str, Any], columns: dict[str, list[Any]]) -> list[RoundR
             estimates=dict(zip(names, (estimates[one] for one in numbers), strict=True)),
             manifest=manifests[manifest],
             alone=None if alone < 0 else estimates[alone],
+            label=label or None,
             **dict(zip(_PLAIN, numbers_of, strict=True)),
         )
-        for numbers, manifest, alone, numbers_of in zip(
+        for numbers, manifest, alone, label, numbers_of in zip(
             of_round if names else [()] * count,
             columns["manifest"],
             columns["alone"],
+            columns["label"],
             plain,
             strict=True,
         )

@@ -19,9 +19,12 @@ from rase.counts.estimate import Estimate
 from rase.counts.mean import OF_READINGS
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED
+from rase.counts.shares import shares
 from rase.kernels.keyed import ROWS_AT_ONCE, RunKey
+from rase.laws.response import CategoryRandomizer
 from rase.series.rounds import RoundResult, estimate_round
 from rase.shuffle.uniform import Uniform
+from rase.tables.labels import CELLS, cells_by_label
 from rase.tables.readings import Contributions, Devices, KeyedRows, Quanta, contributions_of
 from rase.tables.summary import DeviceCounts, Tally, Truth
 
@@ -45,7 +48,8 @@ class Drawn:
     """The reports of some rounds, counted, and what was done to get them.
 
     Args:
-        rounds: The rounds that have a report, ascending.
+        rounds: The rounds that have a report, ascending; their cells, where devices have labels
+            (`rase.tables.labels.cells_by_label`).
         group: For each row of ``counts`` the place of its round in ``rounds``; ascending.
         counts: The reports of all rounds.
         tally: What was read and changed.
@@ -153,7 +157,11 @@ class Collected:
     def of(cls, plan: RunPlan, rows: KeyedRows) -> Collected:
         """Average the readings of each device in each round; of repeated times the first counts."""
         averaged, counts = contributions_of(
-            rows.time_ms, rows.device, value=rows.quanta, interval_ms=plan.interval_ms
+            rows.time_ms,
+            rows.device,
+            value=rows.quanta,
+            interval_ms=plan.interval_ms,
+            takes_last=plan.categories is not None,
         )
         read, nulls = len(rows.time_ms), len(rows.null_ms)
         kept = len(averaged.round) if counts is None else int(counts.sum())
@@ -200,11 +208,21 @@ def draw(
         counts_devices: Whether to count the reports of each device.
     """
     averaged, devices = collected.some, collected.devices
-    readings = Quanta(plan.randomizer.domain).readings(averaged.reading)
+    quanta = Quanta(plan.quanta_range)
+    if plan.above is None:
+        readings = quanta.readings(averaged.reading)
+        low, high = plan.quanta_range.low, plan.quanta_range.high
+        is_outside = (readings < low) | (readings > high)
+    else:
+        # In quanta, so that a reading at the bound is not above it.
+        bound = quanta.counts(np.array([plan.above]))
+        readings = (averaged.reading > bound).astype(np.float64)
+        is_outside = np.zeros(0, dtype=np.bool_)
     some = Contributions(averaged.round, averaged.device, readings)
-    rounds, group = _number_rounds(some.round)
-    low, high = plan.randomizer.domain.low, plan.randomizer.domain.high
-    is_outside = (readings < low) | (readings > high)
+    cells = some.round
+    if devices.label is not None:
+        cells = some.round * CELLS + 1 + devices.label[some.device]
+    rounds, group = _number_rounds(cells)
     if randomizer_of is not None:
         ranges = [randomizer_of(number).domain for number in rounds.tolist()]
         lows, highs = (np.array([getattr(one, end) for one in ranges]) for end in ("low", "high"))
@@ -291,27 +309,41 @@ def estimate_rounds(
         key: The key of the run, for estimators that resample.
         randomizer_of: What the reports of each round were drawn by, if not by the plan's.
     """
-    truths = {} if drawn.truth is None else drawn.truth.means(plan.randomizer.domain)
+    labels = plan.labels
+    if labels is not None:
+        cells, group, counted = cells_by_label(
+            labels, drawn.rounds, group=drawn.group, counts=drawn.counts
+        )
+        drawn = replace(drawn, rounds=cells, group=group, counts=counted)
+    truths = {} if drawn.truth is None else drawn.truth.means(plan.quanta_range)
     numbers = drawn.rounds.tolist()
     has_one_law = drawn.counts.epsilon is None and randomizer_of is None
     results: list[_Found] = []
-    if has_one_law and _FROM_MOMENTS.issuperset(plan.estimators) and numbers:
+    if isinstance(plan.randomizer, CategoryRandomizer):
+        results = [
+            (one.n, shares(one, randomizer=plan.randomizer), None, None)
+            for one in drawn.each_round()
+        ]
+    elif has_one_law and _FROM_MOMENTS.issuperset(plan.estimators) and numbers:
         results = _from_moments(plan, drawn)
     else:
         for number, counts in zip(numbers, drawn.each_round(), strict=True):
-            law = plan.randomizer if randomizer_of is None else randomizer_of(number)
+            law = plan.numbers if randomizer_of is None else randomizer_of(number)
             found = estimate_round(counts, law, plan.estimators, rng=key.round(number))
             results.append((counts.n, found.estimates, found.alone, found.spread))
     sizes = {n for n, _, _, _ in results}
     manifests = {n: plan.shuffler.manifest_for(n) for n in sizes} if plan.graph is None else {}
+    per_round = 1 if labels is None else CELLS
+    names = (None,) if labels is None else (None, *labels.names)
     return [
         RoundResult(
             n=n,
             estimates=estimates,
             # With real groups it follows from who reports, which is known at the end of the run.
             manifest=manifests.get(n, _UNKNOWN),
-            round=number,
-            start_ms=number * (plan.interval_ms or 1),
+            round=number // per_round,
+            start_ms=number // per_round * (plan.interval_ms or 1),
+            label=names[number % per_round],
             truth=truths.get(number),
             alone=alone,
             spread=spread,
@@ -321,7 +353,7 @@ def estimate_rounds(
 
 
 def _from_moments(plan: RunPlan, drawn: Drawn) -> list[_Found]:
-    randomizer = plan.randomizer
+    randomizer = plan.numbers
     found = moments_of(drawn.counts, randomizer, group=drawn.group, groups=len(drawn.rounds))
     columns = (found.mean, found.standard_error, found.n, found.degrees_of_freedom)
     spreads: list[float | None] = [None] * len(drawn.rounds)

@@ -154,23 +154,24 @@ class TableRun(ABC):
             yield from self._learn(self.feedback)
             return
         results = self._estimate()
-        promise = self._plan.promise
-        if promise is not None:
-            kept = [result for result in results if result.n >= promise.k_min]
-            withheld = len(results) - len(kept)
-            self.summary = replace(self.summary, rounds=len(kept), withheld=withheld)
-            results = kept
+        rounds = sum(result.label is None for result in results)
+        k_min = self._plan.k_min
+        results = [result for result in results if result.n >= k_min]
+        kept = sum(result.label is None for result in results)
+        self.summary = replace(self.summary, rounds=kept, withheld=rounds - kept)
         if TRACKED not in self._plan.estimators:
             yield from results
             return
         every = self._plan.every
-        tracker = Tracker(
-            self._plan.randomizer.domain,
-            window=self._plan.window or 0,
-            every_s=0.0 if every is None else parse_duration_s(every),
-        )
+        trackers: dict[str | None, Tracker] = {}
         for result in results:
-            yield result.tracked(tracker)
+            if result.label not in trackers:
+                trackers[result.label] = Tracker(
+                    self._plan.numbers.domain,
+                    window=self._plan.window or 0,
+                    every_s=0.0 if every is None else parse_duration_s(every),
+                )
+            yield result.tracked(trackers[result.label])
 
     @abstractmethod
     def _estimate(self) -> list[RoundResult]:
@@ -206,6 +207,7 @@ class LocalRun(TableRun):
         self.spilled_bytes = 0
         self.resumed = 0
         self._source = source
+        source.expect(plan.categories)
         self._workers, self._memory_bytes = workers, memory_bytes
         self._most_rows = max(memory_bytes // (2 * workers * BYTES_PER_ROW), FEWEST_ROWS)
         self._work = work
@@ -245,7 +247,7 @@ class LocalRun(TableRun):
         self.summary = found.devices.summary(
             found.tally, rounds=len(results), epsilon=epsilon, bad_files=bad
         )
-        return sorted(results, key=lambda result: result.round or 0)
+        return sorted(results, key=lambda result: (result.round or 0, result.label or ""))
 
     def _parts(self) -> Iterator[PartResult]:
         """Read the whole table, and yield what comes of its parts."""
@@ -290,7 +292,7 @@ class LocalRun(TableRun):
     def _stream(self, source: ParquetSource) -> Stream | None:
         """Return how to read a table in one pass; None where that takes too much memory."""
         plan = self._plan
-        if plan.budgets is not None or plan.graph is not None:
+        if (plan.budgets, plan.graph, plan.labels) != (None, None, None):
             return None
         layout = layout_of(
             source.groups,
@@ -320,6 +322,7 @@ class LocalRun(TableRun):
             self._memory_bytes // 8,
             interval_ms=self._plan.interval_ms,
             has_budgets=self._plan.budgets is not None,
+            has_labels=self._plan.labels is not None,
             folder=None if self._log is None else self._log.folder,
         ) as store:
             held.reverse()
@@ -383,7 +386,7 @@ class LocalRun(TableRun):
         results = estimate_rounds(plan, drawn, key=self._key)
         if drawn.reporting is not None:
             self._reporting |= zip(drawn.rounds.tolist(), drawn.reporting, strict=True)
-        silent = rounds.difference(drawn.rounds.tolist())
+        silent = rounds.difference(result.round or 0 for result in results)
         return self._log_part(PartResult(results, drawn.tally, devices, silent))
 
     def _log_part(self, part: PartResult) -> PartResult:

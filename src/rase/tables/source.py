@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rase.domain import Categories
 from rase.errors import DataError
 from rase.tables.columns import Chunk, ColumnReader, Hints, TimeColumn
 from rase.tables.dates import DateStyle
@@ -66,6 +67,16 @@ class TableSource(ABC):
         for sentence in layout.notes:
             self.note(sentence)
         return layout
+
+    def expect(self, categories: Categories | dict[str, int] | None) -> None:
+        """Say that readings are names: of categories, or any, which are added; or numbers again."""
+        self._reader.categories = categories
+
+    @property
+    def categories(self) -> Categories | None:
+        """The categories of which readings are names; None for numbers."""
+        found = self._reader.categories
+        return None if isinstance(found, dict) else found
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:

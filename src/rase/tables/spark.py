@@ -97,8 +97,10 @@ def run_on_spark(
             f"{work} holds an interrupted run on this machine, whose readings must not be drawn "
             "again; finish it with --engine local, give another --out, or remove the folder."
         )
+    source = _checked(open_source(table))
+    source.expect(plan.categories)
     return SparkRun(
-        _checked(open_source(table)),
+        source,
         plan,
         cluster=_Cluster(master, session, workers),
         rng=rng,
@@ -115,7 +117,7 @@ def names_on_spark(table: Any, *, master: str, workers: int | None = None) -> se
     """
     source = _checked(open_source(table))
     parts = cut_anyway(source.groups, None, most_rows=_PART_BYTES // BYTES_PER_ROW)
-    steps = Steps(Want.NAMES, plan=None, key=None)
+    steps = Steps(Want.NAMES, plan=None, key=None, categories=source.categories)
     with _Cluster(master, None, workers).opened() as session, in_words(master):
         return _ran(session, source, parts, steps).names
 
@@ -168,6 +170,7 @@ class SparkRun(TableRun):
             plan=self._plan,
             key=RunKey.draw_key(self._rng),
             device_bits=self._device_bits,
+            categories=self._plan.categories,
         )
         self._on_progress("sent to Spark", 0.0)
         with self._cluster.opened() as session, in_words(self._cluster.master):

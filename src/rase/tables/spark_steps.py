@@ -33,6 +33,7 @@ from rase.tables.summary import DeviceCounts
 
 if TYPE_CHECKING:
     from rase.arrays import Words
+    from rase.domain import Categories
     from rase.laws.randomizer import RangeRandomizer
     from rase.tables.plan import RunPlan
 
@@ -95,6 +96,7 @@ class Steps:
         device_bits: Devices are counted in this many powers of two of parts; 0 to count them at
             the driver.
         randomizers: The randomizer of each round that is drawn, where the driver chose it.
+        categories: What readings may be, where they are names.
         code: A hash of the driver's code, which the executors must have, too: with other code the
             same reading could get other noise when a task is repeated.
     """
@@ -104,6 +106,7 @@ class Steps:
     key: RunKey | None
     device_bits: int = 0
     randomizers: Mapping[int, RangeRandomizer] | None = None
+    categories: Categories | None = None
     code: str = field(default_factory=code_hash)
 
     def work(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -121,7 +124,7 @@ class Steps:
             for spec in batch.column("part"):
                 # Written by the driver, as the code that is running here.
                 task: _Task = pickle.loads(spec.as_py())  # noqa: S301
-                reading = _Reading(task)
+                reading = _Reading(task, self.categories)
                 try:
                     yield from self._worked(task, reading)
                 except RaseError as error:
@@ -317,10 +320,11 @@ class _Task:
 class _Reading:
     """How a part is read."""
 
-    def __init__(self, task: _Task) -> None:
+    def __init__(self, task: _Task, categories: Categories | None) -> None:
         self._task = task
         columns = task.files.columns
         self._reader = ColumnReader(TimeColumn(columns.time), columns.device, columns.value)
+        self._reader.categories = categories
         self._skipped: set[tuple[int, int]] = set()
         self.refusal: str | None = None
 

@@ -58,6 +58,7 @@ class RowStore:
         memory_bytes: How many bytes may be held before some are spilled.
         interval_ms: The length of a round; None makes each time a round.
         has_budgets: Whether devices differ in epsilon.
+        has_labels: Whether devices have labels.
         folder: Where to spill; the system's folder for temporary files if None.
 
     Attributes:
@@ -70,13 +71,15 @@ class RowStore:
         *,
         interval_ms: int | None,
         has_budgets: bool = False,
+        has_labels: bool = False,
         folder: Path | None = None,
     ) -> None:
         self.spilled_bytes = 0
         self._limit = max(memory_bytes, _PIECE_BYTES)
         self._interval_ms = interval_ms or 1
-        self._has_budgets = has_budgets
-        self._row = np.dtype([*_COLUMNS, ("epsilon", "<f8")] if has_budgets else _COLUMNS)
+        self._has_budgets, self._has_labels = has_budgets, has_labels
+        more = [("epsilon", "<f8")] * has_budgets + [("label", "<i8")] * has_labels
+        self._row = np.dtype([*_COLUMNS, *more])
         self._folder = folder
         self._partitions = [_Partition() for _ in range(PARTITIONS)]
         self._held_bytes = 0
@@ -113,6 +116,8 @@ class RowStore:
         table["quanta"] = rows.quanta
         if self._has_budgets and rows.devices.epsilon is not None:
             table["epsilon"] = rows.devices.epsilon[rows.device]
+        if self._has_labels and rows.devices.label is not None:
+            table["label"] = rows.devices.label[rows.device]
         part = self._partition_of(rows.time_ms)
         nulls = rows.null_ms
         null_part = self._partition_of(nulls)
@@ -151,6 +156,7 @@ class RowStore:
             np.ascontiguousarray(table["tag"][first]),
             np.ascontiguousarray(table["public"][first]),
             np.ascontiguousarray(table["epsilon"][first]) if self._has_budgets else None,
+            label=np.ascontiguousarray(table["label"][first]) if self._has_labels else None,
         )
         nulls = one.null_ms if part == 0 else []
         return KeyedRows(

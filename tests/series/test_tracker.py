@@ -148,6 +148,16 @@ def test_a_precise_round_comes_through_unchanged() -> None:
     assert done[-1].standard_error == pytest.approx(0.02, rel=0.2)
 
 
+def test_the_first_round_is_as_sure_as_its_noise_wherever_the_mean_lies() -> None:
+    """Nothing was learnt before it: the middle of the range is no better guess than any other."""
+    for place in np.linspace(0.1, 0.9, 33):
+        (first,) = followed(Tracker(Range(0.0, 1.0)), np.array([place]), 0.01)
+        low, high = first.interval()
+        assert first.standard_error < 0.012
+        assert low < place < high
+        assert high - low < 0.05
+
+
 def test_a_level_shift_is_followed_within_hours() -> None:
     """After a jump by 40 % of the range the estimate is at the new level within six rounds."""
     rng = np.random.default_rng(2026)

@@ -49,6 +49,8 @@ _FURTHEST, LEAST_SHARE = 3.0, 0.1
 
 # Before any round: the bank, the mean of earlier rounds, the round by itself.
 _EXPERTS_PRIOR = np.array([0.8, 0.17, 0.03])
+# What becomes of the shares while there is no earlier round.
+_TO_THE_BANK = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 # Losses are counted in units of so many variances of the noise; the proof needs this number.
 _TEMPERATURE = 8.0
 # In round t a share of 1 / (t + this) goes back to the prior, so that none is lost for good.
@@ -205,11 +207,16 @@ class Experts:
         follows[:, 0] = np.minimum(bank_variance / variance, 1.0)
         follows[:, 2] = 1.0
         losses = off * off / variance - 1 + 2 * follows
+        if self._rounds == 0:
+            # There is no mean of earlier rounds yet: its expert says what the bank says.
+            losses[:, 1] = losses[:, 0]
         losses -= losses.min(axis=1, keepdims=True)
         shares = self._shares * np.exp(-losses / _TEMPERATURE)
         shares /= shares.sum(axis=1, keepdims=True)
         back = 1 / (self._rounds + _FIRST_SHARE)
         self._shares = (1 - back) * shares + back * _EXPERTS_PRIOR
+        if self._rounds == 0:
+            shares = shares @ _TO_THE_BANK
         self._rounds += 1
         self._precision += 1 / variance
         self._sum += values / variance

@@ -26,7 +26,7 @@ from rase.clock import SystemClock
 from rase.service.key_settings import read_signing_key
 from rase.storage.address import PostgresAddress
 from rase.wire import cbor
-from rase.wire.frames import authorization_of
+from rase.wire.frames import authorization_of, frame_of, handle_of
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import Problem
@@ -276,7 +276,10 @@ class Fleet:
             The status that each report was answered with.
         """
         wires = [self._sealed(round, place=place).wire for place in places]
-        pairs = [list(pair) for pair in zip(self._credentials, wires, strict=False)]
+        pairs = [
+            [handle_of(credential), frame_of(wire, credential)]
+            for credential, wire in zip(self._credentials, wires, strict=False)
+        ]
         answer = httpx.post(
             f"{self._urls[0]}/v1/reports",
             content=cbor.encode(pairs),

@@ -93,12 +93,12 @@ _SHUFFLER: Final = (
         name="acknowledged-before-commit",
         wrong="The shuffler acknowledges a report before it is on the disk.",
         file="rase/shuffler/report_handler.py",
-        old="            outcome = await self._commits.submit(pending)\n",
+        old="            return _status_of(await self._commits.submit(pending))\n",
         new="""            waiting = self._commits.submit(pending)
             waiting.add_done_callback(lambda done: done.exception())
-            outcome = Outcome.STORED
+            return _status_of(Outcome.STORED)
 """,
-        tests=("tests/shuffler/test_app.py::test_a_gateway_learns_what_to_send_again",),
+        tests=("tests/shuffler/test_app.py::test_a_full_disk_loses_nothing",),
     ),
     Fault(
         name="lease-not-checked",
@@ -120,8 +120,10 @@ _SHUFFLER: Final = (
         name="round-released-twice",
         wrong="A released round can be taken by a closer again, once the lease ends.",
         file="rase/shuffler/release.py",
-        old='"UPDATE round SET state = ?, lease_token = NULL WHERE campaign = ? AND round = ?",\n'
-        "                (state, agreed.hash, lease.round),\n",
+        old='"UPDATE round SET state = ?, reports = ?, lease_token = NULL "\n'
+        '                "WHERE campaign = ? AND round = ?",\n'
+        "                (state, sum(map(len, found.by_key.values())), agreed.hash, "
+        "lease.round),\n",
         new='"UPDATE round SET lease_token = NULL WHERE campaign = ? AND round = ?",\n'
         "                (agreed.hash, lease.round),\n",
         tests=(
@@ -187,10 +189,10 @@ _SHUFFLER: Final = (
         name="device-in-log",
         wrong="The shuffler's log names the device of a report together with its bytes.",
         file="rase/shuffler/report_handler.py",
-        old="        if outcome is Outcome.STORED:\n            return 201\n",
-        new="""        if outcome is Outcome.STORED:
+        old="            return _status_of(await self._commits.submit(pending))\n",
+        new="""            outcome = await self._commits.submit(pending)
             self._telemetry.event("stored", state=f"{device:016x}-{wire.hex()}")
-            return 201
+            return _status_of(outcome)
 """,
         tests=("tests/simulation/test_trust.py::test_no_log_line_has_an_identity_or_a_value",),
     ),

@@ -91,6 +91,7 @@ def test_a_round_that_the_ledger_closed_gets_nothing(parts: Parts) -> None:
 def test_what_cannot_be_sealed_costs_nothing(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that cannot be used undoes the payment; covers fail alike."""
     monkeypatch.setattr("rase.wire.seal.seal_report", raising(Malformed("no key.")))
+    monkeypatch.setattr("rase.wire.seal.seal_cover", raising(Malformed("no key.")))
     assert parts.make() is None
     assert parts.make(None) is None
     assert parts.reasons == ["not-sealed", "not-sealed"]

@@ -184,7 +184,8 @@ def test_a_promise_beyond_the_owners_caps_is_refused(
     world: Any, rules: dict[str, Any], reason: str
 ) -> None:
     """Either number, for a report or a span, its delta, and going without cover reports."""
-    world.shuffler.campaign = with_promise(CAMPAIGN)
+    is_covering = "demands_cover" not in rules
+    world.shuffler.campaign = replace(with_promise(CAMPAIGN), cover=is_covering)
     for asked, expected in (({}, None), (rules, reason)):
         world.rules = OwnerRules(**({"report_epsilon": 1.0, "shuffled_epsilon": 0.5} | asked))
         signed = world.shuffler.signed_campaign()

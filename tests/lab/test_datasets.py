@@ -96,7 +96,6 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("time,device\n2024-01-01,a\n", "has no column 'value'"),
-        ("when,device,value\n2024-01-01,a,1\n", "has no column 'time'"),
         ("time,device,value\n", "holds no rows"),
         ("time,device,value\n2024-01-01,a,\n2024-01-02,a,\n", "is empty in all 2 rows"),
         (LONG + "2024-01-01T01:30:00Z,b,1\n", "row 9 repeats a time of its device"),

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from rase import Precision, Range
+from rase import Categories, Precision, Range
 from rase.cli.init import command as init
 from rase.cli.plan import command as plan
 from rase.cli.run import command as run
@@ -16,6 +16,7 @@ from rase.laws.registry import (
     MECHANISMS,
     PROBE,
     auto,
+    mechanisms_of,
     randomizer_named,
 )
 
@@ -48,7 +49,12 @@ def test_an_unknown_name_lists_the_others() -> None:
 
 def test_lists_are_derived() -> None:
     """Commands, the planner and the audit offer the registry's names."""
-    for command, choices in ((run, CHOICES), (init, CHOICES), (plan, MEAN_CHOICES)):
+    of_categories = mechanisms_of(Categories)
+    for command, choices in (
+        (run, (*CHOICES, *of_categories)),
+        (init, CHOICES),
+        (plan, MEAN_CHOICES),
+    ):
         (option,) = (one for one in command.params if one.name == "mechanism")
         assert isinstance(option.type, click.Choice)
         assert tuple(option.type.choices) == choices

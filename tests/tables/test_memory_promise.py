@@ -38,7 +38,7 @@ def test_memory_is_a_promise(shape: Shape, tmp_path: Path) -> None:
     """No layout takes more than the limit and what the program itself takes."""
     place = write_table(shape, tmp_path, ROWS)
     words = f"--range 0 3000 --epsilon 1 --every {shape.every} --workers 2"
-    more = f"--memory {LIMIT_MB}MB --estimator unbiased_mean --out {tmp_path / 'out.csv'}"
+    more = f"--memory {LIMIT_MB}MB --estimator unbiased_mean --details --out {tmp_path / 'out.csv'}"
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "run", str(place), *words.split(), *more.split()],
         capture_output=True,

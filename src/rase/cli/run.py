@@ -63,7 +63,7 @@ _SOME = 1000
 @click.option(
     "--categories",
     metavar="NAMES",
-    help="Instead: what a reading may be, as on,off,standby; the shares of each are estimated.",
+    help="Instead: the names that a reading may be, with commas between; estimates their shares.",
 )
 @click.option(
     "--above",

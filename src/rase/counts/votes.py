@@ -52,7 +52,7 @@ def share_error(votes: int, n: int, often: float, seldom: float) -> float:
 
     Example:
         >>> round(share_error(550, 1000, 0.8, 0.2), 4), round(share_error(0, 10, 0.8, 0.2), 3)
-        (0.0217, 0.151)
+        (0.0216, 0.211)
     """
     centre = min(max((votes / n - seldom) / (often - seldom), 0.0), 1.0)
     law = _Votes(n, often, seldom)

@@ -11,8 +11,8 @@ communication-efficient private estimation via block designs", 2023, for designs
 Pure Python without NumPy, because the device agent draws from it.
 """
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import exp
 from typing import Final
 
@@ -39,17 +39,25 @@ _PRIMES: Final = (7, 11, 19, 23, 31, 43, 47, 59, 67)
 _DIGITS = 9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Design:
     """A symmetric design: v points in v sets.
 
     Args:
         v: How many points there are, and how many sets.
         near: The numbers of the sets in which point 0 lies; those of point x are x further on.
+        away: The numbers of the other sets.
     """
 
     v: int
     near: tuple[int, ...]
+    away: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """List the sets in which point 0 does not lie."""
+        near = set(self.near)
+        away = tuple(place for place in range(self.v) if place not in near)
+        object.__setattr__(self, "away", away)
 
     @property
     def width(self) -> int:
@@ -60,12 +68,6 @@ class Design:
     def both(self) -> int:
         """In how many sets two points lie together."""
         return self.width * (self.width - 1) // (self.v - 1)
-
-    @cached_property
-    def away(self) -> tuple[int, ...]:
-        """The numbers of the sets in which point 0 does not lie."""
-        near = set(self.near)
-        return tuple(place for place in range(self.v) if place not in near)
 
 
 @lru_cache(maxsize=1)

@@ -158,7 +158,7 @@ class BlockDesign(CategoryRandomizer):
         >>> from rase import BlockDesign, Categories, SeededRandom
         >>> design = BlockDesign(1.0, Categories(tuple("abcdefgh")))
         >>> design.draw_names(["a", "a", "b"], rng=SeededRandom(1)).tolist()
-        [7, 11, 2]
+        [3, 12, 10]
     """
 
     name: ClassVar[str] = "block-design"

@@ -162,6 +162,16 @@ def test_a_tally_says_the_same_as_all_rounds_at_once() -> None:
     assert (found.rounds, found.is_moving) == (60, True)
     assert found.spread == pytest.approx(expected.spread, rel=1e-6)
     assert found.visible == pytest.approx(expected.visible)
+    # Many rounds are added up in groups; asked between two of them, and in the middle of one.
+    values = 5e6 + 3 * np.sin(np.arange(600)) + chance.normal(size=600)
+    many = VerdictTally()
+    for place, value in enumerate(values.tolist()):
+        many.add(HOUR_S * place, mean_of(value))
+        if place + 1 in (256, 300, 600):
+            so_far, alike = many.verdict(), judged(values[: place + 1])
+            assert so_far is not None
+            assert so_far.rounds == place + 1
+            assert so_far.spread == pytest.approx(alike.spread, rel=1e-6)
 
 
 def test_the_words() -> None:

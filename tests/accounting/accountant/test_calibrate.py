@@ -94,3 +94,13 @@ def test_the_search_ends_just_below_the_limit(limit: float, slope: float) -> Non
     assert found in tried
     assert found <= limit
     assert found >= min(limit, 8.0) * math.exp(-5e-4 * max(1.0, 1 / slope))
+
+
+def test_only_numbers_and_categories_have_an_error() -> None:
+    """A randomizer of another domain is refused by name."""
+
+    class Other:
+        """Randomizes nothing."""
+
+    with pytest.raises(TypeError, match="must be for numbers or categories"):
+        worst_error(Other())  # type: ignore[arg-type]

@@ -290,3 +290,14 @@ def test_long_tails_are_looked_at_over_twice_the_width() -> None:
         )
         assert sums.delta(epsilon) >= exact * (1 - 1e-9)
     assert sums.delta(28.0) < 1e-9
+
+
+def test_many_deltas_at_once_are_those_of_one_after_the_other() -> None:
+    """Up to the highest loss, and where epsilons are too large for one sum."""
+    for epsilon, n, rounds in ((3.3, 1_000, 24), (1.0, 20_000, 2), (2.0, 60, 720)):
+        profile = shuffled_pair(Optimal(epsilon, PUBLIC), n, delta=1e-6).profile
+        sums = Sums([(profile.losses, rounds)], delta=1e-6, widest=epsilon)
+        for highest in (rounds * epsilon, 800.0):
+            grid = np.linspace(0.0, highest, 40)
+            each = np.array([sums.delta(float(one)) for one in grid])
+            np.testing.assert_allclose(sums.deltas(grid), each, rtol=1e-9, atol=0)

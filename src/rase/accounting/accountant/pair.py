@@ -144,7 +144,7 @@ class Pair:
         curve = self.profile.losses if self.reports == 1 else _sums(self.parts, far)
         highest = crossing(curve.delta, far, highest=self.local_epsilon, precision=1e-3)[1]
         grid = np.linspace(0.0, highest, _LOOKED_AT)
-        deltas = np.array([curve.delta(float(epsilon)) for epsilon in grid])
+        deltas = curve.deltas(grid)
 
         def chance_of(loss: float) -> float:
             below = grid < loss
@@ -245,6 +245,24 @@ class Sums:
         first = int(np.searchsorted(self._sums, epsilon, side="right"))
         above = (-np.expm1(epsilon - self._sums[first:]) * self._masses[first:]).sum()
         return min(1.0, float(above) * (1 + _SLACK) + self._lost)
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Return `delta` at many epsilons of at least 0, each from two sums over all above it.
+
+        Their difference loses digits where delta is far below the mass above epsilon; the slack
+        covers that many times over.
+        """
+        if epsilons.max() > _LARGEST_EXPONENT:
+            return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+        heavier = np.exp(-np.clip(self._sums, 0.0, _LARGEST_EXPONENT)) * self._masses
+        masses, weights = (
+            np.append(np.cumsum(one[::-1])[::-1], 0.0) for one in (self._masses, heavier)
+        )
+        first = np.searchsorted(self._sums, epsilons, side="right")
+        above = np.maximum(masses[first] - np.exp(epsilons) * weights[first], 0.0)
+        found: Floats = np.minimum(1.0, above * (1 + _SLACK) + self._lost)
+        found[epsilons < self._sums[0]] = 1.0
+        return found
 
 
 def share_upwards(gone: Floats, step: float) -> Floats:

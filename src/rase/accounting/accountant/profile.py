@@ -55,6 +55,10 @@ class Losses:
         gains = -np.expm1(epsilon - self.values[above]) * self.masses[above]
         return min(1.0, float(gains.sum()) + self.lost)
 
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Return `delta` at many epsilons."""
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+
 
 class Profile(ABC):
     """Bound delta at any epsilon for one round, in both orders of two neighbours.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from rase.lab.audit.subject import chosen_event, clopper_pearson, loss_bound
+from rase.lab.audit.bounds import chosen_event, clopper_pearson, loss_bound
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 10), (1, 10), (5, 10), (10, 10), (37, 1000)])

@@ -19,7 +19,7 @@ from rase.cli.output import TextSink, check_out, file_sink, show_progress
 from rase.cli.run_options import EngineOptions
 
 if TYPE_CHECKING:
-    from rase.lab.audit.subject import Finding, LawSubject, Subject
+    from rase.lab.audit.subject import AnySubject, Finding
     from rase.lab.experiments.conduct import CellEngine
     from rase.lab.experiments.study import Setup, Study
 
@@ -119,9 +119,7 @@ def audit_command(
         raise ClaimBroken(f"{len(broken)} of {len(findings)} claims are broken: {names}.")
 
 
-def _run_audit(
-    subjects: "Sequence[Subject | LawSubject]", samples: int, seed: int | None
-) -> "list[Finding]":
+def _run_audit(subjects: "Sequence[AnySubject]", samples: int, seed: int | None) -> "list[Finding]":
     from rase.kernels.words import SeededRandom
     from rase.lab.audit.subject import audit_claims
 
@@ -152,7 +150,8 @@ def _show_audit(rows: list[dict[str, Any]], head: Mapping[str, Any], *, as_json:
         for row in rows:
             seconds = f"{row['seconds']:.1f}".rjust(_WIDTHS["seconds"])
             verdict = "holds" if row["holds"] else "BROKEN"
-            sink.add({**row, "seconds": seconds, "verdict": verdict})
+            delta = f"{row['delta']:.4g}".rjust(_WIDTHS["delta"])
+            sink.add({**row, "delta": delta, "seconds": seconds, "verdict": verdict})
         sink.finish({})
     click.echo(
         f"{head['claims'] - head['broken']} of {head['claims']} claims hold; all lower bounds "

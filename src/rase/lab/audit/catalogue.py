@@ -18,6 +18,7 @@ from rase.lab.audit.orders import (
     position_subject,
     promise_subjects,
 )
+from rase.lab.audit.proof import proven_subjects, report_law_subject
 from rase.lab.audit.reports import (
     certificate_subject,
     device_subject,
@@ -27,7 +28,7 @@ from rase.lab.audit.reports import (
     report_subject,
     retry_subject,
 )
-from rase.lab.audit.subject import Cells, LawSubject, Subject
+from rase.lab.audit.subject import AnySubject, Cells, LawSubject, ProvenSubject, Subject
 from rase.laws.geometric import BudgetAware
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import MECHANISMS, randomizer_named
@@ -46,13 +47,21 @@ _LOW, _HIGH = _PUBLIC.low, _PUBLIC.high
 _CLAMPED, _UNCLAMPED = Precision(beta=0, rho=0.9), Precision(beta=1, rho=0.3)
 _DELTA = 1e-3
 _PROMISED_DELTA = 1e-2
+# Large rounds of which observers' numbers are computed: a law, its epsilon, how many are shuffled,
+# and for how many reports of a device; and the delta.
+_LARGE = (
+    ("optimal", 3.32, 1000, (1,)),
+    ("optimal", 5.48, 10_000, (1,)),
+    ("duchi", 1.38, 1000, (1, 24)),
+)
+_LARGE_DELTA = 1e-6
 _ALPHA = 1.0
 _WIDE, _THETA = 64, 0.1
 # Exact noise without end takes several times as long as the others.
 _SLOW, _SLOW_SHARE = "budget-aware unclamped", 0.25
 
 
-def subjects() -> list[Subject | LawSubject]:
+def subjects() -> list[AnySubject]:
     """Return every claim that is audited, in the sequence of tables.
 
     Example:
@@ -71,7 +80,7 @@ def subjects() -> list[Subject | LawSubject]:
     ]
 
 
-def subjects_named(names: Sequence[str]) -> list[Subject | LawSubject]:
+def subjects_named(names: Sequence[str]) -> list[AnySubject]:
     """Return the claims of a kind, or whose names begin with one of these; all for no name.
 
     Raises:
@@ -171,6 +180,10 @@ def _laws() -> Iterator[LawSubject]:
     )
     one_group = Partition.contiguous(_WIDE, 1)
     shuffler = MallowsShuffle(alpha=_THETA * sensitivity(one_group), partition=one_group)
+    for name, epsilon, _, _ in _LARGE:
+        noise = randomizer_named(name, epsilon, domain=_PUBLIC)
+        for point in (0, _PUBLIC.steps // 2, _PUBLIC.steps):
+            yield report_law_subject(f"{name} {epsilon:g}, law at {point}", noise, point=point)
     arrival = np.arange(_WIDE)
 
     def release_rows(count: int, rng: Random) -> Cells:
@@ -218,7 +231,7 @@ def _channels() -> Iterator[Subject]:
         )
 
 
-def _promises() -> Iterator[Subject]:
+def _promises() -> Iterator[Subject | ProvenSubject]:
     # Bits among the others who hide them worst, and a channel that is mixed with its blanket.
     for epsilon, n in ((2.0, 4), (1.0, 16)):
         bit = randomizers(epsilon)["duchi"]
@@ -227,6 +240,10 @@ def _promises() -> Iterator[Subject]:
     yield from promise_subjects(
         "optimal 2.35 among 16", mixed, 16, delta=_PROMISED_DELTA, share=_SLOW_SHARE
     )
+    for name, epsilon, n, reports in _LARGE:
+        noise = randomizer_named(name, epsilon, domain=_PUBLIC)
+        title = f"{name} {epsilon:g} among {n}"
+        yield from proven_subjects(title, noise, n, delta=_LARGE_DELTA, reports=reports)
 
 
 def _different() -> dict[str, RangeRandomizer]:
@@ -234,5 +251,5 @@ def _different() -> dict[str, RangeRandomizer]:
     return {name: one for name, one in randomizers(1.0).items() if name != "laplace"}
 
 
-def _is_named(subject: Subject | LawSubject, name: str) -> bool:
+def _is_named(subject: AnySubject, name: str) -> bool:
     return subject.kind == name or subject.name.startswith(name)

@@ -1,6 +1,5 @@
 """Devices that seal known grid places: they tell exactly what must be in every estimate."""
 
-import base64
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from chaos.installation import Installation
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.errors import RaseError
+from rase.wire.agreement import Agreement, Applicant
 from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
@@ -89,10 +89,11 @@ class Probes:
             thread.join(60)
 
     def _enrolled(self, token: str) -> str:
-        asked = {"token": token, "device_key": base64.urlsafe_b64encode(token_bytes(32)).decode()}
+        device = Applicant(token, token_bytes(32))
         url = self._installation.url(Role.SHUFFLER)
+        asked = device.application._asdict()
         answer = httpx.post(f"{url}/v1/enrolments", json=asked, timeout=_TIMEOUT_S)
-        return str(answer.json()["credential"])
+        return device.credential(Agreement(**answer.json()))
 
     def _keep_fresh(self) -> None:
         while not self._stop.wait(_FRESH_S):

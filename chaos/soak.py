@@ -1,6 +1,5 @@
 """A long steady load on a whole installation: memory and open files must stay where they are."""
 
-import base64
 import json
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from chaos.pressure import Pressure
 from chaos.programs import TooLate, until
 from rase.clock import SystemClock
 from rase.lab.provenance import Measurement
+from rase.wire.agreement import Agreement, Applicant
 from rase.wire.frames import authorization_of
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_TYPE, Content
@@ -127,9 +127,10 @@ class _Soak:
         return self._judged(lasted_s)
 
     def _enrolled(self, token: str) -> str:
-        asked = {"token": token, "device_key": base64.urlsafe_b64encode(token_bytes(32)).decode()}
+        device = Applicant(token, token_bytes(32))
         url = f"{self._installation.url(Role.SHUFFLER)}/v1/enrolments"
-        return str(httpx.post(url, json=asked, timeout=20).json()["credential"])
+        answer = httpx.post(url, json=device.application._asdict(), timeout=20)
+        return device.credential(Agreement(**answer.json()))
 
     def _report(self, round: int, campaign: Any, keyset: Any) -> None:
         now_s = SystemClock().now_s()

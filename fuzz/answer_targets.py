@@ -5,11 +5,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from rase.device.enrolment import EnrolmentRefused, _read_enrolment
+from rase.device.enrolment import EnrolmentRefused, _read_agreement
+from rase.errors import Malformed
 from rase.subscriber.answers import FusionUnreachable, read_answer, read_answers, refusal_of
 from rase.subscriber.following import EventReader
 from rase.transport.http import NotHttp, exchange
 from rase.transport.interface import Answer, Unreachable
+from rase.wire.agreement import Applicant
 
 __all__ = ["ANSWER_TARGETS"]
 
@@ -29,8 +31,10 @@ def read_enrolment(data: bytes) -> None:
     """Read the answer to an enrolment."""
     for status in (201, 409):
         with suppress(Unreachable, EnrolmentRefused):
-            device, credential = _read_enrolment(Answer(status, data))
-            for told in (device, credential):
+            agreement = _read_agreement(Answer(status, data))
+            with suppress(Malformed):
+                Applicant("a1.b2", bytes(32)).credential(agreement)
+            for told in agreement:
                 assert told.isascii()
                 assert told.isprintable()
                 assert told

@@ -183,7 +183,7 @@ def _answer_seeds() -> dict[str, list[bytes]]:
             b"HTTP/1.1 100 Continue\r\n\r\n" + _CHUNKED,
             b"HTTP/1.0 204 No Content\r\n\r\n",
         ],
-        "enrolment": [b'{"device":"3f2a","credential":"3f2a90c1d45b6e78.secret"}'],
+        "enrolment": [b'{"device":"3f2a","server_key":"CQ' + b"A" * 41 + b'","proof":"e94b06e2"}'],
         "means": [line.encode(), f"[{line}]".encode()],
         "events": [
             f"retry: 2000\nid: 7\nevent: estimate\ndata: {line}\n\n: still here\n\n".encode()

@@ -1,6 +1,5 @@
 """A fleet for the benchmarks of the servers: keys, a campaign, enrolled devices, sealed reports."""
 
-import base64
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -30,6 +29,7 @@ from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
+from rase.wire.agreement import Applicant
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Content
 from rase.wire.seal import seal_report
@@ -159,9 +159,9 @@ class Shuffler:
         with self.database.transaction() as transaction:
             once = _Within(transaction)
             for token in tokens:
-                key = base64.urlsafe_b64encode(os.urandom(32)).decode()
-                made = enrol(once, token, device_key=key, now_s=now_s)
-                self.credentials.append(made.credential)
+                device = Applicant(token, os.urandom(32))
+                agreement = enrol(once, device.application, now_s=now_s)
+                self.credentials.append(device.credential(agreement))
         return self.credentials
 
     def store(self, wires: list[bytes]) -> None:

@@ -25,7 +25,7 @@ OPTIONS = [
 def token(tmp_path: Path) -> str:
     """The option that names a file with a token."""
     file = tmp_path / "token"
-    file.write_text("secret-token\n", encoding="ascii")
+    file.write_text("a1.secret-token\n", encoding="ascii")
     return f"--token-file={file}"
 
 
@@ -66,7 +66,9 @@ def test_a_mistyped_option_leaves_nothing_in_the_way(
     assert "give --token-file alone to use it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("data", [b"one\ntwo\n", b"x" * 600, b"\xff\xfe\x00", b"time,device\n1 2"])
+@pytest.mark.parametrize(
+    "data", [b"one\ntwo\n", b"x" * 600, b"\xff\xfe\x00", b"time,device\n1 2", b"no-token"]
+)
 def test_what_is_no_token_is_not_sent(
     data: bytes, tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
+from tests.enrolling import enrol
 from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
@@ -18,7 +19,6 @@ from rase.cli import main
 from rase.service.keyring import PublicKeys
 from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.enrolment import enrol
 from rase.shuffler.program import run_closer
 from rase.shuffler.settings import ShufflerSettings
 from rase.storage.sqlite import open_sqlite
@@ -106,8 +106,7 @@ def enrolled(config: Path, capsys: pytest.CaptureFixture[str], *, group: str, co
     assert rase("shuffler", "enrol", "--config", config, "--count", count, "--group", group) == 0
     database = open_sqlite(config.parent / "shuffler.db", migrations="shuffler")
     for token in capsys.readouterr().out.split():
-        key = base64.urlsafe_b64encode(os.urandom(32)).decode()
-        enrol(database, token, device_key=key, now_s=0.0)
+        enrol(database, token, number=int.from_bytes(os.urandom(16)), now_s=0.0)
     database.close()
 
 

@@ -29,7 +29,7 @@ OPTIONS: dict[str, object] = {
     "campaign": "power",
     "fusion_key": "A" * 43,
     "shuffler_key": "A" * 42 + "E",
-    "enrolment_token": "made-up-token",
+    "enrolment_token": "a1.made-up-token",
     "report_epsilon": 1,
     "span_epsilon": 24,
     "total_epsilon": 1000,
@@ -81,10 +81,10 @@ def test_the_form_asks_for_what_the_program_reads(app: ModuleType) -> None:
 def test_options_become_settings_that_the_agent_reads(app: ModuleType, tmp_path: Path) -> None:
     """Enrolling takes them all; the entity is the source, and can be changed at a later start."""
     folder, token = tmp_path / "device", tmp_path / "token"
-    app.write_secret(token, "made-up-token")
+    app.write_secret(token, "a1.made-up-token")
     assert token.stat().st_mode & 0o777 == 0o600
     words = app.enrol_arguments(OPTIONS, folder, token)
-    assert "made-up-token" not in " ".join(words)
+    assert "a1.made-up-token" not in " ".join(words)
     assert main(words) == 4  # all is well but for the network
     settings = folder / "device.toml"
     for entity in ("sensor.house_power", "sensor.garage"):

@@ -21,7 +21,13 @@ from rase.device.terms import OwnerRules, Terms
 from rase.kernels.entropy import SeededEntropy
 from rase.transport.interface import Answer
 from rase.transport.memory import MemoryTransport, Message
-from rase.wire.frames import authorization_of
+from rase.wire.agreement import Agreement, Application, agree, is_proven
+from rase.wire.frames import (
+    authorization_of,
+    credential_key,
+    read_authorization,
+    read_report,
+)
 from rase.wire.inner import InnerOpener
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Header
@@ -125,7 +131,8 @@ class Shuffler:
         self.keys = {role: OpeningKey.generate(role, 1) for role in Role}
         self.versions = [self.campaign]
         self.keyset = self._keyset(1)
-        self.tokens = {"token"}
+        self.tokens = {"a1": credential_key("token")}
+        self.enrolled: dict[str, bytes] = {}
 
     @property
     def pinned(self) -> PinnedKeys:
@@ -225,22 +232,36 @@ class Shuffler:
     def _enrol(self, message: Message) -> Answer:
         import json
 
-        body = json.loads(message.body)
-        if body["token"] not in self.tokens:
+        asked = Application(**json.loads(message.body))
+        token_key = self.tokens.pop(asked.token, bytes(32))
+        if not is_proven(asked, token_key):
             return _problem("not-enrolled")
-        self.tokens.remove(body["token"])
-        self.credentials.add("credential-" + body["device_key"][:4])
-        return Answer(
-            201,
-            json.dumps(
-                {"device": "d1", "credential": "credential-" + body["device_key"][:4]}
-            ).encode(),
+        server_key, self.enrolled["00000000000000d1"] = agree(asked, token_key)
+        answer = Agreement.of(
+            "00000000000000d1", server_key=server_key, key=self.enrolled["00000000000000d1"]
         )
+        return Answer(201, json.dumps(answer._asdict()).encode())
+
+    def knows(self, credential: str | None) -> bool:
+        """Return whether a credential is one of those given or agreed."""
+        handle, _, secret = (credential or "").partition(".")
+        return credential in self.credentials or self.enrolled.get(handle) == credential_key(secret)
+
+    def proven(self, body: bytes, proof: str) -> str | None:
+        """Return who made a header, under a name that is known here."""
+        known = [one for one in self.credentials if authorization_of(body, one) == proof]
+        named = read_authorization(proof.encode())
+        if known or named is None or named[0] not in self.enrolled:
+            return known[0] if known else None
+        key = self.enrolled[named[0]]
+        is_right = read_report(body + named[1], named[0], key) is not None
+        self.credentials |= {named[0]} if is_right else set()
+        return named[0] if is_right else None
 
     def _report(self, message: Message) -> Answer:
         assert message.content_type == "application/rase-report"
         self.received.append(message.body)
-        if message.credential not in self.credentials:
+        if not self.knows(message.credential):
             return _problem("not-enrolled")
         header = Header.from_report(message.body)
         now_s = self.clock.now_s()
@@ -357,14 +378,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        proof = self.headers.get("Authorization")
-        known = self.server.shuffler.credentials
+        proof = self.headers.get("Authorization") or ""
         message = Message(
             self.command,
             self.path,
             body,
             content_type=self.headers.get("Content-Type"),
-            credential=next((one for one in known if authorization_of(body, one) == proof), None),
+            credential=self.server.shuffler.proven(body, proof),
             etag=self.headers.get("If-None-Match"),
         )
         answer = self.server.shuffler.handle(message)

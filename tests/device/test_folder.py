@@ -14,6 +14,8 @@ from rase.device.settings import settings_of
 from rase.errors import ConfigurationError
 from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import MemoryTransport
+from rase.wire.agreement import Agreement, Application, agree, is_proven
+from rase.wire.frames import credential_key
 
 KEY = "A" * 42 + "E"
 SETTINGS = settings_of(
@@ -39,48 +41,79 @@ def folder(tmp_path: Path) -> DeviceFolder:
     return made
 
 
-def answering(*answers: Answer | Unreachable) -> tuple[MemoryTransport, list[Any]]:
-    """Return a way to a shuffler that answers so, and what it is told."""
-    told: list[Any] = []
-    left = list(answers)
-
-    def handle(message: Any) -> Answer:
-        told.append(json.loads(message.body))
-        answer = left.pop(0)
-        if isinstance(answer, Unreachable):
-            raise answer
-        return answer
-
-    return MemoryTransport(handle), told
+TOKEN = "a1.words"  # noqa: S105 - of a test
 
 
-ENROLLED = Answer(201, b'{"device": "d-7", "credential": "bearer-text"}')
+class Server:
+    """A shuffler that made a token, and answers as such."""
+
+    def __init__(self, *before: Answer | Unreachable) -> None:
+        self.told: list[Any] = []
+        self._before = list(before)
+
+    @property
+    def transport(self) -> MemoryTransport:
+        """The way to it."""
+        return MemoryTransport(self._handle)
+
+    def _handle(self, message: Any) -> Answer:
+        self.told.append(json.loads(message.body))
+        if self._before:
+            answer = self._before.pop(0)
+            if isinstance(answer, Unreachable):
+                raise answer
+            return answer
+        asked = Application(**self.told[-1])
+        token_key = credential_key("words")
+        assert is_proven(asked, token_key)
+        server_key, self.key = agree(asked, token_key)
+        answered = Agreement.of("d-7", server_key=server_key, key=self.key)
+        return Answer(201, json.dumps(answered._asdict()).encode())
 
 
 def test_enrolment_makes_everything_for_the_owner_only(folder: DeviceFolder) -> None:
     """Key, credential, state and ledger have mode 600, the folder 700."""
-    transport, told = answering(ENROLLED)
-    assert enrol(folder, "words", transport=transport) == "d-7"
-    assert (*told[0].values(),)[0] == "words"
-    assert (*told[0],) == ("token", "device_key")
-    assert len(told[0]["device_key"]) == 43
+    server = Server()
+    assert enrol(folder, TOKEN, transport=server.transport) == "d-7"
+    assert next(iter(server.told[0].values())) == "a1"
+    assert "words" not in str(server.told)
+    assert (*server.told[0],) == ("token", "device_key", "proof")
+    assert len(server.told[0]["device_key"]) == 43
     assert folder.is_enrolled
-    assert folder.credential() == "bearer-text"
+    handle, _, secret = folder.credential().partition(".")
+    assert (handle, credential_key(secret)) == ("d-7", server.key)
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.path.iterdir()}
     assert modes == dict.fromkeys(["device.key", "credential", "state.json", "ledger.db"], 0o600)
     assert folder.path.stat().st_mode & 0o777 == 0o700
     with pytest.raises(ConfigurationError, match="is enrolled already"):
-        enrol(folder, "token", transport=transport)
+        enrol(folder, TOKEN, transport=server.transport)
 
 
 def test_a_failed_enrolment_keeps_its_key(folder: DeviceFolder) -> None:
     """After silence the same key asks again, so that the shuffler knows it."""
-    transport, told = answering(Unreachable("gone."), ENROLLED)
+    server = Server(Unreachable("gone."))
     with pytest.raises(Unreachable):
-        enrol(folder, "token", transport=transport)
+        enrol(folder, TOKEN, transport=server.transport)
     assert not folder.is_enrolled
-    enrol(folder, "token", transport=transport)
-    assert told[0] == told[1]
+    enrol(folder, TOKEN, transport=server.transport)
+    assert server.told[0] == server.told[1]
+
+
+def test_an_answer_by_who_has_no_token_is_not_believed(folder: DeviceFolder) -> None:
+    """Whoever ends TLS can answer with a key of its own; the device keeps nothing of it."""
+    of_proxy = Agreement.of("d-7", server_key=b"\x09" + bytes(31), key=bytes(32))
+    server = Server(Answer(201, json.dumps(of_proxy._asdict()).encode()))
+    with pytest.raises(EnrolmentRefused, match="nothing was kept"):
+        enrol(folder, TOKEN, transport=server.transport)
+    assert not folder.is_enrolled
+
+
+def test_what_is_no_token_is_not_sent(folder: DeviceFolder) -> None:
+    """Half a token could be the secret half."""
+    server = Server()
+    with pytest.raises(ConfigurationError, match="rase shuffler enrol prints"):
+        enrol(folder, "words", transport=server.transport)
+    assert server.told == []
 
 
 @pytest.mark.parametrize(
@@ -104,9 +137,17 @@ def test_a_failed_enrolment_keeps_its_key(folder: DeviceFolder) -> None:
         (Answer(500, b"oops"), EnrolmentRefused, "status 500"),
         (Answer(201, b"{}"), Unreachable, "cannot be read"),
         (Answer(201, b"["), Unreachable, "cannot be read"),
-        (Answer(201, b'{"device":"d","credential":"a b"}'), Unreachable, "cannot be read"),
-        (Answer(201, b'{"device":"d","credential":"a\\nb"}'), Unreachable, "cannot be read"),
-        (Answer(201, b'{"device":1,"credential":"ab"}'), Unreachable, "cannot be read"),
+        (
+            Answer(201, b'{"device":"d","server_key":"a b","proof":"x"}'),
+            Unreachable,
+            "cannot be read",
+        ),
+        (
+            Answer(201, b'{"device":"d","server_key":"a\\nb","proof":"x"}'),
+            Unreachable,
+            "cannot be read",
+        ),
+        (Answer(201, b'{"device":1,"server_key":"ab","proof":"x"}'), Unreachable, "cannot be read"),
     ],
 )
 def test_refusals_and_nonsense_enrol_nobody(
@@ -114,13 +155,13 @@ def test_refusals_and_nonsense_enrol_nobody(
 ) -> None:
     """What the shuffler said is told by its name; nothing is kept but the key."""
     with pytest.raises(error, match=words):
-        enrol(folder, "token", transport=answering(answer)[0])
+        enrol(folder, TOKEN, transport=Server(answer).transport)
     assert [path.name for path in folder.path.iterdir()] == ["device.key"]
 
 
 def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -> None:
     """Forgetting erases values, key and credential; the entry stays in the ledger."""
-    enrol(folder, "token", transport=answering(ENROLLED)[0])
+    enrol(folder, TOKEN, transport=Server().transport)
     with folder.ledger(SETTINGS) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=24))
         spend(ledger, "power", 7, epsilon=0.5, draw=b"noisy-value-4321")
@@ -129,10 +170,10 @@ def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -
     folder.forget(SETTINGS)
     assert sorted(path.name for path in folder.path.iterdir()) == ["ledger.db", "lock"]
     assert b"noisy-value" not in folder.ledger_file.read_bytes()
-    enrol(folder, "other", transport=answering(ENROLLED)[0])
+    enrol(folder, TOKEN, transport=Server().transport)
     # A lost credential alone: state and ledger stay as they are.
     folder.credential_file.unlink()
-    enrol(folder, "third", transport=answering(ENROLLED)[0])
+    enrol(folder, TOKEN, transport=Server().transport)
     with folder.ledger(SETTINGS) as ledger:
         assert ledger.status(0).total_spent == 0.5
     folder.forget(SETTINGS)

@@ -27,7 +27,7 @@ OPTIONS = [
 def token(tmp_path: Path) -> str:
     """The option that names a file with a token."""
     file = tmp_path / "token"
-    file.write_text("secret-token\n", encoding="ascii")
+    file.write_text("a1.secret-token\n", encoding="ascii")
     file.chmod(0o600)
     return f"--token-file={file}"
 

@@ -33,7 +33,7 @@ def folder(http_shuffler: Any, tmp_path: Path) -> Path:
     """A device that is enrolled at the shuffler and reads a file."""
     path = tmp_path / "device"
     token = tmp_path / "token"
-    token.write_text("token\n", encoding="ascii")
+    token.write_text("a1.token\n", encoding="ascii")
     pinned = http_shuffler.shuffler.pinned
     code = main(
         [

@@ -10,7 +10,7 @@ import pytest
 
 from rase.cli.attack import ConfigurationInvalid, read_configuration
 from rase.cli.campaign import _read as read_campaign_file
-from rase.device.enrolment import _read_enrolment
+from rase.device.enrolment import _read_agreement
 from rase.device.settings import read_settings
 from rase.device.sources.csv import CsvSource
 from rase.device.sources.interface import SourceFailed, number_in
@@ -173,6 +173,6 @@ def test_a_key_of_an_unknown_suite_is_unsupported() -> None:
 @pytest.mark.parametrize("device", ["", "\\ud800", "\\u001b[2J", "a b", "é"])
 def test_a_shuffler_writes_nothing_strange_to_the_terminal(device: str) -> None:
     """The name that an enrolment gives is shown: no escape sequence, no half a character."""
-    body = f'{{"device":"{device}","credential":"3f2a.x"}}'.encode()
+    body = f'{{"device":"{device}","server_key":"x","proof":"y"}}'.encode()
     with pytest.raises(Unreachable, match="cannot be read"):
-        _read_enrolment(Answer(201, body))
+        _read_agreement(Answer(201, body))

@@ -171,7 +171,8 @@ def storm(world: World, examples: int) -> dict[int, int]:
             "if-none-match": st.sampled_from(['"a"', "*", ""]),
         },
     )
-    asked = {"token": st.text(max_size=40), "device_key": st.text(max_size=60)}
+    texts = st.one_of(st.text(max_size=60), st.sampled_from(["A" * 43, "0" * 16]))
+    asked = dict.fromkeys(("token", "device_key", "proof"), texts)
     bodies = st.one_of(
         st.binary(max_size=1300),
         st.fixed_dictionaries(asked).map(lambda one: httpx.Request("POST", "x:", json=one).content),

@@ -4,7 +4,6 @@ The fleet's reports are sealed here, so that every grid place is known; everythi
 programs as they are deployed.
 """
 
-import base64
 import signal
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any, Final
 import httpx
 import pytest
 from chaos.installation import server_rows
+from tests.enrolling import asked, credential_of
 from tests.live.loaded import start_program
 from tests.live.running import answers, environment, free_ports, rase
 from tests.patience import PATIENCE_S, until
@@ -184,12 +184,10 @@ class Installed:
         tokens = rase(self._capsys, "shuffler", "enrol", "--config", config, "--count", count)
         made = []
         for number, token in enumerate(tokens.split()):
-            key = base64.urlsafe_b64encode(number.to_bytes(32, "big")).decode()
-            asked = {"token": token, "device_key": key}
             answer = httpx.post(
-                f"{self.shuffler_url}/v1/enrolments", json=asked, timeout=PATIENCE_S
+                f"{self.shuffler_url}/v1/enrolments", json=asked(token, number), timeout=PATIENCE_S
             )
-            made.append(str(answer.json()["credential"]))
+            made.append(credential_of(token, answer.json(), number))
         return made
 
     def database(self, role: Role) -> Path:

@@ -1,6 +1,5 @@
 """A shuffler without HTTP: its database, keys and devices, and a fusion centre that listens."""
 
-import base64
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.enrolling import enrol
 from tests.patience import PATIENCE_S
 
 from rase.campaign import Campaign
@@ -17,7 +17,7 @@ from rase.service.keyring import PublicKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Documents, Policy, load_documents
-from rase.shuffler.enrolment import enrol, make_tokens
+from rase.shuffler.enrolment import make_tokens
 from rase.shuffler.forward import Answer
 from rase.shuffler.intake import Outcome, check_report, store_reports
 from rase.shuffler.opening import OuterOpenerPool
@@ -132,6 +132,7 @@ class World:
 
     pinned = PINNED
     policy = POLICY
+    _enrolled = 0
     openers = OPENERS
     signers = SIGNERS
     campaign_of = staticmethod(campaign_of)
@@ -200,8 +201,8 @@ class World:
         """Enrol a device and return its credential."""
         now_s = self.clock.now_s()
         (token,) = make_tokens(self.database, 1, expires_s=int(now_s) + 10, group=group)
-        key = base64.urlsafe_b64encode(SigningKey.generate(Role.FUSION).public_bytes()).decode()
-        return enrol(self.database, token, device_key=key, now_s=now_s).credential
+        self._enrolled += 1
+        return enrol(self.database, token, now_s=now_s, number=1000 + self._enrolled).credential
 
     @property
     def documents(self) -> Documents:

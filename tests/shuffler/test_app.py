@@ -1,7 +1,6 @@
 """The shuffler over HTTP: every route, every problem, every limit, without sockets."""
 
 import asyncio
-import base64
 import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.enrolling import applicant, asked, credential_of
 from tests.patience import PATIENCE_S
 
-from rase.errors import ConfigurationError, StorageBusy
+from rase.errors import ConfigurationError, Malformed, StorageBusy
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
@@ -26,8 +26,6 @@ from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
-
-KEY = base64.urlsafe_b64encode(bytes(32)).decode()
 
 
 def talk(
@@ -155,6 +153,49 @@ def test_who_ends_tls_cannot_act_in_a_devices_name(world: "World") -> None:
 
     talk(world, work)
     assert [bytes(kept) for (kept,) in world.rows("SELECT wire FROM report")] == [wire]
+
+
+def test_who_ends_tls_at_the_enrolment_learns_nothing_to_act_with(world: "World") -> None:
+    """All bytes of an enrolment make neither a report, nor a device, nor a credential void.
+
+    With rase/1 they held the token, good for a device of the proxy's, and the credential.
+    """
+    world.upload_time(100)
+    (token,) = make_tokens(world.database, 1, expires_s=int(world.clock.now_s()) + 1000)
+    wire = world.seal(100)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        passed = asked(token)
+        answered = (await client.post("/v1/enrolments", json=passed)).json()
+        credential = credential_of(token, answered)
+        rest, secret = token.partition(".")[2], credential.partition(".")[2]
+        assert not any(one in str((passed, answered)) for one in (rest, secret))
+        # Neither with another key, nor with a proof that was seen, nor with one by a guess.
+        for own in (
+            {**passed, "device_key": asked(token, 2)["device_key"]},
+            {**asked(token, 2), "proof": answered["proof"]},
+            asked(f"{passed['token']}.{passed['proof']}", 2),
+        ):
+            check_problem(await client.post("/v1/enrolments", json=own), 403, "not-enrolled")
+        # As a key behind a tag, everything that was seen is worth nothing.
+        for guess in (*passed.values(), *answered.values(), ""):
+            frame = frame_of(wire, f"{answered['device']}.{guess}")
+            request = report(world, wire)
+            proof = f"RASE {answered['device']}.{frame[-TAG_BYTES:].hex()}"
+            request["headers"]["Authorization"] = proof
+            check_problem(await client.post(**request), 403, "not-enrolled")
+        # The same request again is answered the same: it voids nothing.
+        again = await client.post("/v1/enrolments", json=passed)
+        assert again.json() == answered
+        world.credentials.append(credential)
+        assert (await client.post(**report(world, wire, device=-1))).status_code == 201
+        # An answer of the proxy's making is not believed.
+        of_proxy = applicant("0.guess", 3).application.device_key
+        for made in ({**answered, "server_key": of_proxy}, {**answered, "device": "0" * 16}):
+            with pytest.raises(Malformed, match="not by who made the token"):
+                credential_of(token, made)
+
+    talk(world, work)
 
 
 def test_each_bad_report_is_a_named_problem_and_counted(world: "World") -> None:
@@ -335,17 +376,16 @@ def test_enrolment_over_http(world: "World") -> None:
     first, second = make_tokens(world.database, 2, expires_s=int(world.clock.now_s()) + 10)
 
     async def work(client: httpx.AsyncClient) -> None:
-        asked = {"token": first, "device_key": KEY}
-        answer = await client.post("/v1/enrolments", json=asked)
+        answer = await client.post("/v1/enrolments", json=asked(first))
         assert answer.status_code == 201
         assert answer.headers["Cache-Control"] == "no-store"
-        assert set(answer.json()) == {"device", "credential"}
-        world.credentials.append(answer.json()["credential"])
+        assert set(answer.json()) == {"device", "server_key", "proof"}
+        world.credentials.append(credential_of(first, answer.json()))
         sent = await client.post(**report(world, world.seal(100), device=-1))
         assert sent.status_code == 201
-        stolen = {"token": first, "device_key": KEY[:-3] + "BA="}
-        check_problem(await client.post("/v1/enrolments", json=stolen), 403, "not-enrolled")
-        limited = await client.post("/v1/enrolments", json=asked)
+        other = asked(first, 2)
+        check_problem(await client.post("/v1/enrolments", json=other), 403, "not-enrolled")
+        limited = await client.post("/v1/enrolments", json=asked(first))
         check_problem(limited, 429, "too-many")
         malformed = await client.post("/v1/enrolments", json={"token": second})
         assert malformed.status_code == 422
@@ -365,13 +405,11 @@ def test_wrong_tries_keep_no_honest_device_out(world: "World") -> None:
     The wrong ones are told to wait, and write nothing; no clock moves, so all are of one second.
     """
     tokens = make_tokens(world.database, 3, expires_s=int(world.clock.now_s()) + 1000)
-    wrong = [{"token": f"{number:016x}.{'x' * 43}", "device_key": KEY} for number in range(640)] + [
-        {"token": tokens[0][:-1] + "!", "device_key": KEY}
-    ]
+    wrong = [asked(f"{number:016x}.{'x' * 43}") for number in range(640)]
+    wrong.append(asked(tokens[0][:-1] + "!"))
 
     def right(number: int) -> dict[str, str]:
-        key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
-        return {"token": tokens[number], "device_key": key}
+        return asked(tokens[number], number + 1)
 
     async def work(client: httpx.AsyncClient) -> None:
         def post(document: dict[str, str]) -> Awaitable[httpx.Response]:
@@ -706,6 +744,9 @@ def test_a_revoked_device_is_refused_by_a_running_intake(
     talk(world, work, reports_per_minute=100_000)
 
 
+_MEMBERS = ("token", "device_key", "proof")
+
+
 def test_answers_hold_no_secret(world: "World") -> None:
     """No refusal repeats what was sent."""
     world.upload_time(100)
@@ -713,7 +754,7 @@ def test_answers_hold_no_secret(world: "World") -> None:
     async def work(client: httpx.AsyncClient) -> None:
         secret = "s3cret" * 4
         for answer in (
-            await client.post("/v1/enrolments", json={"token": secret, "device_key": secret}),
+            await client.post("/v1/enrolments", json=dict.fromkeys(_MEMBERS, secret)),
             await client.post("/v1/enrolments", json={"token": [secret], "device_key": 1}),
             await client.post("/v1/enrolments", content=secret),
         ):

@@ -1,29 +1,40 @@
 """Enrolment: tokens work once, credentials are kept as hashes, refusals say nothing."""
 
 import base64
+import hmac
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.enrolling import applicant, enrol
 
 from rase.shuffler.enrolment import (
     Authenticator,
     NotEnrolled,
-    enrol,
     enrol_many,
     enrolled_devices,
     make_tokens,
     prune_tokens,
     revoke_devices,
 )
+from rase.shuffler.enrolment import enrol as answer_application
 from rase.storage.copy import tables_of
-from rase.wire.frames import frame_of, handle_of
+from rase.wire.agreement import Application
+from rase.wire.frames import credential_key, frame_of, handle_of
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
 
-KEY = base64.urlsafe_b64encode(bytes(range(32))).decode().rstrip("=")
-OTHER = base64.urlsafe_b64encode(bytes(32)).decode()
+
+def proven(token: str, device_key: bytes) -> Application:
+    """Return an application with a right proof for any bytes as a device key."""
+    name, _, rest = token.partition(".")
+    proof = hmac.digest(
+        credential_key(rest), b"rase/2 enrolment\0" + name.encode() + b"\0" + device_key, "sha256"
+    )
+    return Application(
+        name, *(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in (device_key, proof))
+    )
 
 
 def known(authenticator: Authenticator, credential: str) -> int | None:
@@ -42,17 +53,17 @@ def looked_up(authenticator: Authenticator, credential: str) -> int:
 def test_a_token_works_once(world: "World") -> None:
     """The first use gives a credential that is recognised; another device is refused."""
     (token,) = make_tokens(world.database, 1, expires_s=10)
-    enrolled = enrol(world.database, token, device_key=KEY, now_s=9)
+    enrolled = enrol(world.database, token, now_s=9)
     authenticator = Authenticator(world.database)
     assert known(authenticator, enrolled.credential) is None
     device = looked_up(authenticator, enrolled.credential)
     assert f"{device:016x}" == enrolled.device
     assert known(authenticator, enrolled.credential) == device
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
-        enrol(world.database, token, device_key=OTHER, now_s=9)
+        enrol(world.database, token, number=2, now_s=9)
 
 
-@pytest.mark.parametrize("fault", ["wrong", "unknown", "expired", "empty", "long"])
+@pytest.mark.parametrize("fault", ["wrong", "unknown", "expired", "odd", "long", "endless"])
 def test_bad_tokens_are_refused_alike(world: "World", fault: str) -> None:
     """Whatever is wrong with a token, the answer is the same and the token stays."""
     (token,) = make_tokens(world.database, 1, expires_s=10)
@@ -60,12 +71,13 @@ def test_bad_tokens_are_refused_alike(world: "World", fault: str) -> None:
         "wrong": token[:-1] + ("a" if token[-1] != "a" else "b"),
         "unknown": f"{0:016x}.{token.partition('.')[2]}",
         "expired": token,
-        "empty": "",
+        "odd": "\0.x",
         "long": token + "x" * 10_000,
+        "endless": "0" * 10_000 + token,
     }[fault]
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
-        enrol(world.database, bad, device_key=KEY, now_s=10 if fault == "expired" else 9)
-    assert enrol(world.database, token, device_key=KEY, now_s=9).device
+        enrol(world.database, bad, now_s=10 if fault == "expired" else 9)
+    assert enrol(world.database, token, now_s=9).device
 
 
 @pytest.mark.any_store
@@ -73,18 +85,30 @@ def test_bad_tokens_are_refused_alike(world: "World", fault: str) -> None:
 def test_a_device_key_must_be_one(world: "World", key: str) -> None:
     """A text that is no key is refused before the token is used."""
     (token,) = make_tokens(world.database, 1, expires_s=10)
+    asked = applicant(token).application._replace(device_key=key)
     with pytest.raises(NotEnrolled, match="32 bytes"):
-        enrol(world.database, token, device_key=key, now_s=9)
-    assert enrol(world.database, token, device_key=KEY, now_s=9).device
+        answer_application(world.database, asked, now_s=9)
+    assert enrol(world.database, token, now_s=9).device
+
+
+@pytest.mark.parametrize("y", [0, 1, 2**255 - 20])
+def test_a_key_that_nobody_can_have_is_refused(world: "World", y: int) -> None:
+    """Points of small order, zero bytes among them, would agree on a secret that all know."""
+    (token,) = make_tokens(world.database, 1, expires_s=10)
+    device_key = y.to_bytes(32, "little")
+    asked = proven(token, device_key)
+    with pytest.raises(NotEnrolled, match="somebody can have"):
+        answer_application(world.database, asked, now_s=9)
+    assert enrol(world.database, token, now_s=9).device
 
 
 def test_a_key_enrols_one_device(world: "World") -> None:
     """A second device with the same key is refused, and its token stays unused."""
     first, second = make_tokens(world.database, 2, expires_s=10)
-    enrol(world.database, first, device_key=KEY, now_s=9)
+    enrol(world.database, first, now_s=9)
     with pytest.raises(NotEnrolled, match="used by another"):
-        enrol(world.database, second, device_key=KEY, now_s=9)
-    assert enrol(world.database, second, device_key=OTHER, now_s=9).device
+        enrol(world.database, second, now_s=9)
+    assert enrol(world.database, second, number=2, now_s=9).device
 
 
 @pytest.mark.uncovered
@@ -108,21 +132,28 @@ def test_a_known_device_with_another_secret_is_refused(world: "World") -> None:
 
 
 def test_a_lost_answer_can_be_asked_for_again(world: "World") -> None:
-    """For ten minutes the same key gets another credential for the same device; then no more."""
+    """For ten minutes the same request gets the same answer, and no longer.
+
+    So a proxy that repeats the request voids nothing. With rase/1 it got a credential of its own.
+    """
     (token,) = make_tokens(world.database, 1, expires_s=10**6)
-    lost = enrol(world.database, token, device_key=KEY, now_s=100)
+    lost = enrol(world.database, token, now_s=100)
     authenticator = Authenticator(world.database)
-    looked_up(authenticator, lost.credential)
-    again = enrol(world.database, token, device_key=KEY, now_s=699)
-    assert again.device == lost.device
-    assert again.credential != lost.credential
-    assert known(authenticator, again.credential) is None
-    device = looked_up(authenticator, again.credential)
-    assert known(authenticator, again.credential) == device
-    with pytest.raises(NotEnrolled):
-        looked_up(authenticator, lost.credential)
+    device = looked_up(authenticator, lost.credential)
+    assert enrol(world.database, token, now_s=699) == lost
+    assert looked_up(Authenticator(world.database), lost.credential) == device
     with pytest.raises(NotEnrolled, match="wrong, used or expired"):
-        enrol(world.database, token, device_key=KEY, now_s=700)
+        enrol(world.database, token, now_s=700)
+
+
+def test_what_was_agreed_before_a_release_is_not_agreed_again(world: "World") -> None:
+    """A token that an earlier release took has no half of an exchange to repeat."""
+    (token,) = make_tokens(world.database, 1, expires_s=10**6)
+    enrol(world.database, token, now_s=100)
+    with world.database.transaction() as transaction:
+        transaction.execute("UPDATE enrolment_token SET server_key = NULL")
+    with pytest.raises(NotEnrolled, match="wrong, used or expired"):
+        enrol(world.database, token, now_s=101)
 
 
 def test_known_devices_are_read_at_the_start(world: "World") -> None:
@@ -146,10 +177,8 @@ def test_memory_is_bounded(world: "World", monkeypatch: pytest.MonkeyPatch) -> N
 def test_secrets_are_not_stored(world: "World") -> None:
     """Neither token nor credential can be read from the database, its files, or from a repr."""
     (token,) = make_tokens(world.database, 1, expires_s=10**9)
-    enrolled = enrol(
-        world.database, make_tokens(world.database, 1, expires_s=10)[0], device_key=KEY, now_s=9
-    )
-    assert enrolled.credential not in repr(enrolled)
+    enrolled = enrol(world.database, make_tokens(world.database, 1, expires_s=10)[0], now_s=9)
+    assert enrolled.credential.partition(".")[2] not in repr(enrolled.agreement)
     rows = [world.rows(f"SELECT * FROM {table}") for table in tables_of("shuffler")]  # noqa: S608
     stored = repr(rows).encode()
     if isinstance(world.address, Path):
@@ -198,12 +227,12 @@ def test_the_token_of_a_revoked_device_is_void(world: "World") -> None:
     """Who lost the answer may ask again with the token, who was revoked may not."""
     now_s = world.clock.now_s()
     (token,) = make_tokens(world.database, 1, expires_s=int(now_s) + 100)
-    enrolled = enrol(world.database, token, device_key=KEY, now_s=now_s)
+    enrolled = enrol(world.database, token, now_s=now_s)
     revoke_devices(world.database, [enrolled.device])
     with pytest.raises(NotEnrolled):
-        enrol(world.database, token, device_key=KEY, now_s=now_s)
+        enrol(world.database, token, now_s=now_s)
     (token,) = make_tokens(world.database, 1, expires_s=int(now_s) + 100)
-    assert enrol(world.database, token, device_key=KEY, now_s=now_s).device != enrolled.device
+    assert enrol(world.database, token, now_s=now_s).device != enrolled.device
 
 
 def test_an_unknown_device_revokes_nobody(world: "World") -> None:

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from tests.enrolling import enrol
 from tests.shuffler.conftest import FIRST, World
 
-from rase.shuffler.enrolment import NotEnrolled, enrol, make_tokens
+from rase.shuffler.enrolment import NotEnrolled, make_tokens
 from rase.shuffler.forward import forward_one
 from rase.shuffler.intake import Outcome, Pending, check_report, round_is_open, store_reports
 from rase.shuffler.rounds import LeaseLost, begin_rounds, claim_round
@@ -203,9 +204,8 @@ def test_a_token_enrols_one_device_however_many_ask(world: SharedWorld) -> None:
     databases = [world.opened() for _ in range(4)]
 
     def ask(number: int) -> bool:
-        key = f"{chr(ord('A') + number) * 43}"
         try:
-            enrol(databases[number], token, device_key=key, now_s=now_s)
+            enrol(databases[number], token, number=number, now_s=now_s)
         except NotEnrolled:
             return False
         return True

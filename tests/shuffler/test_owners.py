@@ -1,26 +1,21 @@
 """Owners: one is no crowd, whatever the number of tokens and however fast they are used."""
 
-import base64
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.enrolling import enrol
 from tests.patience import PATIENCE_S
 
-from rase.shuffler.enrolment import NotEnrolled, enrol, make_tokens, revoke_devices
+from rase.shuffler.enrolment import NotEnrolled, make_tokens, revoke_devices
 from rase.storage.copy import tables_of
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
 
 NAME = "customer-4711"
-
-
-def key_of(number: int) -> str:
-    """Return a device's public key, as it is sent."""
-    return base64.urlsafe_b64encode(number.to_bytes(32, "big")).decode()
 
 
 def test_an_owner_has_so_many_devices(world: "World") -> None:
@@ -33,26 +28,26 @@ def test_an_owner_has_so_many_devices(world: "World") -> None:
         for token in make_tokens(database, 2, expires_s=10, owner=NAME, most=2)
     ]
     devices = [
-        enrol(database, token, device_key=key_of(number), now_s=9, most=2).device
+        enrol(database, token, number=number, now_s=9, most=2).device
         for number, token in enumerate(tokens[:2])
     ]
     with pytest.raises(NotEnrolled, match="as many devices as the operator allows"):
-        enrol(database, tokens[2], device_key=key_of(2), now_s=9, most=2)
+        enrol(database, tokens[2], number=2, now_s=9, most=2)
     with pytest.raises(ValueError, match="at most 2 devices, got 3"):
         make_tokens(database, 1, expires_s=10, owner=NAME, most=2)
     for number, owner in enumerate(["another", "", ""], start=10):
         (token,) = make_tokens(database, 1, expires_s=10, owner=owner, most=1)
-        assert enrol(database, token, device_key=key_of(number), now_s=9, most=1).device
+        assert enrol(database, token, number=number, now_s=9, most=1).device
     revoke_devices(database, devices[:1])
-    assert enrol(database, tokens[2], device_key=key_of(2), now_s=9, most=2).device
+    assert enrol(database, tokens[2], number=2, now_s=9, most=2).device
 
 
 def test_asking_again_needs_no_second_place(world: "World") -> None:
-    """A device whose answer was lost gets another credential although its owner is at the limit."""
+    """A device whose answer was lost gets the same answer although its owner is at the limit."""
     (token,) = make_tokens(world.database, 1, expires_s=10, owner=NAME, most=1)
-    lost = enrol(world.database, token, device_key=key_of(1), now_s=9, most=1)
-    again = enrol(world.database, token, device_key=key_of(1), now_s=9, most=1)
-    assert again.device == lost.device
+    lost = enrol(world.database, token, number=1, now_s=9, most=1)
+    again = enrol(world.database, token, number=1, now_s=9, most=1)
+    assert again == lost
 
 
 def test_two_at_once_share_the_last_place(world: "World") -> None:
@@ -66,7 +61,7 @@ def test_two_at_once_share_the_last_place(world: "World") -> None:
     def ask(number: int) -> bool:
         ready.wait(PATIENCE_S)
         try:
-            enrol(world.database, tokens[number], device_key=key_of(number), now_s=9, most=most)
+            enrol(world.database, tokens[number], number=number, now_s=9, most=most)
         except NotEnrolled:
             return False
         return True
@@ -78,7 +73,7 @@ def test_two_at_once_share_the_last_place(world: "World") -> None:
 def test_the_owners_name_is_not_stored(world: "World") -> None:
     """Neither tables nor files hold the operator's word, and it must not be endless."""
     (token,) = make_tokens(world.database, 1, expires_s=10, owner=NAME)
-    enrol(world.database, token, device_key=key_of(1), now_s=9)
+    enrol(world.database, token, number=1, now_s=9)
     rows = [world.rows(f"SELECT * FROM {table}") for table in tables_of("shuffler")]  # noqa: S608 - known names
     stored = repr(rows).encode()
     if isinstance(world.address, Path):

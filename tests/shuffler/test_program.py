@@ -1,7 +1,6 @@
 """The shuffler as real processes with real sockets, and its end."""
 
 import asyncio
-import base64
 import os
 import queue
 import signal
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.enrolling import asked, credential_of
 from tests.patience import PATIENCE_S
 from tests.storage.engines import NewAddress, setting_of
 
@@ -138,9 +138,8 @@ def test_reports_go_through_real_processes(
                 assert signed.status_code == 201
             credentials = []
             for number, token in enumerate(tokens):
-                key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
-                answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
-                credentials.append(answer.json()["credential"])
+                answer = client.post("/v1/enrolments", json=asked(token, number))
+                credentials.append(credential_of(token, answer.json(), number))
             round = report_in_one_round(world, campaign, client, credentials)
             while True:
                 body, manifest = received.get(timeout=PATIENCE_S)
@@ -327,9 +326,8 @@ def test_the_intake_opens_no_private_key(
                 assert signed.status_code == 201
             credentials = []
             for number, token in enumerate(tokens):
-                key = base64.urlsafe_b64encode(bytes([number] * 32)).decode()
-                answer = client.post("/v1/enrolments", json={"token": token, "device_key": key})
-                credentials.append(answer.json()["credential"])
+                answer = client.post("/v1/enrolments", json=asked(token, number))
+                credentials.append(credential_of(token, answer.json(), number))
             report_in_one_round(world, campaign, client, credentials)
             assert received.get(timeout=PATIENCE_S)
             held = {str(one.readlink()) for one in Path(f"/proc/{process.pid}/fd").iterdir()}

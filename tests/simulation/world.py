@@ -17,15 +17,16 @@ of `DOCUMENT_STEPS` die while these are published.
 Messages, batches and documents go through the apps of both servers, with all of their own code.
 """
 
-import base64
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import httpx
+from tests.enrolling import asked, credential_of
 from tests.simulation.hosting import Server
 from tests.simulation.processes import Device
 from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
@@ -43,7 +44,7 @@ from rase.storage.address import DatabaseAddress, PostgresAddress
 from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.frames import authorization_of
-from rase.wire.keys import Keyset, Role, SigningKey
+from rase.wire.keys import Keyset, Role
 from rase.wire.messages import HEADER_SIZE, REPORT_TYPE, Batch, Header
 from rase.wire.parcel import MANIFEST_HEADER
 from rase.wire.signed import campaign_hash
@@ -284,12 +285,10 @@ class World:
         """Enrol one more device and return its credential."""
         expires_s = int(self.clock.now_s()) + 60
         (token,) = make_tokens(self.closer.database, 1, expires_s=expires_s, group=group)
-        key = base64.urlsafe_b64encode(SigningKey.generate(Role.FUSION).public_bytes()).decode()
-        asked = httpx.Request(
-            "POST", "http://shuffler/v1/enrolments", json={"token": token, "device_key": key}
-        )
-        (answer,) = self._asked(self.intake, [asked], step=None)
-        return str(answer.json()["credential"])
+        number = int.from_bytes(token_bytes(16))
+        request = httpx.Request("POST", "http://shuffler/v1/enrolments", json=asked(token, number))
+        (answer,) = self._asked(self.intake, [request], step=None)
+        return credential_of(token, answer.json(), number)
 
     def upload_round(self) -> int:
         """Let a round pass, and its devices send; return the round, which waits for its close."""

@@ -191,9 +191,13 @@ def _token_in(file: TextIO) -> str:
         token = None
     if token == "":
         raise WrongUse("--token-file must hold a token; it is empty.")
-    if token is None or len(token) > _LONGEST_TOKEN or not token.isprintable() or " " in token:
+    if token is None or len(token) > _LONGEST_TOKEN or not _is_token(token):
         raise WrongUse(
             "--token-file must hold one token and nothing else; rase shuffler enrol prints one a "
             "line."
         )
     return token
+
+
+def _is_token(text: str) -> bool:
+    return text.isprintable() and " " not in text and "." in text

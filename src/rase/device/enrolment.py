@@ -1,6 +1,5 @@
-"""How a device becomes one of the fleet: a token for a credential, and the folder to keep it in."""
+"""How a device becomes one of the fleet: what it agrees on for a token, and where it is kept."""
 
-import base64
 import json
 
 from rase.accounting.ledger.limits import (
@@ -11,6 +10,7 @@ from rase.accounting.ledger.limits import (
 from rase.device.folder import DeviceFolder
 from rase.errors import ConfigurationError, Malformed, RaseError
 from rase.transport.interface import Answer, Transport, Unreachable
+from rase.wire.agreement import Agreement, Applicant
 from rase.wire.problems import Problem
 
 __all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]
@@ -138,8 +138,8 @@ def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
         The name the shuffler gave to the device.
 
     Raises:
-        ConfigurationError: If the device is enrolled already.
-        EnrolmentRefused: If the shuffler refuses.
+        ConfigurationError: If the device is enrolled already, or the token is none.
+        EnrolmentRefused: If the shuffler refuses, or whoever answers does not know the token.
         Unreachable: If it does not answer; the same token may be tried again.
     """
     if folder.is_enrolled:
@@ -147,27 +147,34 @@ def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
             [f"{folder.path} is enrolled already; run rase device forget first."]
         )
     # The key is kept over failed tries, so that the shuffler can tell them from a stolen token.
-    key = _public_key(folder.device_secret())
-    body = {"token": token, "device_key": base64.urlsafe_b64encode(key).decode().rstrip("=")}
+    try:
+        applicant = Applicant(token, folder.device_secret())
+    except ValueError as error:
+        raise ConfigurationError([str(error)]) from None
     answer = transport.post(
-        ENROLMENTS_PATH, json.dumps(body).encode(), content_type="application/json"
+        ENROLMENTS_PATH,
+        json.dumps(applicant.application._asdict()).encode(),
+        content_type="application/json",
     )
-    device, credential = _read_enrolment(answer)
+    agreement = _read_agreement(answer)
+    try:
+        credential = applicant.credential(agreement)
+    except Malformed as error:
+        raise EnrolmentRefused(f"nothing was kept: {error}") from None
     folder.keep_enrolment(credential)
-    return device
+    return agreement.device
 
 
-def _read_enrolment(answer: Answer) -> tuple[str, str]:
+def _read_agreement(answer: Answer) -> Agreement:
     if answer.status not in (200, 201):
         raise EnrolmentRefused(f"the shuffler refuses to enrol: {_reason(answer)}.")
     try:
-        document = json.loads(answer.body)
-        device, credential = document["device"], document["credential"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        device = credential = None
-    if not _is_plain(device) or not _is_plain(credential):
+        agreement = Agreement(**json.loads(answer.body))
+    except (ValueError, TypeError, RecursionError):
+        agreement = Agreement("", "", "")
+    if not all(_is_plain(text) for text in agreement):
         raise Unreachable("the shuffler's answer to the enrolment cannot be read.")
-    return device, credential
+    return agreement
 
 
 def _is_plain(value: object) -> bool:
@@ -189,13 +196,3 @@ def _reason(answer: Answer) -> str:
     is_plain = problem.detail.isprintable() and 0 < len(problem.detail) <= _LONGEST_DETAIL
     reason = problem.detail if is_plain else problem.type.title
     return f"{reason.rstrip('.')} ({problem.type.name})"
-
-
-def _public_key(secret: bytes) -> bytes:
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError:
-        from rase.wire.ed25519 import public_key_of
-
-        return public_key_of(secret)
-    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()

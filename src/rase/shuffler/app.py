@@ -29,6 +29,7 @@ from rase.shuffler.settings import LimitSettings
 from rase.shuffler.signing import Signature, Signer, SigningService
 from rase.storage.interface import Database
 from rase.version import __version__
+from rase.wire.agreement import Application
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["create_shuffler_app"]
@@ -45,6 +46,7 @@ class _Enrolment(BaseModel):
 
     token: str
     device_key: str
+    proof: str
 
 
 def create_shuffler_app(
@@ -130,24 +132,20 @@ def _add_enrolment(
     right = RateLimit(limits.enrolments_per_minute, clock)
 
     @app.post("/v1/enrolments", status_code=201)
-    async def enrolments(asked: _Enrolment, request: Request) -> Response:
+    async def enrolments(body: _Enrolment, request: Request) -> Response:
+        asked = Application(body.token, body.device_key, body.proof)
         try:
-            name = await asyncio.to_thread(check_token, database, asked.token, now_s=clock.now_s())
+            name = await asyncio.to_thread(check_token, database, asked, now_s=clock.now_s())
         except NotEnrolled:
             wrong.check(network_of(request.client.host if request.client else ""))
             raise
         right.check(name)
-        enrolled = await asyncio.to_thread(
-            enrol,
-            database,
-            asked.token,
-            device_key=asked.device_key,
-            now_s=clock.now_s(),
-            most=limits.devices_per_owner,
+        agreed = await asyncio.to_thread(
+            enrol, database, asked, now_s=clock.now_s(), most=limits.devices_per_owner
         )
         telemetry.count("enrolments")
-        answer = {"device": enrolled.device, "credential": enrolled.credential}
-        return JSONResponse(answer, status_code=201, headers={"Cache-Control": "no-store"})
+        headers = {"Cache-Control": "no-store"}
+        return JSONResponse(agreed._asdict(), status_code=201, headers=headers)
 
 
 def _add_documents(app: FastAPI, handler: ReportHandler, *, clock: Clock) -> None:

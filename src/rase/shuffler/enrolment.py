@@ -1,13 +1,13 @@
 """Who may send: single-use enrolment tokens, and device credentials kept only as hashes.
 
+A device proves that it has its token and a key of its own; the secret of its credential is agreed
+with that key and is in no message (rase.wire.agreement).
+
 A limit on devices per owner keeps one person from being a crowd. Robustness and k_min count
 devices. An operator who says whose tokens are whose bounds what one owner can be; an owner's name
 is stored as a hash only, never together with what a device sent.
 """
 
-import base64
-import binascii
-import hmac
 import re
 import secrets
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from rase.errors import WireError
-from rase.storage.interface import Database, Row, Transaction
+from rase.errors import Malformed, WireError
+from rase.storage.interface import Database, Transaction
+from rase.wire.agreement import Agreement, Application, agree, is_proven, read_key
 from rase.wire.frames import broker_password, credential_key, read_report
 
 __all__ = [
@@ -46,8 +47,10 @@ _BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for anot
 _ENOUGH: Final = "the owner of this token has as many devices as the operator allows."
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
-_MAX_CREDENTIAL: Final = 128
-_FIND: Final = "SELECT digest, group_name, expires_s, device, owner FROM enrolment_token"
+_FIND: Final = (
+    "SELECT digest, group_name, expires_s, device, owner, server_key FROM enrolment_token "
+    "WHERE id = ?"
+)
 _HANDLE: Final = re.compile("[0-9A-Fa-f]{16}")
 _MAX_CACHED: Final = 500_000
 
@@ -109,41 +112,33 @@ def make_tokens(
     return tuple(f"{name}.{secret}" for name, secret in tokens)
 
 
-def check_token(database: Database, token: str, *, now_s: float) -> str:
-    """Return the public part of a right token, which names it; nothing is written.
+def check_token(database: Database, asked: Application, *, now_s: float) -> str:
+    """Return the public part of a token that was proven to be there; nothing is written.
 
     Args:
         database: The shuffler's.
-        token: As made by `make_tokens`.
+        asked: What a device sent.
         now_s: The time.
 
     Raises:
-        NotEnrolled: If the token is wrong or expired.
+        NotEnrolled: If the token is wrong or expired, or the device key is none.
     """
-    name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
     with database.snapshot() as transaction:
-        rows = transaction.execute(f"{_FIND} WHERE id = ?", (name,))
-    _right_token(rows, secret=secret, now_s=now_s)
-    return name
+        _right_token(transaction, _FIND, asked, now_s=now_s)
+    return asked.token
 
 
 def enrol(
-    database: Database,
-    token: str,
-    *,
-    device_key: str,
-    now_s: float,
-    most: int = DEVICES_PER_OWNER,
-) -> Enrolled:
-    """Turn a token into a credential, for one device.
+    database: Database, asked: Application, *, now_s: float, most: int = DEVICES_PER_OWNER
+) -> Agreement:
+    """Agree with a device on its credential, for a token.
 
     If the answer is lost on its way, the same device, known by its key, may ask again within ten
-    minutes; it then gets another credential, and the lost one is void.
+    minutes; it gets the same answer, so whoever repeats its request changes nothing.
 
     Args:
         database: The shuffler's.
-        token: As made by `make_tokens`.
-        device_key: The device's public Ed25519 key in base64url.
+        asked: What the device sent.
         now_s: The time.
         most: How many devices the owner of the token may have.
 
@@ -151,27 +146,32 @@ def enrol(
         NotEnrolled: If the token is wrong, used or expired, the key is none or taken, or the owner
             has enough devices.
     """
-    key = _key_of(device_key)
-    name, _, secret = token[:_MAX_CREDENTIAL].partition(".")
-    credential = secrets.token_urlsafe(_SECRET_BYTES)
     with database.share() as transaction:
-        found = _token(transaction, name, secret=secret, now_s=now_s)
-        if found.device is None:
-            _check_owner(transaction, found.owner, most=most)
-            device = _add_device(transaction, credential, key=key, token=found)
-            transaction.execute(
-                "UPDATE enrolment_token SET device = ?, expires_s = ? WHERE id = ?",
-                (device, min(found.expires_s, int(now_s) + _RETRY_S), name),
-            )
-        else:
-            device = found.device
-            renewed = transaction.execute(
-                "UPDATE device SET digest = ? WHERE id = ? AND device_key = ? RETURNING id",
-                (credential_key(credential), device, key),
-            )
-            if not renewed:
-                raise NotEnrolled(_BAD_TOKEN)
-    return Enrolled(f"{device:016x}", f"{device:016x}.{credential}")
+        found = _right_token(transaction, f"{_FIND} FOR UPDATE", asked, now_s=now_s)
+        if found.device is not None:
+            return _repeat(transaction, found, asked)
+        _check_owner(transaction, found.owner, most=most)
+        try:
+            server_key, key = agree(asked, found.digest)
+        except Malformed as error:
+            raise NotEnrolled(str(error)) from None
+        device = _add_device(transaction, key, device_key=read_key(asked.device_key), token=found)
+        transaction.execute(
+            "UPDATE enrolment_token SET device = ?, expires_s = ?, server_key = ? WHERE id = ?",
+            (device, min(found.expires_s, int(now_s) + _RETRY_S), server_key, asked.token),
+        )
+    return Agreement.of(f"{device:016x}", server_key=server_key, key=key)
+
+
+def _repeat(transaction: Transaction, found: "_Token", asked: Application) -> Agreement:
+    """Answer a device that asks again as the first time."""
+    rows = transaction.execute(
+        "SELECT digest FROM device WHERE id = ? AND device_key = ?",
+        (found.device, read_key(asked.device_key)),
+    )
+    if not rows or found.server_key is None:
+        raise NotEnrolled(_BAD_TOKEN)
+    return Agreement.of(f"{found.device:016x}", server_key=found.server_key, key=bytes(rows[0][0]))
 
 
 def enrol_many(
@@ -349,24 +349,28 @@ class Sender(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """What is known of a token: the group and owner it is for, its end, and who used it."""
+    """What is known of a token: its hash, the group and owner it is for, its end, its use."""
 
+    digest: bytes
     group: str
     expires_s: int
     device: int | None
     owner: bytes | None
+    server_key: bytes | None
 
 
-def _token(transaction: Transaction, name: str, *, secret: str, now_s: float) -> _Token:
-    rows = transaction.execute(f"{_FIND} WHERE id = ? FOR UPDATE", (name,))
-    return _right_token(rows, secret=secret, now_s=now_s)
-
-
-def _right_token(rows: Sequence[Row], *, secret: str, now_s: float) -> _Token:
+def _right_token(
+    transaction: Transaction, question: str, asked: Application, *, now_s: float
+) -> _Token:
+    is_name = _HANDLE.fullmatch(asked.token) is not None
+    rows = transaction.execute(question, (asked.token,)) if is_name else []
     # An unknown token is compared too, so that it takes as long as a wrong one.
-    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None)
-    found = _Token(*rest)
-    is_right = hmac.compare_digest(bytes(digest), credential_key(secret))
+    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None, None)
+    found = _Token(bytes(digest), *rest)
+    try:
+        is_right = is_proven(asked, found.digest)
+    except Malformed as error:
+        raise NotEnrolled(str(error)) from None
     if not is_right or now_s >= found.expires_s:
         raise NotEnrolled(_BAD_TOKEN)
     return found
@@ -380,13 +384,13 @@ def _check_owner(transaction: Transaction, owner: bytes | None, *, most: int) ->
             raise NotEnrolled(_ENOUGH) from None
 
 
-def _add_device(transaction: Transaction, credential: str, *, key: bytes, token: _Token) -> int:
+def _add_device(transaction: Transaction, key: bytes, *, device_key: bytes, token: _Token) -> int:
     # Random, so that the number reveals nothing about when the device came.
     device = secrets.randbits(63)
     made = transaction.execute(
         "INSERT INTO device (id, digest, device_key, group_name, owner) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING RETURNING id",
-        (device, credential_key(credential), key, token.group, token.owner),
+        (device, key, device_key, token.group, token.owner),
     )
     if not made:
         raise NotEnrolled("the device key is used by another device; make a new one.")
@@ -399,16 +403,6 @@ def _number(handle: str) -> int | None:
         return None
     number = int(handle, 16)
     return number if number < 1 << 63 else None
-
-
-def _key_of(text: str) -> bytes:
-    try:
-        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise NotEnrolled("device_key must be the 32 bytes of a public Ed25519 key in base64url.")
-    return key
 
 
 _LONGEST: Final = 200

@@ -327,7 +327,7 @@ def test_neither_csv_nor_parquet(tmp_path: Path) -> None:
     """Spreadsheets, false Parquet, other encodings and damaged files are told apart."""
     path = tmp_path / "readings.xlsx"
     path.write_bytes(b"PK\x03\x04\0\0\0")
-    with pytest.raises(DataError, match="neither text nor Parquet"):
+    with pytest.raises(DataError, match="archive that cannot be read as a spreadsheet"):
         open_source(path)
     path = csv_file(tmp_path, "time,device,value\n1,a,2\n", "readings.parquet")
     with pytest.raises(DataError, match="is not Parquet, whatever its name says"):

@@ -93,6 +93,7 @@ def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             help="A row for each reading, or a column for each device, where the header leaves it "
             "open.",
         ),
+        click.option("--sheet", help=f"Which sheet is the table, if {of} is a spreadsheet."),
         click.option(
             "--times-in", help="Zone of times without one, as Europe/Berlin.  [default: UTC]"
         ),
@@ -107,6 +108,7 @@ def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 "dates": asked.pop("dates"),
                 "form": asked.pop("layout"),
                 "timezone": asked.pop("times_in"),
+                "sheet": asked.pop("sheet"),
             }
             return function(columns=columns, dialect=dialect, **asked)
 

@@ -236,7 +236,7 @@ def command(
         hints = Hints(**dialect)
         if engine == "spark" and hints != Hints():
             raise click.UsageError(
-                "--decimal, --dates, --layout and --times-in need --engine local."
+                "--decimal, --dates, --layout, --sheet and --times-in need --engine local."
             )
         engine_options = EngineOptions(
             engine=engine,

@@ -131,6 +131,7 @@ class Hints:
         dates: Which comes first, day or month.
         timezone: The zone of times that name none, such as "Europe/Berlin"; None for UTC.
         form: Whether the table has a row for each reading, or a column for each device.
+        sheet: Which sheet of a spreadsheet is the table.
 
     Raises:
         ValueError: If nobody knows the zone.
@@ -140,6 +141,7 @@ class Hints:
     dates: DateOrder | None = None
     timezone: str | None = None
     form: Form | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a zone that nobody knows."""
@@ -243,6 +245,7 @@ class TimeColumn:
         has_zone: Whether its texts have a zone; None before the first.
         timezone: The zone of times that name none; None for UTC.
         dates: How dates are written that are not ISO.
+        doubts_days: Whether numbers may be days of a spreadsheet, of which it keeps the dates.
     """
 
     name: str
@@ -250,6 +253,7 @@ class TimeColumn:
     has_zone: bool | None = None
     timezone: str | None = None
     dates: DateStyle = field(default_factory=DateStyle)
+    doubts_days: bool = False
     _written: Any = None
 
     def milliseconds(self, column: Any, *, first_row: int) -> NDArray[np.int64]:
@@ -357,15 +361,18 @@ class TimeColumn:
         if len(small):
             row = first_row + int(small[0])
             if _DAYS[0] < numbers[small[0]] < _DAYS[1]:
-                raise DataError(
-                    f"column {self.name!r} holds times with two readings, as in row {row}: it may "
-                    "be a spreadsheet's days since 1900 or seconds since 1970; write times as "
-                    "2024-05-31T18:00:00Z."
-                )
+                raise self._days_or_seconds(row)
             raise DataError(
                 f"column {self.name!r} holds no time in row {row}; write times as "
                 "2024-05-31T18:00:00Z or as seconds since 1970."
             )
+
+    def _days_or_seconds(self, row: int) -> DataError:
+        return DataError(
+            f"column {self.name!r} holds times with two readings, as in row {row}: it may be a "
+            "spreadsheet's days since 1900 or seconds since 1970; write times as "
+            "2024-05-31T18:00:00Z, or have the sheet show them as dates."
+        )
 
     def _parse(self, column: Any, first_row: int) -> Any:
         """Read texts as numbers, ISO times or other dates; one way for a whole batch."""
@@ -418,6 +425,10 @@ class TimeColumn:
                 "times as seconds or milliseconds since 1970."
             )
         size = np.abs(numbers)
+        if self.doubts_days:
+            days = np.flatnonzero((_DAYS[0] < numbers) & (numbers < _DAYS[1]))
+            if len(days):
+                raise self._days_or_seconds(first_row + int(days[0]))
         # How many thousands finer than a second the unit of each number is.
         finer = sum((size > _LARGEST_SECOND * 1000**power) for power in range(3))
         finer = np.asarray(finer, dtype=np.int64)

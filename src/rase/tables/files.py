@@ -32,6 +32,9 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # What a compressed text begins with, and what pyarrow calls the way it was compressed.
 _WIDE_LETTERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_KINDS = {"parquet": "Parquet", "csv": "CSV", "sheet": "spreadsheets"}
+# Spreadsheets of both kinds are archives of several files.
+_ARCHIVE = b"PK\x03\x04"
 _OF_DELTA = "Give the folder of the whole table, on this machine; or write"
 # Folders that hold the log of a table: its format, and what lies in a folder that is one.
 _TABLE_LOGS = {
@@ -49,7 +52,7 @@ class TableFile:
         path: Its path in its file system.
         size: Its length in bytes.
         modified_ns: When it was last changed; 0 where the store does not say.
-        kind: "parquet" or "csv".
+        kind: "parquet", "csv" or "sheet".
         compression: How a text was compressed; None if it was not.
         encoding: How a text was written as bytes.
     """
@@ -96,11 +99,11 @@ class Files:
         """Refuse files of several kinds."""
         if not self.files:
             raise DataError(f"{self.place} holds no tables; give CSV or Parquet files.")
-        kinds = {file.kind: file.path for file in self.files}
+        kinds = {_KINDS[file.kind]: file.path for file in self.files}
         if len(kinds) > 1:
+            mixed = " and ".join(f"{kind} ({kinds[kind]})" for kind in sorted(kinds, reverse=True))
             raise DataError(
-                f"{self.place} mixes Parquet ({kinds['parquet']}) and CSV ({kinds['csv']}); give "
-                "files of one kind, such as by a glob in quotes."
+                f"{self.place} mixes {mixed}; give files of one kind, such as by a glob in quotes."
             )
 
     @property
@@ -317,6 +320,8 @@ def _file_of(path: str, head: bytes, *, size: int, modified: int) -> TableFile:
     for mark, encoding in _WIDE_LETTERS.items():
         if head.startswith(mark):
             return TableFile(path, size, modified, "csv", encoding=encoding)
+    if head.startswith(_ARCHIVE):
+        return TableFile(path, size, modified, "sheet")
     if b"\0" in head:
         raise DataError(
             f"{path} is neither text nor Parquet; save the table as CSV (UTF-8) or Parquet."

@@ -162,6 +162,7 @@ def open_source(
     """
     from rase.tables.csv import CsvSource
     from rase.tables.parquet import open_parquet
+    from rase.tables.sheets import SheetSource
 
     named = columns or Columns()
     if isinstance(table, TableSource):
@@ -169,7 +170,9 @@ def open_source(
     if isinstance(table, str | PathLike):
         table = find_files(str(table), columns=named, skips_bad=skips_bad, hints=hints)
     if isinstance(table, Files):
-        return CsvSource(table) if table.files[0].kind == "csv" else open_parquet(table)
+        if table.files[0].kind == "parquet":
+            return open_parquet(table)
+        return CsvSource(table) if table.files[0].kind == "csv" else SheetSource(table)
     if callable(getattr(table, "batches", None)):
         return _RowsSource(table, named)
     return _FrameSource(table, named, hints or Hints())

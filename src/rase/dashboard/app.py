@@ -97,7 +97,7 @@ def dashboard_app(
         routes=[
             Route("/login", login.show_login),
             Route("/login", _ours(login.log_in), methods=["POST"]),
-            Route("/login/once/{code}", login.once),
+            Route("/login/once/{code}", login.log_in_once),
             Route("/logout", _ours(login.log_out), methods=["POST"]),
         ],
         handlers={FusionRefused: _show_refusal, FusionUnreachable: _unreachable},

@@ -18,7 +18,7 @@ from rase.dashboard.sessions import LONGEST_S
 from rase.errors import ConfigurationError
 from rase.subscriber.answers import FusionRefused
 
-__all__ = ["log_in", "log_out", "once", "set_theme", "show_login"]
+__all__ = ["log_in", "log_in_once", "log_out", "set_theme", "show_login"]
 
 _YEAR_S = 365 * 86400
 _WHY = {
@@ -58,7 +58,7 @@ async def log_in(request: Request) -> Response:
     )
 
 
-async def once(request: Request) -> Response:
+async def log_in_once(request: Request) -> Response:
     """Log in by a link that works one time."""
     token = dashboard_of(request).sessions.take_once(request.path_params["code"])
     answer = None if token is None else await _begin_session(request, token, "/")

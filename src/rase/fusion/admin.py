@@ -40,7 +40,7 @@ router = APIRouter()
 @router.get(
     "/v1/campaigns/{campaign_id}/effect", tags=["operator"], responses=PROBLEMS, dependencies=BEARER
 )
-def campaign_effect(
+def get_campaign_effect(
     request: Request,
     campaign_id: str,
     *,
@@ -100,7 +100,7 @@ def campaign_effect(
 @router.get(
     "/v1/campaigns/{campaign_id}/range", tags=["operator"], responses=PROBLEMS, dependencies=BEARER
 )
-def campaign_range(
+def get_campaign_range(
     request: Request,
     campaign_id: str,
     low: float | None = None,
@@ -134,7 +134,7 @@ def campaign_range(
     responses=PROBLEMS,
     dependencies=BEARER,
 )
-def new_version(
+def publish_version(
     request: Request,
     campaign_id: str,
     changes: Annotated[dict[str, Any], Body(description="`not_before` and the changed fields.")],
@@ -148,7 +148,7 @@ def new_version(
 
 
 @router.get("/v1/access-log", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
-def access_log(
+def get_access_log(
     request: Request,
     subscriber: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
@@ -161,7 +161,7 @@ def access_log(
 
 
 @router.get("/v1/subscribers", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
-def subscribers(request: Request) -> Response:
+def get_subscribers(request: Request) -> Response:
     """Return who may ask, and who no longer may; tokens are not kept and so not shown."""
     asker_of(request, ADMIN_CAMPAIGN)
     found = [asdict(one) for one in list_subscribers(centre_of(request).database)]
@@ -171,7 +171,7 @@ def subscribers(request: Request) -> Response:
 @router.post(
     "/v1/subscribers", status_code=201, tags=["operator"], responses=PROBLEMS, dependencies=BEARER
 )
-def new_subscriber(
+def create_subscriber(
     request: Request,
     name: Annotated[str, Body()],
     scopes: Annotated[list[str], Body()],
@@ -211,7 +211,7 @@ def new_subscriber(
     responses=PROBLEMS,
     dependencies=BEARER,
 )
-def no_subscriber(request: Request, name: str) -> Response:
+def delete_subscriber(request: Request, name: str) -> Response:
     """Take a token back; from now on it opens nothing."""
     asker = asker_of(request, ADMIN_CAMPAIGN)
     centre = centre_of(request)

@@ -328,7 +328,7 @@ router = APIRouter()
 
 
 @router.get("/v1/token", tags=["subscriber"], responses=PROBLEMS, dependencies=BEARER)
-def token(request: Request) -> Response:
+def get_token(request: Request) -> Response:
     """Return whose token this is, its scopes and when it ends."""
     asker = asker_of(request, None)
     document = {"name": asker.name, "scopes": list(asker.scopes), "expires_s": asker.expires_s}
@@ -336,7 +336,7 @@ def token(request: Request) -> Response:
 
 
 @router.get("/v1/campaigns", tags=["subscriber"], responses=PROBLEMS, dependencies=BEARER)
-def campaigns(request: Request) -> Response:
+def get_campaigns(request: Request) -> Response:
     """Return the newest version of every campaign, with how many reports recent rounds had."""
     asker_of(request, None)
     centre = centre_of(request)
@@ -356,7 +356,7 @@ def campaigns(request: Request) -> Response:
 
 
 @router.get("/v1/trace", tags=["subscriber"], responses=PROBLEMS, dependencies=BEARER)
-def traced(
+def get_trace(
     request: Request,
     *,
     start: From = None,
@@ -398,7 +398,7 @@ def traced(
 
 
 @router.get("/v1/rounds", tags=["subscriber"], responses=PROBLEMS, dependencies=BEARER)
-def rounds(
+def get_rounds(
     request: Request,
     *,
     campaign: Named = None,
@@ -427,7 +427,7 @@ def rounds(
 
 
 @router.get("/v1/health", tags=["operator"], responses=PROBLEMS, dependencies=BEARER)
-def health(request: Request) -> Response:
+def get_health(request: Request) -> Response:
     """Return how the fusion centre does: rounds behind, newest batch, space, counters."""
     asker_of(request, ADMIN_CAMPAIGN)
     return JSONResponse(health_of(centre_of(request)), headers=_FRESH)

@@ -72,7 +72,7 @@ router = APIRouter()
     tags=["subscriber"],
     dependencies=BEARER,
 )
-def estimates(
+def get_estimates(
     request: Request,
     *,
     start: From = None,
@@ -102,7 +102,7 @@ def estimates(
     tags=["subscriber"],
     dependencies=BEARER,
 )
-def latest(
+def get_latest(
     request: Request,
     campaign: Named = None,
     method: _Method = None,
@@ -124,7 +124,7 @@ def latest(
     tags=["subscriber"],
     dependencies=BEARER,
 )
-def windows(
+def get_windows(
     request: Request,
     *,
     w: Annotated[str, Query(description="Rounds, or a duration such as 24h.")],
@@ -172,7 +172,7 @@ def windows(
         },
     },
 )
-async def stream(
+async def stream_estimates(
     request: Request,
     campaign: Named = None,
     method: _Method = None,
@@ -224,7 +224,7 @@ async def stream(
 
 
 @router.get("/v1/campaigns/{campaign_id}", responses=PROBLEMS, tags=["subscriber"])
-def campaign_document(request: Request, campaign_id: str) -> Response:
+def get_campaign(request: Request, campaign_id: str) -> Response:
     """Return the newest version of a campaign: public, as JSON or as the signed bytes."""
     centre = centre_of(request)
     signed = centre.questions.signed_campaign(campaign_id)

@@ -134,21 +134,21 @@ def create_app(
         app.add_exception_handler(kind, answer_error)
 
     @app.get("/healthz", include_in_schema=False)
-    async def healthz() -> Response:
+    async def get_healthz() -> Response:
         return PlainTextResponse("ok\n")
 
     @app.get("/readyz", include_in_schema=False)
-    async def readyz() -> Response:
+    async def get_readyz() -> Response:
         found = _readiness(await is_ready())
         return _ready_response(found, is_fine=found.is_ready)
 
     @app.get("/readyz/all", include_in_schema=False)
-    async def readyz_all() -> Response:
+    async def get_readyz_all() -> Response:
         found = _readiness(await is_ready())
         return _ready_response(found, is_fine=found.is_ready and not found.reasons)
 
     @app.get("/metrics", include_in_schema=False)
-    async def metrics() -> Response:
+    async def get_metrics() -> Response:
         text = await run_in_threadpool(exposition, telemetry, process, gauges)
         return Response(text, media_type=CONTENT_TYPE)
 

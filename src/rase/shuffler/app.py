@@ -132,7 +132,7 @@ def _add_enrolment(
     right = RateLimit(limits.enrolments_per_minute, clock)
 
     @app.post("/v1/enrolments", status_code=201)
-    async def enrolments(body: _Enrolment, request: Request) -> Response:
+    async def enrol_device(body: _Enrolment, request: Request) -> Response:
         asked = Application(body.token, body.device_key, body.proof)
         try:
             name = await asyncio.to_thread(check_token, database, asked, now_s=clock.now_s())

@@ -106,7 +106,7 @@ def test_noise_without_end_is_certified_by_formula(make: Maker, steps: int) -> N
     assert certificate.effective_epsilon == pytest.approx(0.7, rel=1e-15)
     assert certificate.total is None
     assert certificate.ratio is None
-    assert "by formula" in str(certificate)
+    assert str(certificate) == "epsilon 0.7 per report, verified exactly from the noise formula"
     with pytest.raises(ValueError, match="reports never end"):
         list(randomizer.table_rows())
 
@@ -118,6 +118,13 @@ def test_contributors_have_certificates_of_their_own() -> None:
     assert mixed.certificate(epsilon=0.5).effective_epsilon <= 0.5
     with pytest.raises(ValueError, match="epsilon must be one of"):
         mixed.certificate(epsilon=1.0)
+
+
+def test_a_budget_that_is_not_used_up_is_said() -> None:
+    """Above the highest rung less is drawn than was asked for."""
+    assert str(Optimal(9.0, Range(0, 1)).certificate()) == (
+        "epsilon 8.5 per report, less than the 9 asked for, verified exactly from the noise table"
+    )
 
 
 def test_a_certificate_is_plain_values() -> None:

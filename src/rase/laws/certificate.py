@@ -87,17 +87,10 @@ class Certificate:
 
     def __str__(self) -> str:
         """Return the certificate as one sentence."""
-        first, second = self.readings
-        how = (
-            f"its {self.law} law, by formula"
-            if self.ratio is None
-            else f"the whole numbers of its {self.law} law"
-        )
-        return (
-            f"One report has epsilon {self.effective_epsilon:.12g}, at most the {self.epsilon:g} "
-            f"asked for: computed from {how} over {self.steps} grid steps; readings {first:g} and "
-            f"{second:g} with report {self.report:g} come closest to it."
-        )
+        stated, wished = f"{self.effective_epsilon:.12g}", f"{self.epsilon:.12g}"
+        less = "" if stated == wished else f", less than the {wished} asked for"
+        source = "formula" if self.ratio is None else "table"
+        return f"epsilon {stated} per report{less}, verified exactly from the noise {source}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; whole numbers of more than 53 bits as texts, which JSON keeps."""

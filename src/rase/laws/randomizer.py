@@ -96,8 +96,7 @@ class Randomizer(ABC):
         Example:
             >>> from rase import Duchi, Range
             >>> print(Duchi(1.0, Range(0, 10)).certificate())
-            One report has epsilon 1, at most the 1 asked for: computed from the whole numbers of
-            its duchi law over 4096 grid steps; readings 0 and 10 with report 0 come closest to it.
+            epsilon 1 per report, verified exactly from the noise table
         """
         budget = self.budgets[-1] if epsilon is None else float(epsilon)
         if budget not in self.budgets:

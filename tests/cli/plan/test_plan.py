@@ -48,7 +48,7 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "plan      readings from 0 to 3000, epsilon 1 a report, 1000 devices, windows of 24 rounds"
     )
     assert lines[1] == "noise     optimal, chosen as the best at this epsilon"
-    assert lines[2].startswith("certified One report has epsilon 1, at most the 1 asked for")
+    assert lines[2] == "certified epsilon 1 per report, verified exactly from the noise table"
     table = lines[4:13]
     assert table[0].split()[:5] == ["estimator", "readings", "bias", "noise", "error"]
     assert len({len(line) for line in table}) == 1

@@ -191,11 +191,15 @@ def _looking_back(
     """Yield how many times nearer the truth is when all rounds of the record are known."""
     before, after, held, revised = [], [], [], []
     for one, world in zip(ours, worlds, strict=True):
+        if one.evidence is None or one.sampling is None:
+            raise ValueError("ours must be followed by the present filters.")
         for drawing in range(len(one.values)):
             smoothed = smooth_record(
                 world.times_s.tolist(),
                 _estimates(world.means.values[drawing], np.sqrt(world.means.variances[drawing])),
                 filtered=_estimates(one.values[drawing], one.reach[drawing] / _NORMAL),
+                evidence=one.evidence[drawing],
+                sampling=one.sampling.tolist(),
             )
             values = np.array([estimate.value for estimate in smoothed])
             ends = np.array([estimate.interval() for estimate in smoothed])

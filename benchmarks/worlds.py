@@ -147,10 +147,19 @@ class World:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Followed:
-    """What an estimator says of each round, one drawing a row: values, and how far they reach."""
+    """What an estimator says of each round, one drawing a row.
+
+    Args:
+        values: The estimates.
+        reach: How far their 95 % intervals reach.
+        evidence: How well each of its models predicted the record; None of the earlier one.
+        sampling: How far rounds are off by who reported, as variances; likewise.
+    """
 
     values: Floats
     reach: Floats
+    evidence: Floats | None = None
+    sampling: Floats | None = None
 
 
 def draw_world(case: Case, epsilon: float, world: int, *, drawings: range = DRAWINGS) -> World:
@@ -183,6 +192,7 @@ def follow(world: World, kind: Callable[..., Any]) -> Followed:
     means = world.means
     bank = kind(UNIT.low, UNIT.width, runs=len(means.values))
     values, reach = np.empty_like(means.values), np.empty_like(means.values)
+    sampling = np.zeros(means.values.shape[1])
     for place, time_s in enumerate(world.times_s.tolist()):
         belief = bank.step(
             time_s,
@@ -196,7 +206,8 @@ def follow(world: World, kind: Callable[..., Any]) -> Followed:
         values[:, place] = belief.means
         quantiles = [student_quantile(0.95, degrees) for degrees in belief.degrees.tolist()]
         reach[:, place] = quantiles * np.sqrt(belief.variances)
-    return Followed(values, reach)
+        sampling[place] = getattr(bank, "sampling", 0.0)
+    return Followed(values, reach, getattr(bank, "evidence", None), sampling)
 
 
 def _tails(means: RunMeans, place: int, *, is_new: bool) -> dict[str, float]:

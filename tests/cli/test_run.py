@@ -217,10 +217,10 @@ def test_windows_that_lack_rounds_answer_unless_strict(
     assert strict == rows[-1:]
 
 
-def test_later_rounds_help_where_that_is_asked_for(
+def test_later_rounds_help_unless_what_was_known_then_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A daily wave under much noise comes out nearer; unbiased means and the default stay."""
+    """A daily wave under much noise comes out nearer; unbiased means and skill stay."""
     table = tmp_path / "table.csv"
     rows = [
         f"{3600 * hour},d{device},{50 + 20 * math.sin(math.tau * hour / 24) + device % 11 - 5}"
@@ -229,29 +229,46 @@ def test_later_rounds_help_where_that_is_asked_for(
     ]
     table.write_text("\n".join(["time,device,value", *rows]) + "\n")
     asked = (table, *RANGE[:3], "--epsilon", 1, "--every", "1h", "--seed", 1, "--truth", "--json")
-    asked += ("--estimator", "tracked", "--estimator", "unbiased_mean")
-    then = json.loads(ran(*asked, capsys=capsys)[0])
-    now = json.loads(ran(*asked, "--smoothed", capsys=capsys)[0])
-    assert "smoothed" not in then["parameters"]
-    assert now["parameters"]["smoothed"] is True
+    asked += ("--estimator", "tracked", "--estimator", "unbiased-mean", "--window", 6)
+    out, said = ran(*asked, "--details", capsys=capsys)
+    now = json.loads(out)
+    then = json.loads(ran(*asked, "--as-known-then", capsys=capsys)[0])
+    assert "as_known_then" not in now["parameters"]
+    assert then["parameters"]["as_known_then"] is True
     found = {
-        (place, name): [row for row in one["results"] if row["estimator"] == name]
+        (place, name, over): [
+            row for row in one["results"] if (row["estimator"], row["of_rounds"]) == (name, over)
+        ]
         for place, one in enumerate((then, now))
         for name in ("tracked", "unbiased_mean")
+        for over in (1, 6)
     }
-    assert found[0, "unbiased_mean"] == found[1, "unbiased_mean"]
-    assert {row["method"] for row in found[0, "tracked"]} == {"tracked"}
-    assert [row["method"] for row in found[1, "tracked"]].count("smoothed") > 120
-    squares = [sum(row["error"] ** 2 for row in found[place, "tracked"]) for place in (0, 1)]
-    assert squares[1] < squares[0] / 1.5
+    assert found[0, "unbiased_mean", 1] == found[1, "unbiased_mean", 1]
+    assert {row["method"] for row in found[0, "tracked", 1]} == {"tracked"}
+    revised = [row["revision"] for row in found[1, "tracked", 1]]
+    assert revised == [int(row["method"] == "smoothed") for row in found[1, "tracked", 1]]
+    assert sum(revised) > 120
+    assert now["looked_back"] == {"rounds": 240, "revised": sum(revised)}
+    assert "looked_back" not in then
+    assert f"later     {sum(revised)} of 240 rounds of tracked were revised" in said
+    for over, gain in ((1, 1.5), (6, 1.0)):
+        squares = [
+            sum(row["error"] ** 2 for row in found[place, "tracked", over]) for place in (0, 1)
+        ]
+        assert squares[1] <= squares[0] / gain
+    skills = [
+        next(one["skill"] for one in doc["errors"] if one["estimator"] == "tracked")
+        for doc in (then, now)
+    ]
+    assert skills[0] == skills[1]
 
 
 def test_few_rounds_are_not_looked_back_at(
     readings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With six rounds the rows are those without the option."""
+    """With six rounds the rows are those that were known then."""
     asked = (readings, *RANGE, "--every", "1h", "--seed", 1)
-    assert ran(*asked, "--smoothed", capsys=capsys)[0] == ran(*asked, capsys=capsys)[0]
+    assert ran(*asked, "--as-known-then", capsys=capsys)[0] == ran(*asked, capsys=capsys)[0]
 
 
 def test_neither_estimates_nor_intervals_of_tracked_leave_the_range(

@@ -38,20 +38,10 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "range nan": (("--range", "0", "nan", "--epsilon", "1"), 2, "must be finite numbers"),
     "steps": ((*FLAGS, "--steps", "0"), 2, "steps must be between 1 and"),
     "estimator": ((*FLAGS, "--estimator", "medain"), 2, "did you mean median?"),
-    "smoothed": (
-        (*FLAGS, "--smoothed", "--estimator", "median"),
+    "as known then": (
+        (*FLAGS, "--as-known-then", "--estimator", "median"),
         2,
-        "--smoothed needs --estimator tracked",
-    ),
-    "smoothed windows": (
-        (*FLAGS, "--smoothed", "--window", "2"),
-        2,
-        "--smoothed and --window cannot be used together.",
-    ),
-    "smoothed feedback": (
-        (*FLAGS, "--smoothed", "--feedback"),
-        2,
-        "--smoothed and --feedback cannot be used together.",
+        "--as-known-then needs --estimator tracked",
     ),
     "mechanism": ((*FLAGS, "--mechanism", "magic"), 2, "'magic' is not one of"),
     "beta": (

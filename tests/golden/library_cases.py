@@ -220,6 +220,7 @@ def runs() -> dict[str, Any]:
         shuffler=rase.Robust(alpha=0.5, group_count=4),
         estimator=["tracked", "unbiased_mean", "sample_mean", "median", "bootstrap_mean"],
         every="2h",
+        as_known_then=True,
     )
     one_round = rase.run_round(
         READINGS,

@@ -7,7 +7,7 @@ import pytest
 from tests.cases import each_case
 
 from rase.series.bank import FilterBank
-from rase.series.cycle import KEPT, CycleFilters, PeriodFinder, wave_columns
+from rase.series.cycle import KEPT, CycleFilters, PeriodFinder, find_period, wave_columns
 
 HOUR_S = 3600.0
 
@@ -27,7 +27,7 @@ def test_a_wave_in_noise_of_its_size_is_found(hours: float) -> None:
     """To 1 % after 600 hourly rounds, also near half a day."""
     places = np.arange(600)
     finder = finder_of(np.sin(2 * math.pi * places / hours), noise=1.0)
-    found = finder.find()
+    found = find_period(finder.kept())
     assert found is not None
     assert 1 / found / HOUR_S == pytest.approx(hours, rel=0.01)
 
@@ -35,7 +35,7 @@ def test_a_wave_in_noise_of_its_size_is_found(hours: float) -> None:
 def test_a_square_wave_is_not_taken_for_its_multiple() -> None:
     """Two and a half hours on and off are a cycle of five hours."""
     square = np.where((np.arange(500) / 5) % 1 < 0.5, 1.0, -1.0)
-    found = finder_of(square, noise=0.5).find()
+    found = find_period(finder_of(square, noise=0.5).kept())
     assert found is not None
     assert 1 / found / HOUR_S == pytest.approx(5.0, rel=0.01)
 
@@ -48,21 +48,27 @@ def test_days_weeks_noise_and_slow_motion_are_no_periods() -> None:
     hours = np.arange(500)
     day = np.sin(2 * math.pi * hours / 24) + 0.5 * np.cos(2 * math.pi * hours / 168)
     for mean in (np.zeros(500), day):
-        hits = [finder_of(mean, noise=1.0, seed=seed).find() is not None for seed in range(60)]
+        hits = [
+            find_period(finder_of(mean, noise=1.0, seed=seed).kept()) is not None
+            for seed in range(60)
+        ]
         assert sum(hits) <= 3
     walks = [np.cumsum(0.2 * np.random.default_rng(s).normal(size=500)) for s in range(60)]
-    hits = [finder_of(walk, noise=1.0, seed=s).find() is not None for s, walk in enumerate(walks)]
+    hits = [
+        find_period(finder_of(walk, noise=1.0, seed=s).kept()) is not None
+        for s, walk in enumerate(walks)
+    ]
     assert sum(hits) <= 12
 
 
 def test_little_is_said_of_little() -> None:
     """Few rounds, rounds far apart, and too few cycles give no period."""
-    assert finder_of(np.zeros(50), noise=1.0).find() is None
+    assert find_period(finder_of(np.zeros(50), noise=1.0).kept()) is None
     sparse = PeriodFinder()
     for place in range(200):
         time_s = (5 * place + (place > 100)) * HOUR_S
         sparse.add(time_s + (place == 7) * 4 * HOUR_S, math.sin(place), precision=1.0, evidence=0.0)
-    assert sparse.find() is None
+    assert find_period(sparse.kept()) is None
 
 
 def test_the_oldest_rounds_are_forgotten() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rase.cli.output import Row
 from rase.counts.estimate import Estimate
+from rase.counts.registry import TRACKED
 from rase.domain import Categories, Domain, Range
 from rase.privacy import percent
 from rase.promise import Claim
@@ -60,6 +61,8 @@ class RunReport:
         # That of the smallest round of each method.
         self._manifests: dict[str, Manifest] = {}
         self._claims: dict[int, Claim] = {}
+        # Of rounds of tracked, how many there were and how many later ones helped.
+        self._looked_back = [0, 0]
         self._closing = _ClosingTally(plan.randomizer.domain, options.level)
 
     @property
@@ -88,7 +91,7 @@ class RunReport:
         for name in ("graph", "epsilons"):
             asked[name] = None if asked[name] is None else str(asked[name])
         asked["window"] = self.plan.window
-        for name in ("smoothed", "timezone", "categories", "above", "label"):
+        for name in ("as_known_then", "timezone", "categories", "above", "label"):
             if asked[name] in (None, False):
                 del asked[name]
         if self.options.mechanism == "budget-aware":
@@ -104,6 +107,10 @@ class RunReport:
             # Each trial learns its own history; that of the last is reported.
             self._trial, self._skills, self._compared = trial, {}, VerdictTally()
             self._closing = _ClosingTally(self.plan.randomizer.domain, self.options.level)
+            self._looked_back = [0, 0]
+        if TRACKED in result.estimates and result.label is None:
+            self._looked_back[0] += 1
+            self._looked_back[1] += result.known_then is not None
         if result.label is None:
             self._closing.add(result)
         if result.alone is not None and result.label is None:
@@ -166,7 +173,8 @@ class RunReport:
 
     def _score(self, result: RoundResult, *, alone: Estimate, truth: float) -> None:
         public = self.plan.numbers.domain
-        for name, estimate in result.estimates.items():
+        # A constant learnt from earlier rounds is compared with what was known then, too.
+        for name, estimate in result.as_known_then().estimates.items():
             tally = self._skills.setdefault(name, SkillTally(public))
             tally.add(estimate, alone=alone, truth=truth)
 
@@ -196,6 +204,8 @@ class RunReport:
             "summary": asdict(summary),
             "verdict": verdict,
         }
+        if self._looked_back[0] and self.plan.feedback is None and not self.plan.as_known_then:
+            tail["looked_back"] = dict(zip(("rounds", "revised"), self._looked_back, strict=True))
         if self.plan.promise is not None:
             tail["promises"] = self._promises(summary)
             # What protects is judged by both promises where there are two.
@@ -332,20 +342,32 @@ class RunReport:
                 f"mean |error| {tally.mean_absolute:.{decimals}f} "
                 f"(predicted {tally.predicted:.{decimals}f})."
             )
-        for name in self._skills:
-            found = self._skill_fields(name, 1)
-            if found:
-                verdict = "worth more than" if (found["skill"] or 0) > 1 else "no better than"
-                yield (
-                    f"skill     {name} {found['skill']:.2f} against the mean of earlier rounds "
-                    f"(RMSE {found['history_rmse']:.{decimals}f}), "
-                    f"{found['skill_against_last']:.2f} against the round before: "
-                    f"{verdict} a constant."
-                )
+        yield from self._over_time(tail)
         if run.feedback is not None:
             yield _range_in_words(run.feedback)
         if tail["verdict"] is not None:
             yield f"verdict   {tail['verdict']}."
+
+    def _over_time(self, tail: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what earlier rounds were worth, and what later ones changed."""
+        decimals = decimals_for(self.plan.randomizer.domain)
+        for name in self._skills:
+            found = self._skill_fields(name, 1)
+            if found:
+                then = " as known then" if name == TRACKED and self._looked_back[1] else ""
+                verdict = "worth more than" if (found["skill"] or 0) > 1 else "no better than"
+                yield (
+                    f"skill     {name}{then} {found['skill']:.2f} against the mean of earlier "
+                    f"rounds (RMSE {found['history_rmse']:.{decimals}f}), "
+                    f"{found['skill_against_last']:.2f} against the round before: "
+                    f"{verdict} a constant."
+                )
+        if "looked_back" in tail:
+            rounds, revised = self._looked_back
+            yield (
+                f"later     {revised} of {_count(rounds, 'round')} of tracked were revised by what "
+                "came later; in the others looking back is not better. --as-known-then leaves all."
+            )
 
 
 class _ClosingTally:

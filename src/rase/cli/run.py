@@ -28,7 +28,6 @@ from rase.counts.registry import ESTIMATORS
 from rase.domain import Categories
 from rase.kernels.words import SeededRandom
 from rase.laws.registry import CHOICES, mechanisms_of
-from rase.series.rounds import Rounds
 from rase.tables.plan import RunPlan
 
 if TYPE_CHECKING:
@@ -141,9 +140,9 @@ _SOME = 1000
 )
 @click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
 @click.option(
-    "--smoothed",
+    "--as-known-then",
     is_flag=True,
-    help="Let later rounds help earlier ones of tracked; without it each is as known then.",
+    help="Each round of tracked as it was known then; without it later rounds help earlier ones.",
 )
 @click.option("--truth", is_flag=True, help="Also the true means and the error; for study.")
 @click.option(
@@ -348,8 +347,7 @@ def _run_trials(
                 on_progress=lambda what, share: show(f"{what} {name}", share),
             )
             windows: dict[str | None, CalendarWindows | Windows | None] = {}
-            rounds = Rounds(run).smoothed() if options.smoothed else run
-            for number, result in enumerate(rounds, start=1):
+            for number, result in enumerate(run, start=1):
                 if result.label not in windows:
                     windows[result.label] = options.windows(plan)
                 own = windows[result.label]

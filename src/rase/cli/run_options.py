@@ -80,7 +80,7 @@ class RunOptions:
     k_min: int | None = None
     colluding: int | None = None
     max_local_epsilon: float | None = None
-    smoothed: bool = False
+    as_known_then: bool = False
     timezone: str | None = None
     categories: str | None = None
     above: float | None = None
@@ -107,8 +107,8 @@ class RunOptions:
         for one, other in (("feedback", "graph"), ("feedback", "epsilons"), ("graph", "epsilons")):
             if getattr(self, one) and getattr(self, other):
                 raise click.UsageError(f"--{one} and --{other} cannot be used together.")
-        if self.smoothed:
-            self._check_smoothed()
+        if self.as_known_then and TRACKED not in self.estimator:
+            raise click.UsageError(f"--as-known-then needs --estimator {TRACKED}, got others only.")
         if self.every is not None:
             parse_duration_s(self.every)
         if self.timezone is not None:
@@ -131,10 +131,11 @@ class RunOptions:
             )
         if self.value_range is not None:
             return
-        for name in ("graph", "epsilons", "feedback", "truth", "smoothed", "alpha"):
+        for name in ("graph", "epsilons", "feedback", "truth", "as_known_then", "alpha"):
             if getattr(self, name):
                 raise click.UsageError(
-                    f"--{name} is for means of --range, not for shares of --categories or --above."
+                    f"--{name.replace('_', '-')} is for means of --range, not for shares of "
+                    "--categories or --above."
                 )
         if tuple(self.estimator) != (TRACKED,):
             raise click.UsageError("--estimator is for means of --range: shares have their own.")
@@ -147,7 +148,7 @@ class RunOptions:
             raise click.UsageError(
                 "--label needs --k-min: the fewest reports that a label may have."
             )
-        for name in ("graph", "epsilons", "feedback", "truth", "smoothed", "alpha"):
+        for name in ("graph", "epsilons", "feedback", "truth", "alpha"):
             if getattr(self, name):
                 raise click.UsageError(f"--label and --{name} cannot be used together.")
 
@@ -163,14 +164,6 @@ class RunOptions:
         if self.above is not None:
             return Categories((f"up to {self.above:g}", f"above {self.above:g}"))
         return Categories(tuple(name.strip() for name in (self.categories or "").split(",")))
-
-    def _check_smoothed(self) -> None:
-        """Refuse what looking back cannot be combined with."""
-        if TRACKED not in self.estimator:
-            raise click.UsageError(f"--smoothed needs --estimator {TRACKED}, got others only.")
-        for name in ("window", "feedback"):
-            if getattr(self, name):
-                raise click.UsageError(f"--smoothed and --{name} cannot be used together.")
 
     def _check_timezone(self, name: str) -> None:
         """Refuse days and weeks that rounds cannot make up."""
@@ -292,6 +285,7 @@ class RunOptions:
             promise=promise,
             above=self.above,
             labels=labels,
+            as_known_then=self.as_known_then,
         )
 
     @property

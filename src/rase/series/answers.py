@@ -7,6 +7,7 @@ from typing import Any
 from rase.answer import Answer
 from rase.counts.estimate import Estimate
 from rase.counts.fleet import OF_FLEET
+from rase.counts.registry import SMOOTHED
 
 __all__ = ["answer_of", "finite", "number_fields", "target_of"]
 
@@ -41,6 +42,7 @@ def number_fields(estimate: Estimate, *, level: float = 0.95) -> dict[str, Any]:
         "rounds": estimate.rounds,
         "of_rounds": estimate.of_rounds,
         "method": estimate.method,
+        "revision": int(estimate.method == SMOOTHED),
         "target": target_of(estimate),
     }
 

@@ -131,6 +131,11 @@ class FilterBank:
         # When the families' states are of: a missing round lets time pass for them alone.
         self._states_s = 0.0
         self._recent = RecentRounds(remembered) if remembered else None
+        # How far the mean of those who reported last is off that of all who may, as a variance.
+        self.sampling = 0.0
+        # How well each model predicted the rounds since this was made, as a logarithm, one run a
+        # row; without the filters of a cycle. A state that is written does not hold it.
+        self.evidence = np.zeros((runs, self._smooth.count + self._edges.count))
 
     @classmethod
     def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
@@ -219,7 +224,8 @@ class FilterBank:
         smooth, edges = seen_of(time_s)
         predictions = self._smooth.predict(smooth), self._edges.predict(edges)
         means, movements = self._expected(predictions, time_s)
-        movements = movements + self._of_members(n, spreads)
+        self.sampling = self._of_members(n, spreads)
+        movements = movements + self.sampling
         surprises = values[:, None] - means
         outliers = outlier_share(degrees)
         count = means.shape[1]
@@ -244,6 +250,7 @@ class FilterBank:
         totals = movements + variance
         squares = surprises * surprises
         odds = -0.5 * (np.log(totals) + squares / totals)
+        self.evidence += odds[:, : self.evidence.shape[1]]
         evidence = self._weigh(odds, squares, movements + OUTLIER * variance, outliers)
         if self._recent is not None:
             self._recent.add_round(self._family_steps(predictions), movements, totals, surprises)

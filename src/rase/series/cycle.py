@@ -15,7 +15,16 @@ import numpy as np
 from rase.arrays import Floats, Places
 from rase.series.families import DAY_S, Family, Grid, Prediction
 
-__all__ = ["CYCLE_GRID", "KEPT", "CycleFilters", "PeriodFinder", "wave_columns"]
+__all__ = [
+    "CYCLE_GRID",
+    "CYCLE_SHARE",
+    "KEPT",
+    "CycleFilters",
+    "PeriodFinder",
+    "find_period",
+    "seen_of_cycle",
+    "wave_columns",
+]
 
 # How many rounds are kept, and how many have to be there.
 KEPT: Final = 1024
@@ -50,7 +59,8 @@ _EVERY, _EVERY_LATER, _LATER = 32, 64, 512
 _SAME = 0.5
 # A period was chosen among hundreds, which its filters pay for when they begin; and rounds in which
 # they know nothing yet are not held against them.
-_BEGIN, _FIRST = 0.01, 32
+CYCLE_SHARE: Final = 0.01
+_FIRST = 32
 _MOST_ODDS = 500.0
 # Filters that count less than this may begin again with a better frequency, after so many rounds:
 # that goes through all rounds that are kept.
@@ -151,9 +161,7 @@ class CycleFilters:
         self._time_s = time_s
 
     def _seen(self) -> Floats:
-        day = self._time_s % DAY_S / DAY_S
-        cycle = wave_columns(self._phase, _WAVES)
-        return np.concatenate([[1.0, 1.0], cycle, wave_columns(day, _DAY_WAVES)])
+        return _seen(self._phase, self._time_s)
 
     def _filter(self, expected: Prediction, value: float, variance: float) -> Floats:
         """Take a round into all filters; return the logarithm of how likely each found it."""
@@ -164,7 +172,7 @@ class CycleFilters:
 
     def _look(self, *, is_trusted: bool) -> Floats | None:
         """Look for a period, and begin again with it where the one before is not trusted."""
-        found = self._finder.find()
+        found = find_period(self._finder.kept())
         if found is None:
             return None
         rounds = self._finder.kept()
@@ -186,7 +194,7 @@ class CycleFilters:
             if place >= _FIRST:
                 earned += own - evidence
         odds = np.exp(np.minimum(earned, _MOST_ODDS))
-        return np.asarray(_BEGIN / self._family.count * odds)
+        return np.asarray(CYCLE_SHARE / self._family.count * odds)
 
 
 class PeriodFinder:
@@ -215,28 +223,42 @@ class PeriodFinder:
             return self.rounds[: self.count]
         return np.roll(self.rounds, -(self.count % KEPT), axis=0)
 
-    def find(self) -> float | None:
-        """Return a frequency in cycles a second that stands out; None if none does."""
-        rounds = self.kept()
-        if len(rounds) < _NEEDED:
-            return None
-        times, step = rounds[:, 0] - rounds[0, 0], float(np.diff(rounds[:, 0]).min())
-        places = np.rint(times / step).astype(np.int64)
-        span = int(places[-1]) + 1
-        # Where most rounds are missing nothing can be said of what repeats.
-        if span > 2 * len(rounds):
-            return None
-        roots = np.sqrt(rounds[:, 2] / rounds[:, 2].mean())
-        line, days = _designs(times)
-        found = []
-        # A day is taken out of the second look, not of the first: over some weeks a tide of 12.42
-        # hours and half a day are one.
-        for design in (line, days):
-            rest = _without(design, rounds[:, 1], roots)
-            peak = _peak(places, rest * roots**2, span)
-            if peak is not None and _is_no_day(peak / step, times[-1]):
-                found.append(_base(peak / step, times, rounds[:, 1], roots))
-        return min(found)[1] if found else None
+
+def find_period(rounds: Floats) -> float | None:
+    """Return a frequency in cycles a second that stands out of rounds; None if none does.
+
+    Args:
+        rounds: Times, means and precisions, a round a row, in the order of time.
+    """
+    if len(rounds) < _NEEDED:
+        return None
+    times, step = rounds[:, 0] - rounds[0, 0], float(np.diff(rounds[:, 0]).min())
+    places = np.rint(times / step).astype(np.int64)
+    span = int(places[-1]) + 1
+    # Where most rounds are missing nothing can be said of what repeats.
+    if span > 2 * len(rounds):
+        return None
+    roots = np.sqrt(rounds[:, 2] / rounds[:, 2].mean())
+    line, days = _designs(times)
+    found = []
+    # A day is taken out of the second look, not of the first: over some weeks a tide of 12.42
+    # hours and half a day are one.
+    for design in (line, days):
+        rest = _without(design, rounds[:, 1], roots)
+        peak = _peak(places, rest * roots**2, span)
+        if peak is not None and _is_no_day(peak / step, times[-1]):
+            found.append(_base(peak / step, times, rounds[:, 1], roots))
+    return min(found)[1] if found else None
+
+
+def seen_of_cycle(frequency: float, time_s: float) -> Floats:
+    """Return how much of each part of the state of a cycle's models shows at a time."""
+    return _seen(frequency * time_s % 1.0, time_s)
+
+
+def _seen(phase: float, time_s: float) -> Floats:
+    cycle = wave_columns(phase, _WAVES)
+    return np.concatenate([[1.0, 1.0], cycle, wave_columns(time_s % DAY_S / DAY_S, _DAY_WAVES)])
 
 
 def wave_columns(phases: Floats | float, harmonics: int) -> Floats:

@@ -1,6 +1,6 @@
 """Results of rounds: what each says, and a list of them that shows itself in a notebook."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, SupportsIndex, overload
@@ -18,7 +18,7 @@ from rase.series.smoother import smooth_record
 from rase.series.tracker import Tracker
 from rase.shuffle.release import Manifest
 
-__all__ = ["RoundEstimates", "RoundResult", "Rounds", "estimate_round"]
+__all__ = ["Record", "RoundEstimates", "RoundResult", "Rounds", "estimate_round"]
 
 # A notebook shows so many rows of a long table: some of the first, some of the last.
 _SHOWN: Final = 10
@@ -43,6 +43,8 @@ class RoundResult:
         window: What ``tracked`` says of the mean over the window that ends with this round, by the
             joint law of its rounds; None where no window was asked for, or it says nothing.
         label: Which part of the fleet it is about; None for all.
+        known_then: What ``tracked`` said when the round came, where later rounds helped since; None
+            where it still says so.
     """
 
     n: int
@@ -55,6 +57,7 @@ class RoundResult:
     spread: float | None = None
     window: Estimate | None = None
     label: str | None = None
+    known_then: Estimate | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -71,6 +74,13 @@ class RoundResult:
         followed = tracker.update(self.start_ms / 1000, self.alone, spread=self.spread)
         estimates = {**self.estimates, TRACKED: followed}
         return replace(self, estimates=estimates, window=tracker.mean_of_last())
+
+    def as_known_then(self) -> "RoundResult":
+        """Return the result as it was known when the round came."""
+        if self.known_then is None:
+            return self
+        estimates = {**self.estimates, TRACKED: self.known_then}
+        return replace(self, estimates=estimates, known_then=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,55 @@ def estimate_round(
     return RoundEstimates(estimates, alone, spread)
 
 
+class Record:
+    """Follow rounds in the order of time, and look back once all are there.
+
+    Args:
+        tracker: Has seen no round yet.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._rounds: list[RoundResult] = []
+        # Of those that were followed: the place, and how far it is off by who reported.
+        self._places: list[int] = []
+        self._sampling: list[float] = []
+
+    def follow(self, result: RoundResult) -> RoundResult:
+        """Return the next round with ``tracked`` borrowing from those before."""
+        found = result.tracked(self._tracker)
+        if found is not result:
+            self._places.append(len(self._rounds))
+            self._sampling.append(self._tracker.sampling)
+        self._rounds.append(found)
+        return found
+
+    def look_back(self) -> Iterator[RoundResult]:
+        """Yield all rounds, each with the help of all others.
+
+        Estimates that later rounds helped have the method ``smoothed``. Where looking back is not
+        better than what was known then, at jumps and spikes, the estimate stays as it is. It costs
+        no privacy.
+        """
+        known = [self._rounds[place] for place in self._places]
+        revised = smooth_record(
+            [(one.start_ms or 0) / 1000 for one in known],
+            [one.alone for one in known if one.alone is not None],
+            filtered=[one.estimates[TRACKED] for one in known],
+            evidence=self._tracker.evidence,
+            sampling=self._sampling,
+        )
+        now = dict(zip(self._places, revised, strict=True))
+        for place, one in enumerate(self._rounds):
+            then = one.estimates.get(TRACKED)
+            estimate = now.get(place, then)
+            if estimate is None or estimate is then:
+                yield one
+            else:
+                estimates = {**one.estimates, TRACKED: estimate}
+                yield replace(one, estimates=estimates, known_then=then)
+
+
 class Rounds(list[RoundResult]):
     """Hold rounds in the order of time: a list that can show itself.
 
@@ -153,29 +212,9 @@ class Rounds(list[RoundResult]):
             return f"Rounds({self._count})"
         return f"Rounds({self._count}, {_when(self[0])} to {_when(self[-1])} UTC)"
 
-    def smoothed(self) -> "Rounds":
-        """Return the rounds with ``tracked`` as it is known now, with the help of later rounds.
-
-        Estimates that later rounds helped have the method ``smoothed``. Where looking back is not
-        better than what was known then, at jumps and spikes, the estimate stays as it is, and so do
-        rounds without ``tracked``, a time or a mean of their own. It costs no privacy.
-        """
-        places = [
-            place
-            for place, one in enumerate(self)
-            if TRACKED in one.estimates and one.alone is not None and one.start_ms is not None
-        ]
-        known = [self[place] for place in places]
-        revised = smooth_record(
-            [(one.start_ms or 0) / 1000 for one in known],
-            [one.alone for one in known if one.alone is not None],
-            filtered=[one.estimates[TRACKED] for one in known],
-        )
-        rounds = Rounds(self)
-        for place, estimate in zip(places, revised, strict=True):
-            one = self[place]
-            rounds[place] = replace(one, estimates={**one.estimates, TRACKED: estimate})
-        return rounds
+    def as_known_then(self) -> "Rounds":
+        """Return each round as it was known when it came, without the help of later ones."""
+        return Rounds(one.as_known_then() for one in self)
 
     def to_frame(self) -> Any:
         """Return a pandas data frame, one round a row; ``truth`` only where it is known.

@@ -1,4 +1,4 @@
-"""Looking back: each round of a whole record with the help of the rounds before and after it.
+"""Looking back: each round of a record with the help of the rounds before and after it.
 
 The models of the bank are weighed by how well they predicted the whole record, and those that count
 go through it once forward and once backward (Bryson and Frazier 1963): exact for each model. Models
@@ -8,8 +8,9 @@ looking back is not better, what was known then stays.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,14 +18,15 @@ from rase.arrays import Flags, Floats, Places
 from rase.counts.estimate import Estimate
 from rase.counts.registry import SMOOTHED
 from rase.domain import Range
+from rase.series.cycle import CYCLE_GRID, CYCLE_SHARE, find_period, seen_of_cycle
 from rase.series.families import Family, Grid
 from rase.series.models import edges_grid, seen_of, smooth_grid
 from rase.series.posterior import as_student, reach_of
 
-__all__ = ["smooth_record"]
+__all__ = ["LookingBack", "is_better", "smooth_record"]
 
-# So many models of each shape are followed backward; the others count next to nothing.
-_MOST_MODELS = 12
+# So many models of each shape are followed backward, if they count this much of the best.
+_MOST_MODELS, _LEAST_CHANCE = 12, 1e-4
 # How many rounds to both sides decide whether looking back is better there, and how much worse it
 # may look by chance: in variances of the noise, in errors of the comparison around a round, and in
 # errors of the comparison over the whole record.
@@ -33,6 +35,9 @@ _AROUND, _CHANCE, _DOUBT, _SURE = 12, 2.0, 1.5, 2.0
 _LEAST_ERROR = 0.7
 # With fewer rounds there is nothing to look back with.
 _LEAST_ROUNDS = 8
+# Of so many rounds at a time it is kept what models made of them; of the others their state at the
+# beginning of each such block, from which they go through it again.
+_BLOCK = 1024
 
 
 def smooth_record(
@@ -40,6 +45,8 @@ def smooth_record(
     means: Sequence[Estimate],
     *,
     filtered: Sequence[Estimate],
+    evidence: Floats,
+    sampling: Sequence[float] | None = None,
 ) -> list[Estimate]:
     """Return each round's mean with the help of all rounds of a record.
 
@@ -49,6 +56,9 @@ def smooth_record(
         times_s: When each round began, ascending.
         means: Their unbiased means, with errors above 0.
         filtered: What `rase.series.tracker` said of each when it came; they know the range.
+        evidence: How well each of its models predicted the record; `Tracker.evidence`.
+        sampling: How far the mean of those who reported is off that of all who may, as a variance;
+            `Tracker.sampling` after each round. None where as many report in every round.
 
     Returns:
         One estimate a round. Its method is ``smoothed`` where later rounds helped; where looking
@@ -56,37 +66,42 @@ def smooth_record(
     """
     if len(means) < _LEAST_ROUNDS:
         return list(filtered)
-    value_range = Range(filtered[0].lowest, filtered[0].highest)
-    times = np.asarray(times_s, dtype=np.float64)
-    values = np.array([one.value for one in means])
-    noise = np.array([one.standard_error for one in means]) ** 2
-    weights, found, variances = _smooth(times, values, noise, value_range)
-    about = (weights[:, None] * found).sum(axis=0)
-    apart = variances + np.square(found - about)
-    spread = (weights[:, None] * apart).sum(axis=0)
+    record = _Record(
+        np.asarray(times_s, dtype=np.float64),
+        np.array([one.value for one in means]),
+        np.array([one.standard_error for one in means]) ** 2,
+        np.zeros(len(means)) if sampling is None else np.asarray(sampling),
+        Range(filtered[0].lowest, filtered[0].highest),
+    )
+    passes, weights = _chosen_models(record, evidence)
+    laws = list(zip(*(one.look_back() for one in passes), strict=True))[::-1]
+    parts = [
+        _mixed(weights, *(np.concatenate(law) for law in zip(*one, strict=True))) for one in laws
+    ]
+    about, spread, factors, degrees = (np.concatenate(part) for part in zip(*parts, strict=True))
     before = np.array([one.value for one in filtered])
     doubts = np.array([one.standard_error for one in filtered]) ** 2
-    is_better = _is_better(values, noise, about, spread, before=before, doubts=doubts)
-    shares = np.tile(weights, (len(values), 1))
-    reach = reach_of(shares, found.T, variances.T, about=about, deviation=np.sqrt(spread))
-    factors, degrees = as_student(reach)
+    better = is_better(record.values, record.noise, about, spread, before=before, doubts=doubts)
+    # Nothing came after the last round.
+    better[-1] = False
     # What noise hides from the filter it hides from the smoother, too.
     errors = np.maximum(factors * np.sqrt(spread), _LEAST_ERROR * np.sqrt(doubts))
+    low, high = record.value_range.low, record.value_range.high
     return [
         replace(
             one,
-            value=min(max(float(about[place]), value_range.low), value_range.high),
+            value=min(max(float(about[place]), low), high),
             standard_error=float(errors[place]),
             degrees_of_freedom=float(degrees[place]),
             method=SMOOTHED,
         )
-        if is_better[place]
+        if better[place]
         else one
         for place, one in enumerate(filtered)
     ]
 
 
-def _is_better(
+def is_better(
     values: Floats,
     noise: Floats,
     smoothed: Floats,
@@ -98,6 +113,14 @@ def _is_better(
     """Say for each round whether looking back is better around it, and in the whole record.
 
     Stein's estimate of a squared error is (y - f)^2 - R + 2v; R is in both and left out.
+
+    Args:
+        values: Unbiased means.
+        noise: Their variances.
+        smoothed: What is said looking back.
+        spread: The variances of that.
+        before: What was said when the rounds came.
+        doubts: The variances of that.
     """
     gains = np.square(values - before) + 2 * np.minimum(doubts, noise)
     gains -= np.square(values - smoothed) + 2 * np.minimum(spread, noise)
@@ -115,104 +138,206 @@ def _is_better(
         return np.asarray(sums[last] - sums[first])
 
     least = np.minimum(around(claimed) - _DOUBT * np.sqrt(around(chance)), 0.0)
-    is_better = around(gains) > np.maximum(least, -_CHANCE)
+    better = around(gains) > np.maximum(least, -_CHANCE)
     # What is left must help as a whole, by more than chance.
-    total, doubt = float(gains[is_better].sum()), float(chance[is_better].sum())
-    return np.asarray(is_better & (total > _SURE * math.sqrt(doubt)))
+    total, doubt = float(gains[better].sum()), float(chance[better].sum())
+    return np.asarray(better & (total > _SURE * math.sqrt(doubt)))
 
 
-def _smooth(
-    times: Floats, values: Floats, noise: Floats, value_range: Range
-) -> tuple[Floats, Floats, Floats]:
-    """Return how much each model counts, its means and its variances, one model a row."""
-    evidence, means, variances = [], [], []
-    shown = zip(*(seen_of(time_s) for time_s in times.tolist()), strict=True)
-    for grid, rows in zip((smooth_grid(), edges_grid()), shown, strict=True):
-        odds = _forward(grid, times, values, noise, rows=rows, value_range=value_range)[0]
-        odds += np.log(grid.prior)
-        chosen = np.sort(np.argsort(odds)[-_MOST_MODELS:])
-        some = _chosen(grid, chosen)
-        _, surprises, totals, gains = _forward(
-            some, times, values, noise, rows=rows, value_range=value_range
-        )
-        found, left = _backward(
-            some, times, values, noise, rows=rows, passes=(surprises, totals, gains)
-        )
-        evidence.append(odds[chosen])
-        means.append(found)
-        variances.append(left)
-    together = np.concatenate(evidence)
-    weights = np.exp(together - together.max())
-    return weights / weights.sum(), np.concatenate(means), np.concatenate(variances)
+class LookingBack:
+    """What later rounds say of the state of some models of one shape: it goes backward in time.
 
+    With y = m + e, e of variance R: m is y - R u given everything, with variance R - R^2 d.
 
-def _chosen(grid: Grid, chosen: Places) -> Grid:
-    parts = (grid.level, grid.irregular, grid.lasting_s, grid.profile, grid.prior)
-    return Grid.of(np.stack([part[chosen] for part in parts], axis=1), sizes=grid.sizes)
-
-
-def _forward(
-    grid: Grid,
-    times: Floats,
-    values: Floats,
-    noise: Floats,
-    *,
-    rows: Sequence[Floats],
-    value_range: Range,
-) -> tuple[Floats, Floats, Floats, list[Floats]]:
-    """Filter a record; return evidence of the models, surprises, their variances, and gains."""
-    family = Family(grid, value_range.low, value_range.width)
-    count = len(grid.level)
-    evidence = np.zeros(count)
-    surprises, totals = np.empty((len(times), count)), np.empty((len(times), count))
-    gains: list[Floats] = []
-    for place, row in enumerate(rows):
-        if place:
-            family.advance(float(times[place] - times[place - 1]))
-        expected = family.predict(row)
-        total = expected.variances + noise[place]
-        surprise = values[place] - expected.means
-        family.take(expected, surprise, total)
-        evidence -= 0.5 * (np.log(total) + surprise[0] ** 2 / total)
-        surprises[place], totals[place] = surprise[0], total
-        if count <= _MOST_MODELS:
-            gains.append(expected.gains / total[:, None])
-    return evidence, surprises, totals, gains
-
-
-def _backward(
-    grid: Grid,
-    times: Floats,
-    values: Floats,
-    noise: Floats,
-    *,
-    rows: Sequence[Floats],
-    passes: tuple[Floats, Floats, list[Floats]],
-) -> tuple[Floats, Floats]:
-    """Return means and variances of all rounds given the whole record, one model a row.
-
-    With y = m + e, e of variance R: m is y - R u given everything, with variance R - R^2 d, where u
-    and d follow from what later rounds say of the state: a vector and a matrix that go backward.
+    Args:
+        count: How many models.
+        size: How many parts a state has.
     """
-    surprises, totals, gains = passes
-    count, size = len(grid.level), 2 + 2 * len(grid.sizes)
-    vector, matrix = np.zeros((count, size)), np.zeros((count, size, size))
-    means, variances = np.empty((count, len(times))), np.empty((count, len(times)))
-    for place in range(len(times) - 1, -1, -1):
-        gain, row = gains[place], rows[place]
-        along = np.einsum("kij,kj->ki", matrix, gain)
-        d = 1 / totals[place] + (gain * along).sum(axis=1)
-        u = surprises[place] / totals[place] - (gain * vector).sum(axis=1)
-        means[:, place] = values[place] - noise[place] * u
-        variances[:, place] = np.maximum(noise[place] - noise[place] ** 2 * d, 1e-9 * noise[place])
-        vector += u[:, None] * row
-        matrix -= along[:, :, None] * row + row[:, None] * along[:, None, :]
-        matrix += d[:, None, None] * np.outer(row, row)
-        if place:
-            passed_s = float(times[place] - times[place - 1])
-            with np.errstate(divide="ignore"):
-                left = np.exp(-passed_s / grid.lasting_s)
-            vector[:, 1] *= left
-            matrix[:, 1, :] *= left[:, None]
-            matrix[:, :, 1] *= left[:, None]
-    return means, variances
+
+    def __init__(self, count: int, size: int) -> None:
+        self._vector = np.zeros((count, size))
+        self._matrix = np.zeros((count, size, size))
+
+    def take(
+        self, gains: Floats, row: Floats, *, surprises: Floats, totals: Floats
+    ) -> tuple[Floats, Floats]:
+        """Take the round before in, and return u and d of it.
+
+        Args:
+            gains: What `rase.series.families.Prediction` says of the round.
+            row: How much of each part of the state showed in it.
+            surprises: How far it was off what was expected.
+            totals: The variance of that.
+        """
+        follows = gains / totals[:, None]
+        along = np.einsum("kij,kj->ki", self._matrix, follows)
+        d = 1 / totals + (follows * along).sum(axis=1)
+        u = surprises / totals - (follows * self._vector).sum(axis=1)
+        self._vector += u[:, None] * row
+        self._matrix -= along[:, :, None] * row + row[:, None] * along[:, None, :]
+        self._matrix += d[:, None, None] * np.outer(row, row)
+        return u, d
+
+    def let_pass(self, left: Floats) -> None:
+        """Let time pass backward, of which so much was left of the irregular part of each model."""
+        self._vector[:, 1] *= left
+        self._matrix[:, 1, :] *= left[:, None]
+        self._matrix[:, :, 1] *= left[:, None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Record:
+    """Rounds: when they began, unbiased means, their variances by noise and by who reported."""
+
+    times: Floats
+    values: Floats
+    noise: Floats
+    sampling: Floats
+    value_range: Range
+
+
+def _chosen_models(record: _Record, evidence: Floats) -> tuple[list["_Pass"], Floats]:
+    """Return the models that count in a record, and how much they do."""
+    smooth, edges = smooth_grid(), edges_grid()
+    shapes = [_Pass(smooth, _seen_smooth, record), _Pass(edges, _seen_edges, record)]
+    odds = np.split(
+        evidence[: len(smooth.level) + len(edges.level)]
+        + np.log(np.concatenate([smooth.prior, edges.prior])),
+        [len(smooth.level)],
+    )
+    rounds = np.stack([record.times, record.values, 1 / record.noise], axis=1)
+    frequency = find_period(rounds)
+    if frequency is not None:
+        shapes.append(_Pass(CYCLE_GRID, partial(seen_of_cycle, frequency), record))
+        # A period was chosen among hundreds, which its filters pay for.
+        share = CYCLE_SHARE * float(smooth.prior.sum()) / len(CYCLE_GRID.level)
+        odds.append(shapes[-1].evidence() + math.log(share))
+    top = max(float(one.max()) for one in odds)
+    passes, weights = [], []
+    for shape, own in zip(shapes, odds, strict=True):
+        best = np.sort(np.argsort(own)[-_MOST_MODELS:])
+        best = best[own[best] > top + math.log(_LEAST_CHANCE)]
+        if best.size:
+            passes.append(shape.of_models(best))
+            weights.append(np.exp(own[best] - top))
+    together = np.concatenate(weights)
+    return passes, together / together.sum()
+
+
+def _seen_smooth(time_s: float) -> Floats:
+    return seen_of(time_s)[0]
+
+
+def _seen_edges(time_s: float) -> Floats:
+    return seen_of(time_s)[1]
+
+
+class _Pass:
+    """Models of one shape that go through a record.
+
+    Args:
+        grid: The models.
+        seen: How much of each part of the state shows at a time.
+        record: The rounds.
+    """
+
+    def __init__(self, grid: Grid, seen: Callable[[float], Floats], record: _Record) -> None:
+        self._grid, self._seen, self._record = grid, seen, record
+        self._begin()
+
+    def of_models(self, chosen: Places) -> "_Pass":
+        """Return some of the models, at the beginning of the record."""
+        grid = self._grid
+        parts = (grid.level, grid.irregular, grid.lasting_s, grid.profile, grid.prior)
+        some = Grid.of(np.stack([part[chosen] for part in parts], axis=1), sizes=grid.sizes)
+        return _Pass(some, self._seen, self._record)
+
+    def evidence(self) -> Floats:
+        """Return how well each model predicts the record."""
+        found = np.zeros(self._family.count)
+        for surprises, totals in zip(
+            *self._forward(range(len(self._record.times)))[:2], strict=True
+        ):
+            found -= 0.5 * (np.log(totals) + surprises**2 / totals)
+        return found
+
+    def look_back(self) -> Iterator[tuple[Floats, Floats]]:
+        """Yield means and variances of blocks of rounds given the whole record, the last first.
+
+        One model a row, one round of the block a column.
+        """
+        count = len(self._record.times)
+        blocks = [range(first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
+        kept, steps = [], None
+        for block in blocks:
+            kept.append((self._family.pending, [one.copy() for one in self._family.numbers()]))
+            steps = self._forward(block)
+        later = LookingBack(self._family.count, self._family.size)
+        for block, (pending, state) in zip(blocks[::-1], kept[::-1], strict=True):
+            if steps is None:
+                self._begin()
+                self._family.pending = pending
+                self._family.restore(*state)
+                steps = self._forward(block)
+            yield self._backward(block, steps, later)
+            steps = None
+
+    def _begin(self) -> None:
+        reach = self._record.value_range
+        self._family = Family(self._grid, reach.low, reach.width)
+
+    def _forward(self, block: range) -> tuple[Floats, Floats, list[Floats]]:
+        """Take a block in; return surprises, their variances, and gains, a round a row."""
+        family, record = self._family, self._record
+        surprises = np.empty((len(block), family.count))
+        totals, gains = np.empty_like(surprises), []
+        for row, place in enumerate(block):
+            if place:
+                family.advance(float(record.times[place] - record.times[place - 1]))
+            expected = family.predict(self._seen(float(record.times[place])))
+            totals[row] = expected.variances + record.sampling[place] + record.noise[place]
+            surprises[row] = record.values[place] - expected.means[0]
+            family.take(expected, surprises[row : row + 1], totals[row])
+            gains.append(expected.gains)
+        return surprises, totals, gains
+
+    def _backward(
+        self, block: range, steps: tuple[Floats, Floats, list[Floats]], later: LookingBack
+    ) -> tuple[Floats, Floats]:
+        record, (surprises, totals, gains) = self._record, steps
+        means, variances = np.empty_like(surprises.T), np.empty_like(surprises.T)
+        for row in range(len(block) - 1, -1, -1):
+            place = block[row]
+            u, d = later.take(
+                gains[row],
+                self._seen(float(record.times[place])),
+                surprises=surprises[row],
+                totals=totals[row],
+            )
+            noise = record.noise[place]
+            means[:, row] = record.values[place] - noise * u
+            variances[:, row] = np.maximum(noise - noise**2 * d, 1e-9 * noise)
+            if place:
+                passed_s = float(record.times[place] - record.times[place - 1])
+                later.let_pass(self._left_after(passed_s))
+        return means, variances
+
+    def _left_after(self, passed_s: float) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.exp(-passed_s / self._grid.lasting_s))
+
+
+def _mixed(
+    weights: Floats, found: Floats, variances: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what models say together of some rounds.
+
+    Returns:
+        Means and variances; then by what factor the deviation is to be taken, and with how many
+        degrees of freedom, so that Student's law reaches as far.
+    """
+    about = weights @ found
+    spread = weights @ (variances + np.square(found - about))
+    shares = np.tile(weights, (len(about), 1))
+    reach = reach_of(shares, found.T, variances.T, about=about, deviation=np.sqrt(spread))
+    return about, spread, *as_student(reach)

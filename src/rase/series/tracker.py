@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from rase.arrays import Floats
 from rase.counts.estimate import Estimate
 from rase.counts.fleet import OF_FLEET, sampling_variance
 from rase.counts.registry import TRACKED
@@ -84,6 +85,16 @@ class Tracker:
     def time_s(self) -> float | None:
         """When the latest round that was taken in began; None before the first."""
         return self._bank.time_s
+
+    @property
+    def evidence(self) -> Floats:
+        """How well each model predicted the rounds that were taken in since this was made."""
+        return np.asarray(self._bank.evidence[0])
+
+    @property
+    def sampling(self) -> float:
+        """How far the mean of those who reported last is off that of all who may, as a variance."""
+        return self._bank.sampling
 
     def update(
         self,

@@ -210,7 +210,8 @@ def _mean(rounds: list[Estimate], w: int) -> Estimate:
         math.fsum(one.value for one in rounds) / m,
         error,
         n=sum(one.n for one in rounds),
-        method=" and ".join(methods),
+        # Of which some rounds have the help of later ones, the window has it, too.
+        method=" and ".join(name for name in methods if name != TRACKED or SMOOTHED not in methods),
         target=f"{' and '.join(targets)}, over {w if m == w else f'{m} of {w}'} rounds",
         degrees_of_freedom=degrees,
         lasting_error=min(lasting, error),

@@ -157,6 +157,8 @@ class RunPlan:
             than its ``k_min`` are withheld, and smaller labels merged.
         above: The bound of a question that each device answers by itself: whether its mean reading
             in the round lies above. The randomizer is then for two categories, no and yes.
+        as_known_then: Whether each round of ``tracked`` stays as it was known when it came. False
+            lets later rounds help earlier ones (`rase.series.smoother`).
 
     Attributes:
         estimators: What is asked for, by name.
@@ -185,6 +187,7 @@ class RunPlan:
     promise: ShuffledPromise | None = None
     above: float | None = None
     labels: Labels | None = None
+    as_known_then: bool = False
     estimators: Mapping[str, Estimator] = field(init=False, repr=False)
     interval_ms: int | None = field(init=False, repr=False)
 
@@ -287,6 +290,7 @@ class RunPlan:
             "estimators": list(self.estimators),
             "every": self.every,
             "window": self.window,
+            **({"as_known_then": self.as_known_then} if TRACKED in self.estimators else {}),
             **({} if self.above is None else {"above": self.above}),
             **({} if self.labels is None else {"labels": repr(self.labels)}),
             **({} if self.promise is None else {"promise": repr(self.promise)}),

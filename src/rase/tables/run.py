@@ -27,7 +27,7 @@ from rase.counts.registry import TRACKED
 from rase.errors import DataError
 from rase.kernels.keyed import RunKey
 from rase.kernels.words import Random, SeededRandom
-from rase.series.rounds import RoundResult
+from rase.series.rounds import Record, RoundResult
 from rase.series.tracker import Tracker
 from rase.tables.feedback import RangeFeedback, feedback_rounds
 from rase.tables.parquet import ParquetSource
@@ -162,16 +162,19 @@ class TableRun(ABC):
         if TRACKED not in self._plan.estimators:
             yield from results
             return
-        every = self._plan.every
-        trackers: dict[str | None, Tracker] = {}
+        every_s = 0.0 if self._plan.every is None else parse_duration_s(self._plan.every)
+        records: dict[str | None, Record] = {}
         for result in results:
-            if result.label not in trackers:
-                trackers[result.label] = Tracker(
-                    self._plan.numbers.domain,
-                    window=self._plan.window or 0,
-                    every_s=0.0 if every is None else parse_duration_s(every),
-                )
-            yield result.tracked(trackers[result.label])
+            if result.label not in records:
+                domain, window = self._plan.numbers.domain, self._plan.window or 0
+                records[result.label] = Record(Tracker(domain, window=window, every_s=every_s))
+            found = records[result.label].follow(result)
+            if self._plan.as_known_then:
+                yield found
+        if not self._plan.as_known_then:
+            revised = {label: record.look_back() for label, record in records.items()}
+            for result in results:
+                yield next(revised[result.label])
 
     @abstractmethod
     def _estimate(self) -> list[RoundResult]:

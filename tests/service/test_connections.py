@@ -18,6 +18,7 @@ from tests.patience import PATIENCE_S, turn_on
 from rase.service import connections
 from rase.service.connections import ConnectionSettings, guarded_protocol, network_of
 from rase.service.telemetry import Telemetry
+from rase.transport.http import HttpTransport
 
 REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
 
@@ -64,6 +65,7 @@ class Server:
             lifespan="off",
             log_config=None,
             log_level="error",
+            timeout_keep_alive=settings.idle_s,
             timeout_graceful_shutdown=1,
         )
         self.running = uvicorn.Server(self.config)
@@ -414,6 +416,58 @@ def test_who_came_a_moment_ago_keeps_its_place(monkeypatch: pytest.MonkeyPatch) 
         assert server.count("connections_slow") == 0
 
     run(lambda: Server(max_connections=5, header_s=3600), work)
+
+
+def test_idle_connections_give_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept connections hold no place against a newcomer, and are closed without an answer."""
+    monkeypatch.setattr(connections, "_KEEPS_PLACE_S", PATIENCE_S / 2)
+
+    async def work(server: Server) -> None:
+        idle = [await server.connect() for _ in range(5)]
+        for reader, writer in idle:
+            writer.write(REQUEST)
+            assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
+        reader, _ = await server.connect()
+        assert status_of(await reader.read()) == 503
+        turn_on(PATIENCE_S / 2)
+        for _ in range(3):
+            reader, writer = await server.connect()
+            writer.write(REQUEST)
+            assert status_of(await reader.readuntil(b"\r\n\r\n3")) == 200
+        assert server.count("connections_slow") == 3
+        while sum(reader.at_eof() for reader, _ in idle) < 3:
+            await asyncio.sleep(0)
+
+    run(lambda: Server(max_connections=5, idle_s=3600), work)
+
+
+def test_a_device_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten messages of a device take one connection; without keeping they take ten."""
+    admitted: list[object] = []
+    admit = connections.ConnectionGuard.admit
+
+    def count(guard: Any, connection: Any, network: str | None) -> Any:
+        admitted.append(connection)
+        return admit(guard, connection, network)
+
+    monkeypatch.setattr(connections.ConnectionGuard, "admit", count)
+
+    async def work(server: Server) -> None:
+        url = f"http://127.0.0.1:{server.address[1]}"
+
+        def talk(kept_s: float) -> None:
+            transport = HttpTransport(url, timeout_s=PATIENCE_S, kept_s=kept_s)
+            for number in range(5):
+                sent = transport.post("/v1/reports", bytes(number), content_type="x/y")
+                assert sent.body == str(number).encode()
+                assert transport.get("/v1/keyset").status == 200
+
+        for kept_s, expected in ((60.0, 1), (0.0, 10)):
+            admitted.clear()
+            await asyncio.to_thread(talk, kept_s)
+            assert len(admitted) == expected
+
+    run(Server, work)
 
 
 def test_never_more_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:

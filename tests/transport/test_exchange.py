@@ -33,6 +33,32 @@ def test_a_request_is_written_as_it_must_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "is_last"),
+    [
+        (OK + b"Content-Length: 1\r\n\r\na", False),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", False),
+        (b"HTTP/1.1 304 Not Modified\r\nConnection: Close\r\n\r\n", True),
+        (OK + b"Content-Length: 1\r\nConnection: close\r\n\r\na", True),
+        (OK + b"\r\na", True),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", True),
+        (OK + b"Content-Length: 99\r\n\r\n0123456789ABCDEF", True),
+    ],
+)
+def test_a_connection_is_used_again_only_if_nothing_is_left_in_it(
+    data: bytes, is_last: bool
+) -> None:
+    """The answer must be whole, and the other side must not have said that it is the last."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(PATIENCE_S)
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        found = exchange(ours, "GET", "/", headers={"Host": "h"}, body=None, most=10, is_last=False)
+        assert found.is_last == is_last
+        assert b"Connection" not in theirs.recv(4096)
+
+
+@pytest.mark.parametrize(
     ("data", "body"),
     [
         (b"Content-Length: 3\r\n\r\nabcdef", b"abc"),

@@ -128,6 +128,55 @@ def test_nonsense_is_unreachable() -> None:
         thread.join()
 
 
+def test_a_kept_connection_that_ends_is_replaced() -> None:
+    """Closed while idle, closed at the moment of the request, or too old: nobody notices."""
+    asked: list[bytes] = []
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+    is_closed = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for number in range(4):
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(4096))
+                connection.sendall(answer + str(number).encode())
+                if number == 1:
+                    # The next request comes, and no answer to it.
+                    connection.recv(4096)
+            is_closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        transport = HttpTransport(url, timeout_s=PATIENCE_S, kept_s=PATIENCE_S)
+        assert transport.get("/").body == b"0"
+        is_closed.wait(PATIENCE_S)
+        assert transport.get("/").body == b"1"
+        assert transport.post("/", b"x", content_type="x/y").body == b"2"
+        transport._kept[:] = [one._replace(until_s=0.0) for one in transport._kept]
+        assert transport.get("/").body == b"3"
+        thread.join()
+    assert len(asked) == 4
+
+
+def test_a_kept_connection_that_hangs_is_no_reason_to_wait_twice() -> None:
+    """Silence over a kept connection is silence, and the connection is not kept for longer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        transport = HttpTransport(url, timeout_s=PATIENCE_S, kept_s=PATIENCE_S)
+        thread = threading.Thread(target=transport.get, args=("/",))
+        thread.start()
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 304 Not Modified\r\n\r\n")
+            thread.join()
+            transport._kept[0].connection.settimeout(0.05)
+            with pytest.raises(Unreachable, match="TimeoutError"):
+                transport.get("/")
+        assert transport._kept == []
+
+
 def test_an_endless_answer_is_refused(server: Server) -> None:
     """No more than a megabyte is read."""
     server.body = bytes(MAX_ANSWER_BYTES + 1)

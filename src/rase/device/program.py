@@ -43,6 +43,8 @@ __all__ = [
 
 # How soon an agent with a page does what was asked for there.
 _PAGE_WAIT_S = 1.0
+# Below the 75 s for which a server keeps an idle connection.
+_KEPT_S = 65.0
 
 
 def run_device(
@@ -203,7 +205,7 @@ def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
     from rase.transport.http import HttpTransport
 
     tls = tls_of(settings, folder)
-    return HttpTransport(settings.shuffler, tls=tls, timeout_s=settings.timeout_s)
+    return HttpTransport(settings.shuffler, tls=tls, timeout_s=settings.timeout_s, kept_s=_KEPT_S)
 
 
 def report_transport_of(settings: DeviceSettings, folder: Path, credential: str) -> Transport:

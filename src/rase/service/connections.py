@@ -52,6 +52,8 @@ class ConnectionSettings(Settings):
         max_header_bytes: The most bytes of a request's first line and headers.
         header_s: How many seconds a connection may take to send them.
         body_s: How many seconds a body may take, and one more for each 64 KiB that arrived.
+        idle_s: How many seconds a connection stays open without a request; devices keep theirs for
+            a minute.
     """
 
     max_connections: int = Field(default=8192, ge=1)
@@ -59,6 +61,7 @@ class ConnectionSettings(Settings):
     max_header_bytes: int = Field(default=16384, ge=1024)
     header_s: float = Field(default=10.0, gt=0)
     body_s: float = Field(default=30.0, gt=0)
+    idle_s: int = Field(default=75, ge=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +265,22 @@ class _GuardedProtocol(HttpToolsProtocol):
         _BASE.on_message_complete(self)
 
     def waiting_s(self, now_s: float) -> float:
-        """Return how long the server has waited for the rest of a request; 0 if it does not."""
-        if self._waits_for == _SERVING or self.flow.read_paused or self.transport.is_closing():
+        """Return how long the server has waited for a request or its rest; 0 if it does not."""
+        if self.flow.read_paused or self.transport.is_closing():
             return 0.0
+        if self._waits_for == _SERVING:
+            idle = self.timeout_keep_alive_task
+            return 0.0 if idle is None else now_s - idle.when() + self.timeout_keep_alive
         return now_s - self._since_s
 
     def give_way(self) -> None:
         """Leave the place to a newcomer, before the time for headers or body is over."""
         self._guard.forget(self, self._network)
-        self._refuse(_FULL)
+        if self._waits_for == _SERVING:
+            # Between two requests: an answer now would be taken for that to the next.
+            self.transport.close()
+        else:
+            self._refuse(_FULL)
 
     def close_if_slow(self, now_s: float) -> bool:
         """Close the connection if it has kept the server waiting too long; return whether."""

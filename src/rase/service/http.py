@@ -229,10 +229,12 @@ def serve(
         ) from None
     # asyncio does not see that this is TCP, and would leave answers waiting for acknowledgements.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    limits = limits or ConnectionSettings()
     # uvicorn's own log would name the address of every peer.
     config = uvicorn.Config(
         _Discreet(app, telemetry),
-        http=guarded_protocol(limits or ConnectionSettings(), telemetry),
+        http=guarded_protocol(limits, telemetry),
+        timeout_keep_alive=limits.idle_s,
         # There is no such route, and a connection that becomes one would escape the limits.
         ws="none",
         log_config=None,

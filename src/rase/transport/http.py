@@ -1,17 +1,20 @@
 """HTTP for devices: TLS, a pinned authority, limits of time and size, ETags; no other library.
 
-Each HTTP/1.1 request has a connection of its own, which is all that a device needs. The standard
-library's client imports e-mail and TLS for it, which takes as long as starting an interpreter.
+A connection may be kept for the next message, so that a device that reports every minute does not
+agree on TLS every minute. The standard library's client imports e-mail for HTTP/1.1, which takes as
+long as starting an interpreter.
 Framing follows RFC 9112 (sections 4 to 7): a length, chunks, or the end of the connection.
 Compressions are not asked for, redirections not followed, cookies not kept.
 """
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rase.address import split_address
+from rase.clock import SystemClock
 from rase.errors import ConfigurationError
 from rase.transport.interface import MAX_RETRY_AFTER_S, Answer, Unreachable
 from rase.wire.private_files import is_open_to_others
@@ -21,7 +24,15 @@ if TYPE_CHECKING:
     import ssl
     from io import BufferedReader
 
-__all__ = ["MAX_ANSWER_BYTES", "ClientTls", "HttpTransport", "NotHttp", "Response", "exchange"]
+__all__ = [
+    "MAX_ANSWER_BYTES",
+    "ClientTls",
+    "HttpTransport",
+    "NoAnswer",
+    "NotHttp",
+    "Response",
+    "exchange",
+]
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 _PORTS = {"http": 80, "https": 443}
@@ -78,10 +89,10 @@ class ClientTls:
 
 
 class HttpTransport:
-    """Speak to one server; each message has a connection of its own.
+    """Speak to one server, over a connection that is kept for some seconds if that is wanted.
 
-    Connections are not kept: a device sends once in a round, and a lasting connection would show
-    when it is switched on. Proxy variables of the environment are not looked at.
+    A kept connection that the server has closed is replaced, and the message sent again: whatever
+    is sent here may arrive twice. Proxy variables of the environment are not looked at.
 
     Args:
         url: The root of the service. Must be https, except on this machine.
@@ -89,6 +100,7 @@ class HttpTransport:
         timeout_s: How long to wait for each step of the connection.
         insecure_http: Accept http to any host; for meters in the home, never for reports.
         bearer: A token that every question shows.
+        kept_s: For how long an idle connection is kept; 0 for a connection for each message.
 
     Raises:
         ConfigurationError: If the address or a file of ``tls`` cannot be used.
@@ -108,6 +120,7 @@ class HttpTransport:
         timeout_s: float = 30.0,
         insecure_http: bool = False,
         bearer: str | None = None,
+        kept_s: float = 0.0,
     ) -> None:
         try:
             parts = split_address(
@@ -130,6 +143,9 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._bearer = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
         self._context = (tls or ClientTls()).context() if parts.scheme == "https" else None
+        self._kept_s = kept_s
+        self._kept: list[_Kept] = []
+        weakref.finalize(self, _close_all, self._kept)
 
     def get(self, path: str, *, etag: str | None = None) -> Answer:
         """Ask for a document.
@@ -159,16 +175,11 @@ class HttpTransport:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
         fields = {"Host": self._authority, "Accept": "*/*", **headers}
+        asked = _Request(method, self._root + path, fields, body)
         try:
-            with self._connection() as connection:
-                response = exchange(
-                    connection,
-                    method,
-                    self._root + path,
-                    headers=fields,
-                    body=body,
-                    most=MAX_ANSWER_BYTES,
-                )
+            response = self._ask_kept(asked)
+            if response is None:
+                response = self._exchange(self._connection(), asked)
         except (OSError, NotHttp) as error:
             # What went wrong is reported by its kind: a message may quote what was sent.
             reason = getattr(error, "strerror", None) or type(error).__name__
@@ -183,6 +194,40 @@ class HttpTransport:
             etag=etag if etag and _is_plain(etag) else None,
             retry_after_s=_retry_after_s(response.headers.get("retry-after")),
         )
+
+    def _ask_kept(self, asked: "_Request") -> "Response | None":
+        """Return the answer over a kept connection; None if there is none that still works."""
+        while self._kept:
+            connection, until_s = self._kept.pop()
+            if SystemClock().monotonic_s() >= until_s or _has_ended(connection):
+                connection.close()
+                continue
+            try:
+                return self._exchange(connection, asked)
+            except (ConnectionError, NoAnswer):
+                # It ended in this moment.
+                continue
+        return None
+
+    def _exchange(self, connection: "socket.socket", asked: "_Request") -> "Response":
+        try:
+            response = exchange(
+                connection,
+                asked.method,
+                asked.path,
+                headers=asked.headers,
+                body=asked.body,
+                most=MAX_ANSWER_BYTES,
+                is_last=not self._kept_s,
+            )
+        except BaseException:
+            connection.close()
+            raise
+        if response.is_last:
+            connection.close()
+        else:
+            self._kept.append(_Kept(connection, SystemClock().monotonic_s() + self._kept_s))
+        return response
 
     def _connection(self) -> "socket.socket":
         # Imported with the first message: a start without one is quicker for it.
@@ -225,12 +270,49 @@ class NotHttp(Exception):
     """The other side does not answer as HTTP does, or breaks off."""
 
 
+class NoAnswer(NotHttp):
+    """The connection ended before a byte of an answer came."""
+
+
 class Response(NamedTuple):
-    """Status, headers by their names in small letters, and at most so many bytes as were wanted."""
+    """Status, headers by their names in small letters, and at most so many bytes as were wanted.
+
+    The connection can be used again unless the answer was its last.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
+    is_last: bool = True
+
+
+class _Request(NamedTuple):
+    """What is asked, whatever connection it goes over."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class _Kept(NamedTuple):
+    """An idle connection, and until when it may be used."""
+
+    connection: "socket.socket"
+    until_s: float
+
+
+def _close_all(kept: list[_Kept]) -> None:
+    for one in kept:
+        one.connection.close()
+    kept.clear()
+
+
+def _has_ended(connection: "socket.socket") -> bool:
+    """Return whether something came over an idle connection: its end, or what nobody asked for."""
+    from select import select
+
+    return bool(select([connection], [], [], 0)[0])
 
 
 def exchange(
@@ -241,24 +323,27 @@ def exchange(
     headers: Mapping[str, str],
     body: bytes | None,
     most: int,
+    is_last: bool = True,
 ) -> Response:
     """Send a request and return the answer.
 
     Args:
-        connection: A fresh one; it is used up.
+        connection: A fresh one, or one that the answer before left open.
         method: Such as GET.
         path: Path and question.
         headers: Besides those of the framing.
         body: What to send along; None for nothing.
         most: The most bytes of the answer's body to read; one more means that there are more.
+        is_last: Whether the other side should close the connection after its answer.
 
     Raises:
         ValueError: If path or a header could be taken for something else.
-        NotHttp: If the answer is none.
+        NotHttp: If the answer is none; `NoAnswer` if nothing came.
         OSError: If the connection fails.
     """
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items())]
-    lines += ["Connection: close", "Accept-Encoding: identity"]
+    lines += ["Connection: close"] if is_last else []
+    lines.append("Accept-Encoding: identity")
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")
     if not all(line.isprintable() and line.isascii() for line in lines) or " " in path:
@@ -266,12 +351,20 @@ def exchange(
     head = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n"
     connection.sendall(head + (body or b""))
     with connection.makefile("rb") as answer:
+        if not answer.peek(1):
+            raise NoAnswer("nothing came.")
         status = _CONTINUE
         while status // 100 == 1:
             status, found = _head(answer)
         if status in (_NO_CONTENT, _NOT_MODIFIED):
-            return Response(status, found, b"")
-        return Response(status, found, _body(answer, found, most))
+            return Response(status, found, b"", is_last or _ends(found))
+        data = _body(answer, found, most)
+        is_whole = "content-length" in found and len(data) <= most
+        return Response(status, found, data, is_last or not is_whole or _ends(found))
+
+
+def _ends(headers: Mapping[str, str]) -> bool:
+    return "close" in headers.get("connection", "").lower()
 
 
 def _head(answer: "BufferedReader") -> tuple[int, dict[str, str]]:

@@ -5,16 +5,20 @@ import contextlib
 import io
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rase.cli.demo.gateway import GatewayFailed
 from rase.cli.demo.live import HOURS, LiveDemo, LiveRound, LiveSummary, Setting
@@ -35,6 +39,18 @@ class Lived:
     server_logs: str
     screen: str
     k_min: int
+    connections: Counter[str]
+
+
+def counted(connections: Counter[int], patch: pytest.MonkeyPatch) -> None:
+    """Count the connections that each server takes, by its port."""
+    made = HttpToolsProtocol.connection_made
+
+    def count(protocol: HttpToolsProtocol, transport: Any) -> None:
+        connections[transport.get_extra_info("sockname")[1]] += 1
+        made(protocol, transport)
+
+    patch.setattr(HttpToolsProtocol, "connection_made", count)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +71,25 @@ def lived(folder: Path) -> Lived:
     handler = logging.StreamHandler(shown)
     logging.getLogger().addHandler(handler)
     identities = []
+    connections: Counter[int] = Counter()
     try:
-        with contextlib.redirect_stderr(shown), contextlib.redirect_stdout(shown):
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stderr(shown),
+            contextlib.redirect_stdout(shown),
+        ):
+            counted(connections, patch)
             demo = LiveDemo(SMALL, seed=2026, folder=folder)
             with demo:
                 rounds = list(demo.run())
                 summary = demo.summary()
+                ports = {
+                    int(url.rpartition(":")[2]): role
+                    for role, url in (
+                        ("shuffler", demo.servers.shuffler_url),
+                        ("fusion", demo.servers.fusion_url),
+                    )
+                }
                 for credential, key in zip(demo.credentials, demo.device_keys, strict=True):
                     identities += [credential, *_write_out(key)]
                 lines = [*opening_words(demo), *(line_of(one, high=700.0) for one in rounds)]
@@ -77,6 +106,7 @@ def lived(folder: Path) -> Lived:
         server_logs="\n".join(log.read_text() for log in logs),
         screen=shown.getvalue(),
         k_min=demo.campaign.k_min,
+        connections=Counter({ports[port]: count for port, count in connections.items()}),
     )
 
 
@@ -130,6 +160,12 @@ def test_every_report_is_accounted_for(lived: Lived) -> None:
     assert (found.unopened, found.withheld) == (1, 1)
     assert found.withheld_reports == lived.k_min - 1
     assert found.accepted == sum(one.answer.n for one in lived.rounds) + 1 + lived.k_min - 1
+
+
+def test_gateway_and_closer_keep_their_connections(lived: Lived) -> None:
+    """48 rounds take one connection of each, besides those of publishing and of the subscriber."""
+    assert lived.connections["shuffler"] <= 4
+    assert lived.connections["fusion"] <= 4
 
 
 def test_days_are_answered(lived: Lived) -> None:

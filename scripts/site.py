@@ -27,6 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.api_pages import navigation, write_pages
+
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build/site"
 START = SITE / "docs/index.html"
@@ -75,16 +80,18 @@ def build(root: Path, site: Path, version: str = "") -> int:
     added = extra_settings(site_url, os.environ.get("RASE_REPOSITORY_URL", ""))
     if version:
         added += f'copyright: RASE {version}, <a href="{_VERSIONS}">all versions</a>\n'
-    # Paths in it count from its own folder.
-    with tempfile.NamedTemporaryFile("w", suffix=".yml", dir=root, encoding="utf-8") as file:
-        file.write((root / "mkdocs.yml").read_text("utf-8") + added)
-        file.flush()
-        command = [str(zensical), "build", "--clean", "--strict", "--config-file", file.name]
-        built = subprocess.run(command, cwd=root, check=False)
-    if built.returncode:
-        return built.returncode
-    if root != ROOT:
-        shutil.copytree(root / "build/site", site)
+    with tempfile.TemporaryDirectory() as folder:
+        # A copy, to which the pages are added that are made of the sources.
+        copy = Path(folder)
+        shutil.copytree(root / "docs", copy / "docs")
+        write_pages(root, copy)
+        settings = navigation((root / "mkdocs.yml").read_text("utf-8")) + added
+        (copy / "mkdocs.yml").write_text(settings, encoding="utf-8")
+        command = [str(zensical), "build", "--clean", "--strict", "--config-file", "mkdocs.yml"]
+        built = subprocess.run(command, cwd=copy, check=False)
+        if built.returncode:
+            return built.returncode
+        shutil.copytree(copy / "build/site", site)
     add_deploy_files(root, site)
     (site / "docs/sitemap.xml").unlink(missing_ok=True)
     if site_url:

@@ -112,4 +112,4 @@ def _read(source: Source) -> None:
         readings = source.read()
     except SourceFailed:
         return
-    assert all(math.isfinite(reading) for reading in readings)
+    assert all(isinstance(one, float) and math.isfinite(one) for one in readings)

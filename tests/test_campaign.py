@@ -395,3 +395,92 @@ def test_a_promise_cannot_be_dropped_nor_cover_be_switched_off() -> None:
         replace(plain, **later).check_succeeds(promising, from_round=495050)
     with pytest.raises(CampaignInvalid, match="cover must stay true in a new version"):
         replace(plain, cover=False, **later).check_succeeds(plain, from_round=495050)
+
+
+STATES: dict[str, Any] = {
+    **{
+        name: value
+        for name, value in FIELDS.items()
+        if name not in ("low", "high", "steps", "estimators")
+    },
+    "mechanism": "randomized-response",
+    "epsilon": [1.0],
+    "categories": ["on", "off", "other"],
+}
+
+
+def test_a_campaign_of_states_numbers_them() -> None:
+    """Their names are signed, their numbers follow; it reads back as it was written."""
+    campaign = Campaign.from_fields({**STATES, "labels": ["north", "south"]})
+    assert campaign.states is not None
+    assert campaign.public == campaign.states
+    assert (campaign.low, campaign.high, campaign.steps) == (0.0, 2, 2)
+    assert campaign.estimators == ("shares",)
+    assert not {"low", "high", "steps"} & set(campaign.as_fields())
+    assert Campaign.from_fields(campaign.as_fields()) == campaign
+    assert [campaign.label_number(name) for name in ("south", "other", None)] == [2, 0, 0]
+    assert [campaign.label_name(number) for number in (0, 1, 9)] == ["other", "north", "other"]
+
+
+def test_bounds_name_the_states() -> None:
+    """The fields hold the bounds alone."""
+    fields = {**STATES, "categories": [], "bounds": [1000, 3000]}
+    campaign = Campaign.from_fields(fields)
+    assert campaign.categories == ("below 1000", "1000 to 3000", "3000 or more")
+    assert "categories" not in campaign.as_fields()
+    assert Campaign.from_fields(campaign.as_fields()) == campaign
+
+
+@pytest.mark.parametrize(
+    ("changes", "mistake"),
+    [
+        ({"categories": ["a", "a"]}, "categories must differ, got 'a' more than once."),
+        (
+            {"categories": [str(number) for number in range(65)]},
+            "categories must be 2 to 64 names, got 65.",
+        ),
+        ({"categories": "on"}, "categories must be a list of texts, got 'on'."),
+        ({"low": 0}, "low must be absent where readings are states, got 0."),
+        (
+            {"bounds": [1.0]},
+            "categories must be absent where there are bounds.",
+        ),
+        (
+            {"mechanism": "optimal"},
+            "mechanism must be one of randomized-response, block-design, got 'optimal'.",
+        ),
+        ({"estimators": ["median"]}, "estimators must be one of shares, got 'median'."),
+        ({"probe_every": 4}, "probe_every must be 0 where readings are states, got 4."),
+        ({"target": "fleet"}, "target must be reporters where readings are states, got 'fleet'."),
+        (
+            {"labels": ["other"]},
+            "labels must be without 'other', which is always there, got 'other'.",
+        ),
+        (
+            {"labels": ["a/b"]},
+            "labels must be names without blank ends and + # / *, got 'a/b'.",
+        ),
+        (
+            {"labels": ["a"], "epsilon": [1.0, 2.0]},
+            "epsilon must be one budget, for answers by label, got [1.0, 2.0].",
+        ),
+        (
+            {"labels": ["a"], "shuffle": {"method": "mallows", "alpha": 1.0}},
+            "shuffle must be uniform, for answers by label, got 'mallows'.",
+        ),
+    ],
+)
+def test_mistakes_about_states_and_labels_are_named(changes: dict[str, Any], mistake: str) -> None:
+    """One mistake, one sentence."""
+    with pytest.raises(CampaignInvalid) as caught:
+        Campaign.from_fields({**STATES, **changes})
+    assert caught.value.mistakes == (mistake,)
+
+
+def test_states_and_labels_stay_in_later_versions() -> None:
+    """Estimates would not be comparable."""
+    now = Campaign.from_fields({**STATES, "labels": ["north"]})
+    for changes in ({"categories": ("on", "off")}, {"labels": ("south",)}):
+        then = replace(now, version=2, not_before=now.not_before + 5, **changes)
+        with pytest.raises(CampaignInvalid, match="must stay"):
+            then.check_succeeds(now, from_round=0)

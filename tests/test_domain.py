@@ -1,6 +1,7 @@
 """What a reading may be: numbers in a range, named categories; and the precision asked for."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from rase import (
     unbiased_mean,
     variance,
 )
-from rase.domain import PAPER_PRECISION, least_width
+from rase.domain import PAPER_PRECISION, between_bounds, least_width
 
 
 def test_range_knows_width_step_and_middle() -> None:
@@ -237,3 +238,28 @@ def test_an_unknown_category_is_refused_without_showing_it() -> None:
     with pytest.raises(ValueError, match="one of the 2 categories") as refused:
         Categories(("on", "off")).spot("secret state")
     assert "secret" not in str(refused.value)
+
+
+def test_intervals_are_named_by_their_ends() -> None:
+    """Each holds its lower end."""
+    assert between_bounds([3000]) == ("below 3000", "3000 or more")
+    assert between_bounds([-1.5, 0]) == ("below -1.5", "-1.5 to 0", "0 or more")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ([], "1 to 63"),
+        (range(64), "1 to 63"),
+        ([2, 1], "ascend"),
+        ([1, 1], "ascend"),
+        ([1, math.inf], "finite"),
+        ("12", "list of numbers"),
+        (7, "list of numbers"),
+        (["a"], "must be a number"),
+    ],
+)
+def test_bounds_that_make_no_intervals_are_refused(bounds: Any, words: str) -> None:
+    """By name."""
+    with pytest.raises((TypeError, ValueError), match=words):
+        between_bounds(bounds)

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from rase.errors import TooFew
 
-__all__ = ["FIELDS", "SCHEMA_VERSION", "Answer", "rounded_alike"]
+__all__ = [
+    "FIELDS",
+    "SCHEMA_VERSION",
+    "Answer",
+    "Difference",
+    "QuantileAnswer",
+    "ShareAnswers",
+    "rounded_alike",
+]
 
 SCHEMA_VERSION: Final = 2
 # Numbers with more zeros than this read better with an exponent.
@@ -120,6 +128,92 @@ class Answer:
             self.value, self.standard_error, self.low, self.high, error=self.standard_error
         )
         return f"{value}{unit} ± {error} (95 %: {low} to {high}, {count})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileAnswer:
+    """Say between which public bounds a quantile of the readings lies; None for no bound.
+
+    Args:
+        share: Which quantile: 0.5 for the median.
+        low: The highest bound that it surely is not under.
+        high: The lowest bound that it surely is under.
+    """
+
+    share: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAnswers:
+    """Hold the shares of all states in a round, or in a label of it.
+
+    Args:
+        shares: One answer for each state, with an interval of its own, in the campaign's order.
+        level: The probability that an interval holds its share.
+        simultaneous: For each state the interval of a set that holds all shares at once.
+        shown: The shares moved so that none is below 0 and their sum is 1: for charts.
+        top: The commonest states, the first first, and whether each surely is one.
+        above: The shares at or above each public bound; none where there are no bounds.
+        quantiles: Between which bounds quantiles lie; none likewise.
+    """
+
+    shares: list[Answer]
+    level: float = 0.95
+    simultaneous: dict[str, tuple[float, float]]
+    shown: dict[str, float]
+    top: dict[str, bool]
+    above: list[Answer]
+    quantiles: list[QuantileAnswer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Hold how far two answers differ: the first less the second.
+
+    Args:
+        value: The difference; None where one of the two has no value.
+        standard_error: Its standard error; None likewise, or where one is not known.
+        low: Lower end of its interval; None likewise.
+        high: Its upper end.
+        level: The probability that the interval holds the true difference.
+        above_zero: The chance that the true difference is above zero, if nothing else is known of
+            it; None likewise.
+        unit: The unit of the difference.
+        local_epsilon: The largest privacy loss of one device by both answers together, whoever
+            collects the reports.
+        first: The first answer.
+        second: The second answer.
+    """
+
+    value: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    level: float = 0.95
+    above_zero: float | None
+    unit: str | None
+    local_epsilon: float | None
+    first: Answer
+    second: Answer
+
+    def __str__(self) -> str:
+        """Return the difference with its error, or why there is none."""
+        if self.value is None:
+            missing = self.first if self.first.value is None else self.second
+            return f"no difference: {missing}"
+        unit = f" {self.unit}" if self.unit else ""
+        if self.standard_error is None or self.low is None or self.high is None:
+            return f"{self.value:.6g}{unit}, error unknown"
+        value, error, low, high = rounded_alike(
+            self.value, self.standard_error, self.low, self.high, error=self.standard_error
+        )
+        chance = f"{100 * (self.above_zero or 0.0):.1f}"
+        return (
+            f"{value}{unit} ± {error} ({100 * self.level:g} %: {low} to {high}; above zero with "
+            f"{chance} %)"
+        )
 
 
 FIELDS: Final = tuple(one.name for one in fields(Answer))

@@ -9,16 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
-from rase.counts.registry import ESTIMATORS, TRACKED
-from rase.domain import MAX_STEPS, Precision, Range
-from rase.laws.registry import MECHANISMS, PROBE
+from rase.counts.registry import ESTIMATORS, SHARES, TRACKED
+from rase.domain import MAX_STEPS, OTHER, Categories, Domain, Precision, Range, between_bounds
+from rase.laws.registry import MECHANISMS, PROBE, mechanisms_of
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.promise import Claim, claim_for
 from rase.validation import CampaignInvalid, Mistakes, quote_value
 
 __all__ = [
     "KEMS",
+    "MAX_BOUNDS",
     "MAX_DELTA",
+    "MAX_LABELS",
     "MIN_DELTA",
     "MIN_SHUFFLED",
     "SHUFFLES",
@@ -38,6 +40,9 @@ _MAX_DURATION_S = 366 * 86400
 _MAX_CARRY = 1000
 _SHUFFLE_FIELDS = ("method", "alpha", "groups")
 _MAX_CLAIMS = 256
+# Besides "other", whose number on the wire is 0.
+MAX_LABELS: Final = 15
+MAX_BOUNDS: Final = 63
 # A ledger counts billionths of epsilon; deltas beyond the ends are nobody's promise.
 MIN_SHUFFLED: Final = 1e-9
 MIN_DELTA: Final = 1e-12
@@ -51,8 +56,14 @@ _LATER: dict[str, Any] = {
     "colluding": 0,
     "cover": True,
     "claims": [],
+    "categories": [],
+    "bounds": [],
+    "labels": [],
 }
-_FIXED = ("id", "quantity", "unit", "round_s", "window")
+_FIXED = ("id", "quantity", "unit", "round_s", "window", "categories", "bounds", "labels")
+_NOT_IN_LABELS: Final = frozenset("+#/*")
+# What numbers have and states have not.
+_RANGE_FIELDS = ("low", "high", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +156,14 @@ class Campaign:
             it counts.
         claims: What 1, 2, … reports of one device give away to the fusion centre, all together;
             reports ascending. Nothing is promised of more reports than the last row is about.
+        categories: The states that a reading may be, where it is not a number; then ``low``,
+            ``high`` and ``steps`` number them. A state that is not among them counts as ``other``,
+            if that is one of them.
+        bounds: Where a device puts its number into one of several intervals, and reports that
+            alone: the ends between them, ascending, each the least of the interval above. Their
+            names are the categories.
+        labels: The public kinds of devices that answers are given for, besides that of all. A
+            device reports one of them if its owner has agreed; the others are ``other``.
 
     Raises:
         CampaignInvalid: With all mistakes.
@@ -189,10 +208,14 @@ class Campaign:
     colluding: int = 0
     cover: bool = True
     claims: tuple[Claim, ...] = ()
+    categories: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check all fields once, and list all mistakes."""
         mistakes = Mistakes()
+        self._number_states(mistakes)
         self._check_words(mistakes)
         self._check_numbers(mistakes)
         if not mistakes.found:
@@ -203,6 +226,7 @@ class Campaign:
         object.__setattr__(self, "epsilon", tuple(_as_float(value) for value in self.epsilon))
         object.__setattr__(self, "estimators", tuple(self.estimators))
         object.__setattr__(self, "claims", tuple(self.claims))
+        object.__setattr__(self, "labels", tuple(self.labels))
         if self.shuffled_epsilon is not None and self.delta is not None:
             object.__setattr__(self, "shuffled_epsilon", _as_float(self.shuffled_epsilon))
             object.__setattr__(self, "delta", _as_float(self.delta))
@@ -220,8 +244,9 @@ class Campaign:
         if not isinstance(values, Mapping):
             raise CampaignInvalid([f"campaign must be a table, got {quote_value(values)}."])
         known = [item.name for item in fields(cls)]
-        missing = [name for name in _REQUIRED if name not in values]
         mistakes = [f"{name} is not a field of a campaign." for name in _unknown(values, known)]
+        values = _with_places(values, mistakes)
+        missing = [name for name in _REQUIRED if name not in values]
         mistakes += [f"{name} is missing." for name in missing]
         given: dict[str, Any] = {name: values.get(name) for name in _REQUIRED}
         given |= {name: values[name] for name in known if name in values}
@@ -252,6 +277,14 @@ class Campaign:
         values["estimators"] = list(self.estimators)
         values["shuffle"] = self.shuffle.as_fields()
         values["claims"] = [list(claim.to_numbers()) for claim in self.claims]
+        for name in ("categories", "bounds", "labels"):
+            values[name] = list(values[name])
+        if self.states is not None:
+            for name in _RANGE_FIELDS:
+                del values[name]
+        if self.bounds:
+            # They follow from the bounds.
+            values["categories"] = []
         # Absent means this: campaigns without them keep the bytes, and so the hash, they had.
         for name, usual in _LATER.items():
             if values[name] == usual:
@@ -260,8 +293,18 @@ class Campaign:
 
     @property
     def domain(self) -> Range:
-        """The public range of readings and its grid."""
+        """The public range of readings and its grid; where they are states, of their numbers."""
         return Range(self.low, self.high, self.steps)
+
+    @property
+    def states(self) -> Categories | None:
+        """The public states that a reading may be; None where it is a number."""
+        return Categories(self.categories) if self.categories else None
+
+    @property
+    def public(self) -> Domain:
+        """What a reading may be: one of the public states, or a number of the public range."""
+        return self.states or self.domain
 
     @property
     def precision(self) -> Precision:
@@ -289,6 +332,14 @@ class Campaign:
         None where nothing is promised of so many.
         """
         return claim_for(self.claims, self.most_reports(rounds))
+
+    def label_number(self, label: str | None) -> int:
+        """Return the number of a label on the wire; 0 for those that were not declared."""
+        return self.labels.index(label) + 1 if label in self.labels else 0
+
+    def label_name(self, number: int) -> str:
+        """Return the label of a number on the wire."""
+        return self.labels[number - 1] if 0 < number <= len(self.labels) else OTHER
 
     def holds_in(self, round: int) -> bool:
         """Return whether this version holds in a round."""
@@ -403,7 +454,9 @@ class Campaign:
         mistakes.identifier("id", self.id)
         mistakes.text("quantity", self.quantity, least=1)
         mistakes.text("unit", self.unit, least=0)
-        mistakes.choice("mechanism", self.mechanism, MECHANISMS)
+        is_number = not (self.categories or self.bounds)
+        known = MECHANISMS if is_number else mechanisms_of(Categories)
+        mistakes.choice("mechanism", self.mechanism, known)
         mistakes.choice("kem", self.kem, KEMS)
         mistakes.choice("target", self.target, TARGETS)
         if not isinstance(self.cover, bool):
@@ -412,7 +465,42 @@ class Campaign:
             mistakes.add("shuffle", "a ShufflePlan", self.shuffle)
         if mistakes.names("estimators", self.estimators, least=1, most=len(ESTIMATORS)):
             for name in self.estimators:
-                mistakes.choice("estimators", name, ESTIMATORS)
+                mistakes.choice("estimators", name, ESTIMATORS if is_number else (SHARES,))
+        if mistakes.names("labels", self.labels, most=MAX_LABELS):
+            for label in self.labels:
+                if label == OTHER:
+                    mistakes.add("labels", f"without {OTHER!r}, which is always there", label)
+                if _NOT_IN_LABELS.intersection(label) or label != label.strip():
+                    # They stand in MQTT topics.
+                    mistakes.add("labels", "names without blank ends and + # / *", label)
+
+    def _number_states(self, mistakes: Mistakes) -> None:
+        """Give states their numbers, and shares as their estimator."""
+        if not (self.categories or self.bounds):
+            return
+        try:
+            if self.bounds:
+                names = between_bounds(self.bounds)
+                if self.categories and tuple(self.categories) != names:
+                    raise ValueError("categories must be absent where there are bounds.")
+                object.__setattr__(self, "bounds", tuple(map(_as_float, self.bounds)))
+                object.__setattr__(self, "categories", names)
+            states = Categories(self.categories)
+        except (TypeError, ValueError) as error:
+            mistakes.found.append(str(error))
+            object.__setattr__(self, "estimators", (SHARES,))
+            return
+        object.__setattr__(self, "categories", states.names)
+        for name, number in zip(_RANGE_FIELDS, (0.0, states.steps, states.steps), strict=True):
+            object.__setattr__(self, name, number)
+        if tuple(self.estimators) == (TRACKED,):
+            object.__setattr__(self, "estimators", (SHARES,))
+        for name, value, usual in (
+            ("probe_every", self.probe_every, 0),
+            ("target", self.target, TARGETS[0]),
+        ):
+            if value != usual:
+                mistakes.add(name, f"{usual} where readings are states", value)
 
     def _check_numbers(self, mistakes: Mistakes) -> None:
         for name, most in (
@@ -461,6 +549,14 @@ class Campaign:
             mistakes.add("upload_s", f"at most grace_s, {self.grace_s}", self.upload_s)
         if self.not_after < self.not_before:
             mistakes.add("not_after", f"at least not_before, {self.not_before}", self.not_after)
+        if self.labels:
+            for name, is_met, condition, got in (
+                ("epsilon", len(self.epsilon) == 1, "one budget", self.epsilon),
+                ("shuffle", self.shuffle.method == "uniform", "uniform", self.shuffle.method),
+                ("probe_every", self.probe_every == 0, "0", self.probe_every),
+            ):
+                if not is_met:
+                    mistakes.add(name, f"{condition}, for answers by label", got)
         if self.shuffled_epsilon is not None:
             self._check_promise(mistakes)
         else:
@@ -508,6 +604,21 @@ _REQUIRED = tuple(
     for item in fields(Campaign)
     if item.default is MISSING and item.default_factory is MISSING
 )
+
+
+def _with_places(values: Mapping[str, Any], mistakes: list[str]) -> Mapping[str, Any]:
+    """Return fields of a campaign of states with the numbers of the states, which it must not have.
+
+    What cannot be numbered is left for the campaign to refuse.
+    """
+    if not (values.get("categories") or values.get("bounds")):
+        return values
+    mistakes += [
+        f"{name} must be absent where readings are states, got {quote_value(values[name])}."
+        for name in _RANGE_FIELDS
+        if name in values
+    ]
+    return {**values, "low": 0, "high": 1, "steps": 1}
 
 
 def _shuffle_of(value: object) -> ShufflePlan:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeAlias, cast
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Grid",
     "Precision",
     "Range",
+    "between_bounds",
     "least_width",
 ]
 
@@ -200,6 +202,34 @@ class Categories:
 
 
 Domain = Range | Categories
+
+
+def between_bounds(bounds: Iterable[float]) -> tuple[str, ...]:
+    """Return the names of the intervals between public bounds; each holds its lower end.
+
+    Args:
+        bounds: 1 to 63 numbers, ascending.
+
+    Raises:
+        TypeError: If they are not numbers.
+        ValueError: If there are too few or too many, or they do not ascend.
+
+    Example:
+        >>> between_bounds([1000, 3000])
+        ('below 1000', '1000 to 3000', '3000 or more')
+    """
+    given = cast("object", bounds)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"bounds must be a list of numbers, got {given!r}.")
+    ends = [_number("bounds", bound) for bound in bounds]
+    if not 1 <= len(ends) < MAX_CATEGORIES:
+        raise ValueError(f"bounds must be 1 to {MAX_CATEGORIES - 1} numbers, got {len(ends)}.")
+    is_rising = all(low < high for low, high in pairwise(ends))
+    if not is_rising or not all(map(math.isfinite, ends)):
+        raise ValueError(f"bounds must be finite and ascend, got {ends}.")
+    words = [f"{end:.12g}" for end in ends]
+    inner = (f"{low} to {high}" for low, high in pairwise(words))
+    return (f"below {words[0]}", *inner, f"{words[-1]} or more")
 
 
 def least_width(low: float, high: float, *, steps: int) -> float:

@@ -19,6 +19,7 @@ from tests.fusion.conftest import (
     reports,
     served,
 )
+from tests.fusion.test_parts import live
 
 from rase.answer import FIELDS, Answer
 from rase.cli import main
@@ -265,3 +266,46 @@ def test_a_terminal_is_drawn_on() -> None:
     assert lines[0].split("|")[1].startswith("-----o-----")
     assert lines[1].split("|")[1].endswith("----o-----")
     assert not lines[2].split("|")[1].strip()
+
+
+@pytest.fixture
+def states_url(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A live fusion centre with campaigns of states, of intervals and of numbers by label."""
+    live(centre)
+    monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN", add_subscriber(centre.database, "a"))
+    with served(app_of(centre)) as address:
+        monkeypatch.setenv("RASE_SUBSCRIBER__URL", address)
+        yield address
+
+
+def test_shares_and_differences_are_printed(
+    states_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each state, the commonest, quantiles; a difference with its chance; by name."""
+    heat = ("--campaign", "heat-pump")
+    out, err = ran("query", "shares", *heat, "--at", AT, "--label", "north", capsys=capsys)
+    assert re.search(r"^on +0\.\d+ +0\.\d+ to [01]\.\d+ +all at once: ", out, re.M)
+    assert "commonest: on, off" in out
+    assert "3-LDP" in err
+    out, _ = ran("query", "shares", "--campaign", "power-bins", "--quantile", "0.5", capsys=capsys)
+    assert "quantile 0.5             1000 to 2000" in out
+    assert re.search(r"^from 3000 +0\.\d+", out, re.M)
+    power = ("--campaign", "power")
+    sides = ("label=south", "label=north")
+    out, err = ran("query", "difference", *sides, *power, capsys=capsys)
+    assert "above zero with 100.0 %" in out
+    assert "1-LDP for a device" in err
+    out, _ = ran("query", "difference", *sides, *power, "--json", capsys=capsys)
+    assert json.loads(out)["schema"] == "rase/difference/1"
+    out, _ = ran("query", "shares", *heat, "--at", AT, "--json", capsys=capsys)
+    assert json.loads(out)["schema"] == "rase/shares/1"
+    out, _ = ran(
+        "query", "avg", *heat, "--at", AT, "--label", "south", "--category", "off", capsys=capsys
+    )
+    assert out.startswith(f"{AT}  0.")
+    _, err = ran("query", "shares", *heat, capsys=capsys, exit_code=5)
+    assert "too few devices reported" in err
+    _, err = ran("query", "difference", "label", "x=1", capsys=capsys, exit_code=2)
+    assert "FIRST must be a list such as label=north" in err
+    _, err = ran("query", "avg", *heat, capsys=capsys, exit_code=4)
+    assert "category must be one of on, off, other" in err

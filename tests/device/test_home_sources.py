@@ -190,7 +190,7 @@ def test_a_meter_is_read_through_the_broker(
     assert isinstance(source, MqttSource)
     try:
         until(source._client.is_connected)
-        found: list[float] = []
+        found: list[float | str] = []
 
         def is_read() -> bool:
             meter.publish(topic, json.dumps(TASMOTA).encode())

@@ -564,6 +564,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("epsilon", "counts"),
         # Logins of subscribers; whose, is sealed with what only their browsers hold.
         *("session", "sealed", "begun_s", "seen_s"),
+        # Public kinds of devices and states, that a campaign declares.
+        *("label", "labels", "category"),
         # Processes of the fusion centre itself, and the public halves of its keys.
         *("process", "part", "keys"),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker import Mosquitto
 from tests.fusion.conftest import CAMPAIGN, ROUND, parcel, reports
+from tests.fusion.test_parts import POWER, STATES, live
 from tests.patience import PATIENCE_S, until
 from tests.storage.engines import setting_of
 from tests.transport.test_discovery import check_discovery
@@ -271,3 +272,30 @@ url = "{mosquitto.broker().url}"
     config.write_text(config.read_text().partition("[fusion.mqtt]")[0])
     assert main(["ha", "publish", "--config", str(config)]) == 3
     assert "fusion.mqtt is missing" in capsys.readouterr().err
+
+
+@pytest.mark.sqlite
+def test_shares_and_labels_are_published(centre: "Centre", mosquitto: Mosquitto) -> None:
+    """All shares of a round in one retained message, each label under a topic of its own."""
+    fusion = fusion_of(centre)
+    live(centre)
+    reader = Reader(mosquitto)
+    settings = FusionBrokerSettings(url=mosquitto.broker().url, discovery=True)
+    try:
+        with published(fusion, settings):
+            power = Topics("power")
+            north = reader.json(power.label("north"))
+            assert (north["label"], north["method"]) == ("north", "unbiased_mean")
+            until(lambda: bool(reader.last.get(Topics("heat-pump").estimate)))
+            shares = reader.json(Topics("heat-pump").estimate)
+            assert [one["status"] for one in shares["shares"]] == ["too_few"]
+            bins = reader.json(Topics("power-bins").estimate)
+            assert len(bins["shares"]) == 4
+            assert len(bins["above"]) == 3
+            found = fleet_discovery(STATES)
+            check_discovery(found.topic, found.payload())
+            assert "label_1_share_0" in json.loads(found.payload())["cmps"]
+            by_label = fleet_discovery(POWER)
+            check_discovery(by_label.topic, by_label.payload())
+    finally:
+        reader.close()

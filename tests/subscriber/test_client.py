@@ -298,3 +298,64 @@ def test_times_need_a_zone() -> None:
     """A datetime without one would be guessed."""
     with Subscriber("http://localhost", "t") as client, pytest.raises(ValueError, match="zone"):
         client.average(datetime(2026, 6, 21))  # noqa: DTZ001 - that is the mistake
+
+
+SHARES = {
+    "shares": [ROW | {"category": "on", "value": 0.5}],
+    "level": 0.95,
+    "simultaneous": {"on": [0.1, 0.9]},
+    "shown": {"on": 1.0},
+    "top": {"on": True},
+    "above": [],
+    "quantiles": [{"share": 0.5, "low": None, "high": 7.0}],
+}
+DIFFERENCE = {
+    "value": 1.0,
+    "standard_error": 0.5,
+    "low": 0.0,
+    "high": 2.0,
+    "level": 0.95,
+    "above_zero": 0.977,
+    "unit": "W",
+    "local_epsilon": 1.0,
+    "first": ROW,
+    "second": ROW,
+}
+
+
+def test_shares_and_differences_are_asked_for() -> None:
+    """Both clients send the same question, and give values back."""
+    seen: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url).partition("8702")[0].partition("/v1/")[2])
+        return httpx.Response(200, json=SHARES if "shares" in request.url.path else DIFFERENCE)
+
+    for found in asked(handle, lambda one: one.shares(7, label="north", quantiles=(0.1, 0.9))):
+        assert found.shares[0].value == 0.5
+        assert found.simultaneous == {"on": (0.1, 0.9)}
+        assert found.quantiles[0].high == 7.0
+    sides: tuple[dict[str, Any], ...] = ({"label": "north"}, {"label": "south", "start": 5})
+    for found in asked(handle, lambda one: one.difference(*sides)):
+        assert (found.value, found.first.round) == (1.0, 7)
+    assert (
+        seen
+        == [
+            "shares?campaign=c&at=7&label=north&count=3&level=0.95&quantile=0.1&quantile=0.9",
+        ]
+        * 2
+        + ["difference?campaign=c&label=north&than_label=south&than_from=5&level=0.95"] * 2
+    )
+    with pytest.raises(ValueError, match="got 'colour'"):
+        asked(handle, lambda one: one.difference({"colour": "red"}, {}))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda one: one.shares(), lambda one: one.difference({}, {})],
+    ids=["shares", "difference"],
+)
+def test_something_else_is_no_answer(ask: Callable[[Any], Any]) -> None:
+    """Not even JSON with other fields."""
+    with pytest.raises(FusionUnreachable):
+        asked(lambda request: httpx.Response(200, json={"shares": [], "value": 1}), ask)

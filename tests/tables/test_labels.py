@@ -16,10 +16,11 @@ from tests.cases import each_case
 
 from rase import Categories, Counts, Range, RunPlan, SeededRandom, auto, run_table
 from rase.cli import main
+from rase.counts.labels import merge_small
 from rase.domain import OTHER
 from rase.errors import DataError
 from rase.tables import labels as room
-from rase.tables.labels import CELLS, Labels, cells_by_label, merge_small, read_labels
+from rase.tables.labels import CELLS, Labels, cells_by_label, read_labels
 from rase.tables.layouts import Columns
 from rase.tables.plan import ShuffledPromise
 from rase.tables.run import run

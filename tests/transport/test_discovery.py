@@ -45,7 +45,7 @@ def check_discovery(topic: str, payload: bytes) -> dict[str, Any]:
     assert len(set(unique)) == len(unique) > 0
     for component in document["cmps"].values():
         platform = component["p"]
-        assert set(component) <= {"p", "uniq_id", "name", *COMPONENT_KEYS[platform]}
+        assert set(component) <= {"p", "uniq_id", "name", "stat_t", *COMPONENT_KEYS[platform]}
         assert document.get("stat_t")
         assert platform != "switch" or component["cmd_t"]
         device_class, unit = component.get("dev_cla"), component.get("unit_of_meas")

@@ -121,6 +121,7 @@ def test_topics_are_as_documented() -> None:
     assert topics.answer(HANDLE) == f"rase/homes/answer/{HANDLE}"
     assert topics.estimate == "rase/homes/estimate"
     assert topics.window(24) == "rase/homes/estimate/window/24"
+    assert topics.label("north") == "rase/homes/estimate/label/north"
     assert topics.status("fusion") == "rase/homes/fusion/status"
 
 

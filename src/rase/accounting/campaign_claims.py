@@ -6,7 +6,7 @@ from typing import Final
 from rase.accounting.accountant.calibrate import calibrate
 from rase.accounting.accountant.claims import check_claims, claims
 from rase.campaign import Campaign
-from rase.laws.randomizer import RangeRandomizer
+from rase.laws.randomizer import Randomizer
 from rase.laws.registry import AUTO, randomizer_named
 from rase.privacy import rounded_up
 from rase.promise import Claim
@@ -47,7 +47,7 @@ def fit_budget(
         ValueError: If a number is out of bounds.
     """
     found = calibrate(
-        campaign.domain,
+        campaign.public,
         shuffled_epsilon=shuffled_epsilon,
         delta=delta,
         n=campaign.k_min - colluding,
@@ -127,10 +127,10 @@ def _round_up_claim(row: Claim, epsilon: float) -> Claim:
     )
 
 
-def _randomizer_of(campaign: Campaign) -> RangeRandomizer:
+def _randomizer_of(campaign: Campaign) -> Randomizer:
     return randomizer_named(
         campaign.mechanism,
         campaign.epsilon[0],
-        domain=campaign.domain,
+        domain=campaign.public,
         precision=campaign.precision,
     )

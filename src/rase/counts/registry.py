@@ -25,6 +25,7 @@ __all__ = [
     "OF_READINGS",
     "ROUND_ESTIMATORS",
     "ROUND_MEANS",
+    "SHARES",
     "SMOOTHED",
     "TRACKED",
     "Estimator",
@@ -35,6 +36,8 @@ __all__ = [
 TRACKED: Final = "tracked"
 # The same with the help of later rounds (rase.series.smoother); a method, not an estimator by name.
 SMOOTHED: Final = "smoothed"
+# What is estimated where readings are states: the share of each (rase.counts.shares).
+SHARES: Final = "shares"
 _MEAN, _OF_REPORTS, _OTHER = "mean of the readings", "mean of the reports", "of the readings"
 # Name, module and function of those of a round by itself, and what they estimate: the mean of the
 # readings, that of the noisy reports, or something else about the readings. Modules are imported

@@ -9,6 +9,7 @@ import numpy as np
 
 from rase.counts.counts import Counts, check_counts
 from rase.counts.estimate import Estimate
+from rase.counts.registry import SHARES
 from rase.counts.votes import share_error
 from rase.laws.response import RandomizedResponse
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHOD", "on_simplex", "shares", "simultaneous", "top"]
 
-METHOD = "shares"
+METHOD = SHARES
 
 
 def shares(

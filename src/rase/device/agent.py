@@ -4,7 +4,7 @@ A step fetches terms if it is time, takes readings, ends rounds, and sends what 
 fails is noted and tried again or given up; only the program's own mistakes end the agent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
@@ -16,8 +16,9 @@ from rase.device.journal import Journal, StudyJournal
 from rase.device.memory import Memory
 from rase.device.outbox import Outbox, Verdict, random_share
 from rase.device.reporter import Envelope, LedgerFace, Reporter
-from rase.device.sources.interface import Source, SourceFailed
+from rase.device.sources.interface import Reading, Source, SourceFailed
 from rase.device.state import StateUnusable
+from rase.device.states import state_numbers
 from rase.device.terms import TermsRefused
 from rase.errors import PrivacyRefused, UnknownKey
 from rase.kernels.entropy import Entropy, checked_entropy
@@ -237,23 +238,45 @@ class Agent:
         except SourceFailed as error:
             self._journal.note("source-failed", kind=error.kind)
             return
-        factor = self._factor(campaign)
-        if factor is None:
-            # Clipped readings of another unit would be a mean of nonsense.
-            self._journal.note("source-failed", kind="unit")
+        numbers = self._numbers(readings, campaign)
+        if numbers is None:
             return
         round = self._present_round(campaign)
         if self._observer is not None:
-            for reading in readings:
-                self._shown.add(round, factor * reading)
+            for number in numbers:
+                self._shown.add(round, number)
             so_far = self._shown.peek(round)
             if so_far is not None:
                 self._observer.read(round, *so_far)
         if self._is_paused() or self._is_off():
             self._collection.clear()
             return
-        for reading in readings:
-            self._collection.add(round, factor * reading)
+        for number in numbers:
+            self._collection.add(round, number)
+
+    def _numbers(self, readings: Sequence[Reading], campaign: Campaign) -> list[float] | None:
+        """Return readings as the campaign has them; None if it is about something else."""
+        found = [one for one in readings if not isinstance(one, str)]
+        if campaign.categories and not campaign.bounds:
+            if found:
+                self._journal.note("source-failed", kind="states")
+                return None
+            numbers, unknown = state_numbers(
+                campaign, [one for one in readings if isinstance(one, str)]
+            )
+            if unknown:
+                # How many, never which: a state is a reading.
+                self._journal.note("states-unknown", count=unknown)
+            return numbers
+        if len(found) < len(readings):
+            self._journal.note("source-failed", kind="states")
+            return None
+        factor = self._factor(campaign)
+        if factor is None:
+            # Clipped readings of another unit would be a mean of nonsense.
+            self._journal.note("source-failed", kind="unit")
+            return None
+        return [factor * one for one in found]
 
     def _factor(self, campaign: Campaign) -> float | None:
         """Return what turns readings into the campaign's unit; None if nothing does."""

@@ -18,6 +18,7 @@ EVENTS: Final = {
     "not-fetched": ("kind", "wait_s"),
     "unreachable": ("round", "wait_s"),
     "source-failed": ("kind",),
+    "states-unknown": ("count",),
     "budget-spent": ("round", "refresh_round"),
     "round-skipped": ("round", "reason"),
     "sealed": ("round",),

@@ -276,7 +276,8 @@ def _behaviour_of(settings: DeviceSettings, folder: DeviceFolder) -> Behaviour:
         sends_cover=settings.sends_cover,
         poll_s=settings.source.every_s,
         has_turn=has_turn,
-        aggregate=settings.source.aggregate,
+        # The state at the end of a round counts; there is no mean of states.
+        aggregate="last" if settings.source.states is not None else settings.source.aggregate,
         unit=_unit_of(settings.source),
     )
 

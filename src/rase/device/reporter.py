@@ -24,6 +24,7 @@ from rase.clock import Clock
 from rase.device.journal import Journal
 from rase.device.memory import Memory
 from rase.device.state import Cover, StateUnusable
+from rase.device.states import drawn_number, reported
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
 from rase.laws.registry import randomizer_named
@@ -212,7 +213,7 @@ class Reporter:
                 campaign.id, round, epsilon=epsilon, claims=campaign.claims
             ) as spending:
                 if spending.found is None:
-                    place = randomizer.draw_one(mean, self._entropy)
+                    place = randomizer.draw_one(reported(campaign, mean), self._entropy)
                     drawn = _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
                     spending.keep(drawn, envelope=self._seal(signed, round, drawn, keys))
         except BudgetSpent:
@@ -254,7 +255,7 @@ class Reporter:
         place = _DRAWN.unpack(stored.report)[2]
         self._observer.note_report(
             stored.round,
-            campaign.low + place * campaign.domain.step,
+            drawn_number(campaign, place),
             epsilon=stored.epsilon,
             envelope=stored.envelope,
         )
@@ -274,7 +275,8 @@ class Reporter:
             old, new = (one.campaign.reported_in(round) for one in (drawn_for, signed))
             epsilon_class = _same_law(old, epsilon_class, new)
         content = Content(signed.campaign.block_start(round), place, epsilon_class)
-        return _envelope_of(content, signed, round, keys)
+        label = signed.campaign.label_number(self._memory.terms.rules.label)
+        return _envelope_of(content, signed, round, keys, label=label)
 
     def _cover(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
@@ -310,19 +312,29 @@ def randomizer_of(campaign: Campaign, epsilon_class: int) -> "Randomizer":
     return randomizer_named(
         campaign.mechanism,
         campaign.epsilon[epsilon_class],
-        domain=campaign.domain,
+        domain=campaign.public,
         precision=campaign.precision,
     )
 
 
 def _envelope_of(
-    content: Content, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
+    content: Content,
+    signed: SignedCampaign,
+    round: int,
+    keys: tuple[KeyConfig, KeyConfig],
+    *,
+    label: int,
 ) -> bytes:
     # Noise and envelopes are needed at the end of a round, not for starting.
     from rase.wire.seal import seal_report
 
     return seal_report(
-        content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round
+        content,
+        campaign_hash=signed.hash,
+        shuffler=keys[0],
+        fusion=keys[1],
+        round=round,
+        label=label,
     )
 
 

@@ -26,6 +26,7 @@ from rase.wire.signed import PinnedKeys
 
 __all__ = [
     "KEYS",
+    "READS",
     "REQUIRED",
     "SCHEDULES",
     "DeviceSettings",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 SCHEDULES: Final = ("every-round", "rotate")
+_STATES: Final = "states"
+READS: Final = ("numbers", _STATES)
 _PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 
@@ -66,6 +69,8 @@ class SourceSettings:
     token_file: str | None
     unit: str | None
     aggregate: str
+    reads: str
+    states: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +163,20 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         for section in KEYS
     }
     mistakes += [
-        f"[{name}] is not a section of device.toml." for name in tables if name not in KEYS
+        f"[{name}] is not a section of device.toml."
+        for name in tables
+        if name not in (*KEYS, _STATES)
     ]
+    states = _read_states(tables.get(_STATES, {}), mistakes)
     if not mistakes:
         mistakes += _contradictions(values)
     device, owner = values["device"], values["owner"]
+    if device["label"] is not None and owner["shares_label"] is None:
+        mistakes.append(
+            f"owner.shares_label must be true where device.label is set, or false to keep it: "
+            f"the shuffler learns that this device is of {device['label']!r}, and answers are "
+            "given for each label."
+        )
     pinned = None if mistakes else _read_pinned(device, mistakes)
     campaign_hash = None if mistakes else _hash(device["campaign_hash"], mistakes)
     rules = limits = None
@@ -188,6 +202,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
                 span_shuffled_epsilon=owner["span_shuffled_epsilon"],
                 most_delta=owner["most_delta"],
                 demands_cover=device["cover"] is True,
+                label=device["label"] if owner["shares_label"] else None,
             )
         except (ValueError, ConfigurationError) as error:
             mistakes.append(f"[owner] {error}")
@@ -209,7 +224,8 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         rules=rules,
         limits=limits,
         source=SourceSettings(
-            **{**values["source"], "command": None if command is None else tuple(command)}
+            **{**values["source"], "command": None if command is None else tuple(command)},
+            states=states if states or values["source"]["reads"] == _STATES else None,
         ),
         home=HomeSettings(**values["home"]),
         page_port=values["page"]["port"],
@@ -275,6 +291,15 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return mistakes
 
 
+def _read_states(table: Any, mistakes: list[str]) -> dict[str, str]:
+    """Return the names of states by what the source says."""
+    is_table = isinstance(table, Mapping) and all(isinstance(one, str) for one in table.values())
+    if not is_table:
+        mistakes.append('[states] must have lines such as "ON" = "on".')
+        return {}
+    return dict(table)
+
+
 def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return what is wrong about brokers, and about sources that need one."""
     device, source, home = values["device"], values["source"], values["home"]
@@ -292,6 +317,8 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
             mistakes.append(f"source.preset must be one of {', '.join(PRESETS)}.")
         elif source["preset"] is not None and source["meter"] is None:
             mistakes.append("source.meter is missing: a preset needs the name of the meter.")
+    if source["reads"] not in READS:
+        mistakes.append(f"source.reads must be one of {', '.join(READS)}.")
     if source["aggregate"] not in AGGREGATES:
         mistakes.append(f"source.aggregate must be one of {', '.join(AGGREGATES)}.")
     if home["name"] is not None and not is_plain_name(home["name"]):
@@ -345,6 +372,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "timeout_s": (_NUMBER, 30.0),
         "cover": (bool, None),
         "schedule": (str, "every-round"),
+        "label": (str, None),
     },
     "owner": {
         "report_epsilon": (_NUMBER, UNASKED_REPORT_EPSILON),
@@ -359,6 +387,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "shuffled_epsilon": (_NUMBER, None),
         "span_shuffled_epsilon": (_NUMBER, None),
         "most_delta": (_NUMBER, MOST_DELTA),
+        "shares_label": (bool, None),
     },
     "source": {
         "kind": (str, REQUIRED),
@@ -380,6 +409,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "token_file": (str, None),
         "unit": (str, None),
         "aggregate": (str, "mean"),
+        "reads": (str, "numbers"),
     },
     "home": {
         "broker": (str, None),

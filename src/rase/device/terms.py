@@ -11,6 +11,7 @@ from typing import Final
 from rase.accounting.ledger.limits import MOST_DELTA
 from rase.campaign import Campaign
 from rase.device.consent import Consent, is_weaker
+from rase.domain import OTHER
 from rase.errors import BadSignature, ConfigurationError, PrivacyRefused, UnknownKey, WireError
 from rase.validation import CampaignInvalid
 from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
@@ -39,6 +40,7 @@ class OwnerRules:
         span_shuffled_epsilon: The same for all reports of the ledger's span.
         most_delta: The largest delta of a promise towards the fusion centre.
         demands_cover: Whether a campaign without cover reports is refused.
+        label: The public kind of this device that its owner agreed to report; None for none.
 
     Raises:
         ConfigurationError: If they contradict each other.
@@ -54,6 +56,7 @@ class OwnerRules:
     span_shuffled_epsilon: float | None = None
     most_delta: float = MOST_DELTA
     demands_cover: bool = False
+    label: str | None = None
 
     def __post_init__(self) -> None:
         """Check range and order once; the ledger checks the budget."""
@@ -346,6 +349,12 @@ class Terms:
                 f"Least {campaign.epsilon[0]:g}, agreed {rules.epsilon_limit(self.consent):g}.",
             )
         self._check_shuffle(campaign)
+        if rules.label is not None and campaign.labels:
+            known = (*campaign.labels, OTHER)
+            if rules.label not in known:
+                raise TermsRefused("undeclared-label", f"It has {', '.join(known)}.")
+        if campaign.states is not None:
+            return
         if (rules.low is not None and campaign.low < rules.low) or (
             rules.high is not None and campaign.high > rules.high
         ):
@@ -463,6 +472,9 @@ REASONS: Final = {
     "cover-off": (
         "It goes without cover reports, so the shuffler sees in which rounds a device reports. To "
         "agree, remove device.cover = true."
+    ),
+    "undeclared-label": (
+        "It has other labels than device.label. Write one of its labels there, or remove it."
     ),
     "range-above-limit": "Its range reaches beyond the one the owner allows.",
     "k-below-limit": "It releases fewer reports together than the owner demands.",

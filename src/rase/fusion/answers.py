@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +13,24 @@ import numpy as np
 from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
+from rase.counts.above import ABOVE
 from rase.counts.counts import Counts
 from rase.counts.estimate import Estimate
 from rase.counts.fleet import OF_FLEET, OF_REPORTERS
-from rase.counts.registry import ESTIMATORS, OF_READINGS, TRACKED
+from rase.counts.registry import ESTIMATORS, OF_READINGS, SHARES, TRACKED
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import counts_of
+from rase.fusion.parts import (
+    EVERY,
+    WHOLE,
+    Part,
+    PartKey,
+    estimate_of,
+    keys_of,
+    read_parts,
+    split_labels,
+    write_parts,
+)
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.privacy import LocalDP, PermutationPrivacy, rounded_up
 from rase.promise import Claim
@@ -95,15 +107,66 @@ class AnswerReader:
         self._id = campaign_id
         self._versions: dict[int, Campaign] = {}
 
-    def answer_rounds(self, rows: list[Row], method: str | None) -> list[RoundAnswer]:
+    def answer_rounds(
+        self, rows: list[Row], method: str | None, part: Part = WHOLE
+    ) -> list[RoundAnswer]:
         """Return an answer for each round and each estimator asked for, in their order.
 
         Args:
             rows: Round, version, state and shuffle of final rounds, ascending.
             method: The estimator; None for the first one of each round, "all" for every one.
+            part: Which of a round's answers.
         """
         if not rows:
             return []
+        is_number = self._version(rows[-1][1]).states is None
+        if is_number and part.label is None:
+            return self._answer_numbers(rows, method)
+        parts = read_parts(self._transaction, self._id, rows[0][0], rows[-1][0], part)
+        if not is_number or part.label != EVERY:
+            return [one for row in rows for one in self._answer_parts(row, method, part, parts)]
+        whole = self._answer_numbers(rows, method)
+        return [
+            one
+            for row in rows
+            for one in (
+                *(found for found in whole if found.answer.round == row[0]),
+                *self._answer_parts(row, None, part, parts),
+            )
+        ]
+
+    def _answer_parts(
+        self,
+        row: Row,
+        method: str | None,
+        part: Part,
+        parts: Mapping[int, Mapping[PartKey, Row]],
+    ) -> list[RoundAnswer]:
+        """Return the answers of a round that are in parts; one that says why there is none."""
+        round, version, state, shuffle = row
+        campaign, known = self._version(version), parts.get(round, {})
+        keys = keys_of(campaign, part, method)
+        if part.label == EVERY:
+            # A label that was merged in this round has no answer of its own.
+            keys = [key for key in keys if key in known or (state != "final" and not key.label)]
+        if state != "final":
+            # One sentence is enough for a round that was withheld.
+            keys = keys[:1]
+        found = []
+        for key in keys:
+            fields = describe_round(campaign, round) | {"method": key.method, "shuffle": shuffle}
+            fields["label"] = key.label or None
+            is_there = key in known
+            if key.category:
+                fields["category"] = key.category if state == "final" else part.category
+                fields["unit"] = ""
+            if not is_there:
+                fields |= {"status": "too_few", "rounds": 0}
+            estimate = estimate_of(key, known[key], campaign) if is_there else None
+            found.append(RoundAnswer(answer_of(estimate, **fields), estimate, estimate, None))
+        return found
+
+    def _answer_numbers(self, rows: list[Row], method: str | None) -> list[RoundAnswer]:
         found = self._transaction.execute(
             f"SELECT round, {_COLUMNS} FROM answers WHERE campaign = ? "  # noqa: S608
             "AND round >= ? AND round <= ?",
@@ -214,12 +277,14 @@ def _promise_fields(claim: Claim | None, colluding: int, *, span: str = "round")
     }
 
 
-def answer_gap(campaign: Campaign, round: int, method: str | None) -> Answer:
+def answer_gap(campaign: Campaign, round: int, method: str | None, part: Part = WHOLE) -> Answer:
     """Return the answer about a round of which no estimate is here."""
     name = one_method(campaign, method) or campaign.estimators[0]
     return Answer(
         **describe_round(campaign, round),
         status="gap",
+        label=part.label,
+        category=part.category,
         rounds=0,
         target=_target(campaign, name),
         method=name,
@@ -233,6 +298,8 @@ def answer_window(
     mean: Estimate | None,
     rounds: list[RoundAnswer | None],
     method: str | None,
+    *,
+    part: Part = WHOLE,
 ) -> Answer:
     """Return the answer about a window, from those about its rounds.
 
@@ -242,11 +309,12 @@ def answer_window(
         mean: The mean of the window; None if there is none.
         rounds: What is known of each of its rounds.
         method: The estimator asked for.
+        part: Which of a round's answers.
     """
     there = [one.answer for one in rounds if one is not None]
     judged = [one.judged for one in rounds if one is not None and one.judged is not None]
     if len(rounds) == 1:
-        return there[0] if there else answer_gap(campaign, last, method)
+        return there[0] if there else answer_gap(campaign, last, method, part)
     epsilons = [one.local_epsilon for one in there if one.local_epsilon is not None]
     spent = window_epsilon(campaign, len(rounds), epsilons)
     fields = describe_round(campaign, last, of_rounds=len(rounds)) | {
@@ -260,7 +328,11 @@ def answer_window(
         "shuffle": "; ".join(dict.fromkeys(one.shuffle for one in there)),
         "shuffled_epsilon": None,
         "delta": None,
+        "label": part.label,
+        "category": part.category,
     }
+    if part.category is not None:
+        fields["unit"] = ""
     # Claims are of one law and one k_min: versions that differ in them have none together.
     if len({(one.shuffled_epsilon, one.local_epsilon) for one in there}) <= 1:
         fields |= _promise_fields(
@@ -295,7 +367,7 @@ def check_method(campaign: Campaign, method: str | None) -> None:
     Raises:
         Refused: Naming those that there are.
     """
-    if method not in (None, "all", *ESTIMATORS):
+    if method not in (None, "all", *ESTIMATORS, SHARES, ABOVE):
         raise Refused(
             BAD_QUESTION, f"method must be one of {', '.join(campaign.estimators)}, or all."
         )
@@ -309,7 +381,7 @@ def one_method(campaign: Campaign, method: str | None) -> str | None:
 def speaks_of_readings(method: str) -> bool:
     """Return whether an estimator is of readings, which lie within the range, not of reports."""
     # Where contributors differ in their budgets, the mean is called after how it was combined.
-    return method in OF_READINGS or method == "combined_mean"
+    return method in OF_READINGS or method in ("combined_mean", SHARES, ABOVE)
 
 
 def _target(campaign: Campaign, method: str) -> str:
@@ -356,6 +428,7 @@ class Settled:
     shuffle: str
     members: int | None
     counts: Counts
+    by_label: Mapping[str, Counts]
 
 
 def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled:
@@ -368,7 +441,8 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         (campaign, round),
     )
     rows = transaction.execute(
-        "SELECT places, classes FROM opened WHERE campaign = ? AND round = ?", (campaign, round)
+        "SELECT places, classes, labels FROM opened WHERE campaign = ? AND round = ?",
+        (campaign, round),
     )
     agreed = campaign_of_version(transaction, campaign, version)
     manifests = [_manifest(bytes(row[1])) for row in batches]
@@ -377,17 +451,19 @@ def read_settled(transaction: Transaction, campaign: str, round: int) -> Settled
         words.append(f"in {len(batches)} batches")
     if rows and agreed.block_start(round) < round:
         words.append(f"may hold reports of earlier rounds, from {agreed.block_start(round)} on")
+    reported = agreed.reported_in(round)
+    places = np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64)
+    classes = np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8)
+    # Reports of earlier releases have no labels.
+    labels = np.frombuffer(b"".join(bytes(row[2] or bytes(len(row[1]))) for row in rows), np.uint8)
     return Settled(
-        campaign=agreed.reported_in(round),
+        campaign=reported,
         round=round,
         batches=tuple(bytes(row[0]) for row in batches),
         shuffle="; ".join(words),
         members=_members(manifests),
-        counts=counts_of(
-            agreed.reported_in(round),
-            np.frombuffer(b"".join(bytes(row[0]) for row in rows), "<i8").astype(np.int64),
-            np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.uint8),
-        ),
+        counts=counts_of(reported, places, classes),
+        by_label=split_labels(reported, places, classes, labels),
     )
 
 
@@ -459,15 +535,21 @@ def keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
         )
 
 
-def write_settled(transaction: Transaction, settled: Settled, estimates: list[Estimate]) -> None:
-    """Make a round final with these estimates, or withheld without any, under the next number."""
+def write_settled(
+    transaction: Transaction,
+    settled: Settled,
+    estimates: list[Estimate],
+    parts: Mapping[PartKey, Estimate],
+) -> None:
+    """Make a round final with these answers, or withheld without any, under the next number."""
     where = (settled.campaign.id, settled.round)
     ((last,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
     transaction.execute(
         "UPDATE rounds SET state = ?, sequence = ?, shuffle = ? WHERE campaign = ? AND round = ?",
-        ("final" if estimates else "withheld", last + 1, settled.shuffle, *where),
+        ("final" if estimates or parts else "withheld", last + 1, settled.shuffle, *where),
     )
     described = describe_round(settled.campaign, settled.round)
+    write_parts(transaction, settled.campaign, settled.round, parts, described=described)
     transaction.execute_many(
         'INSERT INTO answers (campaign, round, method, target, quantity, unit, "time", until, '
         "value, standard_error, degrees_of_freedom, low, high, n, local_epsilon, "

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rase.errors import Malformed
-from rase.fusion import admin, overview, routes
+from rase.fusion import admin, overview, part_routes, routes
 from rase.fusion.access import PROBLEMS, centre_of
 from rase.fusion.centre import FusionCentre
 from rase.fusion.health import gauges_of, readiness_of
@@ -129,7 +129,7 @@ def fusion_app(
 
     app.add_exception_handler(Refused, answer_refusal)
     app.add_middleware(TracedQuestions, telemetry=centre.telemetry)
-    for part in (router, routes.router, overview.router, admin.router):
+    for part in (router, routes.router, part_routes.router, overview.router, admin.router):
         app.include_router(part)
     return app
 

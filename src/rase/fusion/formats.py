@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 JSON: Final = "application/json"
+# What stands between tags, and in front of them where it is meant as a letter.
+_TAG: Final = re.compile(r"([,= \\])")
+_ESCAPED: Final = r"\\\1"
 CSV: Final = "text/csv"
 INFLUX: Final = "text/plain"
 # What may be asked for as ?format=, and the media type it is answered as.
@@ -49,6 +53,9 @@ def as_influx(answers: Iterable[Answer]) -> bytes:
     lines = []
     for one in answers:
         tags = f"rase,campaign={one.campaign},method={one.method},of_rounds={one.of_rounds}"
+        for name, text in (("label", one.label), ("category", one.category)):
+            if text is not None:
+                tags += f",{name}={_TAG.sub(_ESCAPED, text)}"
         names = ("value", "standard_error", "low", "high")
         promises = ("local_epsilon", "shuffled_epsilon", "delta")
         numbers = ((name, getattr(one, name)) for name in (*names, *promises))

@@ -10,6 +10,7 @@ from rase.errors import StorageError
 from rase.fusion.campaigns import current_campaign, current_keyset, known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.key_check import missing_keys
+from rase.fusion.parts import default_part
 from rase.fusion.refusals import Refused
 from rase.service.heartbeat import key_rows
 from rase.service.http import Readiness
@@ -92,7 +93,7 @@ def gauges_of(centre: FusionCentre) -> list[Gauge]:
         gauges.append(Gauge("rase_fusion_rounds_behind", count, labels))
         campaign = centre.questions.campaign(name)
         try:
-            latest = centre.questions.latest(campaign)
+            latest = centre.questions.latest(campaign, part=default_part(campaign))
         except Refused:
             # No round is final yet.
             continue

@@ -326,12 +326,16 @@ def _keep(
         kept = opened.is_report & is_fresh
         places, classes = opened.places[kept], opened.classes[kept]
         is_drawn = drawable(campaign.reported_in(batch.round), places, classes)
+        labels = np.repeat(
+            np.array([label for label, _ in batch.labels], np.uint8),
+            [count for _, count in batch.labels],
+        )[kept][is_drawn]
         places, classes = places[is_drawn], classes[is_drawn]
-        order = np.lexsort((classes, places))
+        order = np.lexsort((classes, places, labels))
         tags = sorted(tag for tag, fresh in zip(opened.tags, is_fresh, strict=True) if fresh)
         transaction.execute(
-            "INSERT INTO opened (batch, campaign, round, tags, places, classes) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO opened (batch, campaign, round, tags, places, classes, labels) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 id,
                 campaign.id,
@@ -339,6 +343,7 @@ def _keep(
                 b"".join(tags),
                 places[order].astype("<i8").tobytes(),
                 classes[order].tobytes(),
+                labels[order].tobytes(),
             ),
         )
         replayed = int((~is_fresh).sum())

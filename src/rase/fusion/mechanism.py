@@ -1,5 +1,6 @@
 """From a campaign to its mathematics: the randomizer, which places it can draw, and its error."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +13,18 @@ from rase.accounting.ledger.limits import UNASKED_REPORT_EPSILON
 from rase.arrays import Floats
 from rase.campaign import MAX_DELTA, MIN_DELTA, MIN_SHUFFLED, Campaign
 from rase.counts.counts import Counts
+from rase.domain import Categories, Range
 from rase.errors import PrivacyRefused
 from rase.laws.geometric import BudgetAware
-from rase.laws.randomizer import RangeRandomizer
-from rase.laws.registry import AUTO, best_mechanism, randomizer_named
+from rase.laws.randomizer import Randomizer, RangeRandomizer
+from rase.laws.registry import (
+    AUTO,
+    best_for_shares,
+    best_mechanism,
+    mechanisms_of,
+    randomizer_named,
+)
+from rase.laws.response import CategoryRandomizer, share_deviation
 from rase.privacy import MAX_EPSILON
 from rase.validation import CampaignInvalid, Mistakes
 
@@ -28,6 +37,7 @@ __all__ = [
     "drawable",
     "effect_of",
     "randomizer_of",
+    "state_randomizer_of",
 ]
 
 _PROMISE = ("shuffled_epsilon", "delta", "colluding", "claims")
@@ -73,8 +83,13 @@ def _plain_campaign(values: Mapping[str, Any]) -> Campaign:
     if values.get("mechanism", AUTO) != AUTO:
         return Campaign.from_fields(values)
     # Any mechanism will do to have all other mistakes listed before one is chosen by the budgets.
-    checked = Campaign.from_fields({**values, "mechanism": "duchi"})
-    return replace(checked, mechanism=best_mechanism(checked.epsilon))
+    is_number = not (values.get("categories") or values.get("bounds"))
+    any_law = mechanisms_of(Range if is_number else Categories)[0]
+    checked = Campaign.from_fields({**values, "mechanism": any_law})
+    if checked.states is None:
+        return replace(checked, mechanism=best_mechanism(checked.epsilon))
+    best = best_for_shares(checked.epsilon, len(checked.states.names))
+    return replace(checked, mechanism=best)
 
 
 def _promising_campaign(values: dict[str, Any]) -> Campaign:
@@ -108,9 +123,23 @@ def _promising_campaign(values: dict[str, Any]) -> Campaign:
 
 
 def randomizer_of(campaign: Campaign) -> RangeRandomizer:
-    """Return the mechanism of a campaign's devices; with several classes, of all their budgets."""
-    budgets = campaign.epsilon if len(campaign.epsilon) > 1 else campaign.epsilon[0]
-    return _randomizer(campaign, budgets)
+    """Return the mechanism of devices that report numbers; with several classes, of all budgets."""
+    found = _randomizer(campaign, _budgets_of(campaign))
+    if not isinstance(found, RangeRandomizer):
+        raise TypeError("the campaign must be of numbers; it is of states.")
+    return found
+
+
+def state_randomizer_of(campaign: Campaign) -> CategoryRandomizer:
+    """Return the mechanism of devices that report states; with several classes, of all budgets."""
+    found = _randomizer(campaign, _budgets_of(campaign))
+    if not isinstance(found, CategoryRandomizer):
+        raise TypeError("the campaign must be of states; it is of numbers.")
+    return found
+
+
+def _budgets_of(campaign: Campaign) -> float | tuple[float, ...]:
+    return campaign.epsilon if len(campaign.epsilon) > 1 else campaign.epsilon[0]
 
 
 def counts_of(campaign: Campaign, places: Places, classes: Classes) -> Counts:
@@ -140,7 +169,8 @@ class Effect:
         epsilon: The budget of a report.
         is_clamping: Whether reports are clamped into the range; None where the mechanism decides.
         n: The number of reports that was assumed.
-        standard_error: Of the unbiased mean of n reports, at the reading where it is largest.
+        standard_error: Of the unbiased mean of n reports, at the reading where it is largest; of
+            a share, where readings are states.
         best_standard_error: The same where it is smallest.
     """
 
@@ -159,21 +189,29 @@ def effect_of(campaign: Campaign, n: int) -> list[Effect]:
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}.")
+    if campaign.states is not None:
+        return [
+            Effect(budget, None, n, error, error)
+            for budget in campaign.epsilon
+            for randomizer in [_randomizer(campaign, budget)]
+            if isinstance(randomizer, CategoryRandomizer)
+            for error in [share_deviation(randomizer) / math.sqrt(n)]
+        ]
     grid = campaign.domain
     readings = grid.low + grid.step * np.linspace(0, grid.steps, 65).round()
     effects = []
     for budget in campaign.epsilon:
-        randomizer = _randomizer(campaign, budget)
+        randomizer = randomizer_of(replace(campaign, epsilon=(budget,)))
         clamps = bool(randomizer.is_clamping) if isinstance(randomizer, BudgetAware) else None
         effects.append(_effect(budget, clamps, n, randomizer.variance(readings)))
     return effects
 
 
-def _randomizer(campaign: Campaign, budgets: float | tuple[float, ...]) -> RangeRandomizer:
+def _randomizer(campaign: Campaign, budgets: float | tuple[float, ...]) -> Randomizer:
     return randomizer_named(
         campaign.mechanism,
         budgets,
-        domain=campaign.domain,
+        domain=campaign.public,
         precision=campaign.precision,
     )
 

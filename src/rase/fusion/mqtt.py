@@ -5,8 +5,9 @@ Who reads them there is the broker's business; unlike over HTTP, there is no acc
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from typing import Final
 
 from rase.answer import Answer
@@ -14,7 +15,9 @@ from rase.campaign import Campaign
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.formats import as_json
+from rase.fusion.parts import EVERY, Part
 from rase.fusion.settings import FusionBrokerSettings
+from rase.fusion.shares import shares_of_round
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
 from rase.transport.session import BrokerSession
@@ -33,11 +36,27 @@ _STALE_ROUNDS: Final = 3
 
 def fleet_discovery(campaign: Campaign) -> Discovery:
     """Return what Home Assistant is sent about a campaign's fleet."""
+    if campaign.states is not None:
+        return _discovery(campaign, _share_entities(campaign), model="private shares of states")
     mean = unit_fields(campaign.unit)
+    by_label = (
+        Entity(
+            f"label_{number}",
+            f"Mean of {label}",
+            "sensor",
+            {
+                "val_tpl": "{{ value_json.value }}",
+                "stat_t": Topics(campaign.id).label(label),
+                **mean,
+            },
+        )
+        for number, label in enumerate(campaign.labels, 1)
+    )
     entities = (
         Entity("value", "Mean", "sensor", {"val_tpl": "{{ value_json.value }}", **mean}),
         Entity("low", "Interval low", "sensor", {"val_tpl": "{{ value_json.low }}", **mean}),
         Entity("high", "Interval high", "sensor", {"val_tpl": "{{ value_json.high }}", **mean}),
+        *by_label,
         Entity("n", "Reports", "sensor", {"val_tpl": "{{ value_json.n }}", **unit_fields("")}),
         Entity(
             "local_epsilon",
@@ -53,11 +72,40 @@ def fleet_discovery(campaign: Campaign) -> Discovery:
             {"val_tpl": "{{ value_json.time }}", "dev_cla": "timestamp"},
         ),
     )
+    return _discovery(campaign, entities, model=f"private mean of {campaign.quantity}")
+
+
+def _share_entities(campaign: Campaign) -> tuple[Entity, ...]:
+    """Return an entity for the share of each state, of all devices and of each label."""
+    topics = Topics(campaign.id)
+    places = [("", "", topics.estimate)]
+    places += [
+        (f"label_{number}_", f" of {label}", topics.label(label))
+        for number, label in enumerate(campaign.labels, 1)
+    ]
+    percent = {"unit_of_meas": "%", "stat_cla": "measurement"}
+    return tuple(
+        Entity(
+            f"{key}share_{number}",
+            f"Share {name}{words}",
+            "sensor",
+            {
+                "val_tpl": f"{{{{ (100 * value_json.shares[{number}].value) | round(2) }}}}",
+                "stat_t": topic,
+                **percent,
+            },
+        )
+        for key, words, topic in places
+        for number, name in enumerate(campaign.categories)
+    )
+
+
+def _discovery(campaign: Campaign, entities: Iterable[Entity], *, model: str) -> Discovery:
     stale_s = _STALE_ROUNDS * campaign.round_s + campaign.grace_s
     return Discovery(
         id=f"rase_{campaign.id}",
         name=f"Fleet {campaign.id}",
-        model=f"private mean of {campaign.quantity}",
+        model=model,
         version=__version__,
         state_topic=Topics(campaign.id).estimate,
         entities=tuple(
@@ -155,13 +203,40 @@ class _Publisher:
                 if self._settings.discovery:
                     found = fleet_discovery(campaign)
                     self._session.publish(found.topic, found.payload(), is_retained=True)
+            published: int | None = None
             for event in questions.events_after(campaign, self._seen[name]):
-                self._publish_answer(campaign, event.answer)
+                # A round of states has several answers, and one message for all of them.
+                if campaign.states is None or event.answer.round != published:
+                    self._publish_round(campaign, event.answer)
+                published = event.answer.round
                 self._seen[name] = event.sequence
             passed_s = self._centre.clock.monotonic_s()
             if passed_s - self._status_sent_s.get(name, -float(_STATUS_S)) >= _STATUS_S:
                 self._status_sent_s[name] = passed_s
                 self._status(name, "online")
+
+    def _publish_round(self, campaign: Campaign, answer: Answer) -> None:
+        """Publish the answer about a round, or its shares, and those of its labels."""
+        topics, questions = Topics(campaign.id), self._centre.questions
+        if campaign.states is None:
+            self._publish_answer(campaign, answer)
+            if campaign.labels:
+                for one in questions.between(
+                    campaign, answer.round, answer.round, part=Part(EVERY)
+                ):
+                    if one.label is not None:
+                        topic = topics.label(one.label)
+                        self._session.publish(topic, as_json(one), is_retained=True)
+            return
+        places: list[tuple[str | None, str]] = [(None, topics.estimate)]
+        places += [(label, topics.label(label)) for label in campaign.labels]
+        for label, topic in places:
+            found = shares_of_round(questions, campaign, answer.round, label=label)
+            # Of a label that was merged nothing is said; what stands there is of an earlier round.
+            if label is None or found.top:
+                body = json.dumps(asdict(found), allow_nan=False).encode()
+                self._session.publish(topic, body, is_retained=True)
+        self._centre.telemetry.count("estimates_published")
 
     def _publish_answer(self, campaign: Campaign, answer: Answer) -> None:
         topics = Topics(campaign.id)

@@ -27,9 +27,10 @@ from rase.fusion.access import (
 from rase.fusion.answers import check_method, speaks_of_readings
 from rase.fusion.campaigns import campaign_of_version, known_campaigns
 from rase.fusion.health import health_of
+from rase.fusion.parts import WHOLE, Part, check_part, default_part, keys_of
 from rase.fusion.query import Questions
 from rase.fusion.refusals import BAD_QUESTION, Refused
-from rase.fusion.routes import From, Named, To, span_of
+from rase.fusion.routes import Category, From, Label, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
 from rase.series.answers import finite
 from rase.series.window import is_enough, missing_error, with_missing
@@ -110,7 +111,14 @@ class Trace:
 
 
 def trace(
-    database: Database, campaign: Campaign, *, first: int, last: int, points: int, method: str
+    database: Database,
+    campaign: Campaign,
+    *,
+    first: int,
+    last: int,
+    points: int,
+    method: str,
+    part: Part = WHOLE,
 ) -> Trace:
     """Return the rounds of a time, put together into few points and into one.
 
@@ -127,10 +135,17 @@ def trace(
         last: The last round, included.
         points: How many points at most; one more if the raster cuts the first.
         method: The estimator.
+        part: Which of a round's answers, where it has several.
 
     Raises:
-        Refused: If there are too many rounds or points.
+        Refused: If there are too many rounds or points, or no such part.
     """
+    check_part(campaign, part)
+    table, which, given = "answers", "e.method = ?", [method]
+    if part != WHOLE:
+        key = keys_of(campaign, part, None)[0]
+        table, given = "parts", [key.method, key.label, key.category]
+        which = "e.method = ? AND e.label = ? AND e.category = ?"
     if not 1 <= points <= MAX_POINTS:
         raise Refused(BAD_QUESTION, f"points must be from 1 to {MAX_POINTS}.")
     with database.snapshot() as transaction:
@@ -146,11 +161,11 @@ def trace(
             (campaign.id,),
         )
         rows = transaction.execute(
-            "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "
-            "LEFT JOIN answers e ON e.campaign = r.campaign AND e.round = r.round "
-            "AND e.method = ? WHERE r.campaign = ? AND r.round >= ? AND r.round <= ? "
+            "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "  # noqa: S608 - constants
+            f"LEFT JOIN {table} e ON e.campaign = r.campaign AND e.round = r.round "
+            f"AND {which} WHERE r.campaign = ? AND r.round >= ? AND r.round <= ? "
             "AND (r.state = 'withheld' OR e.value IS NOT NULL) ORDER BY r.round LIMIT ?",
-            (method, campaign.id, low, high, MAX_TRACED + 1),
+            (*given, campaign.id, low, high, MAX_TRACED + 1),
         )
     if len(rows) > MAX_TRACED:
         raise Refused(BAD_QUESTION, f"Ask for at most {MAX_TRACED} rounds at once.")
@@ -178,6 +193,7 @@ def page_of_rounds(
     before: int | None,
     limit: int,
     method: str | None,
+    part: Part,
 ) -> dict[str, Any]:
     """Return some rounds, newest first, also those still open, and where the next page begins."""
     with database.snapshot() as transaction:
@@ -192,7 +208,7 @@ def page_of_rounds(
     more, rows = len(rows) > limit, rows[:limit]
     answered: dict[int, dict[str, Any]] = {}
     if rows:
-        answers = questions.between(campaign, rows[-1][0], rows[0][0], method=method)
+        answers = questions.between(campaign, rows[-1][0], rows[0][0], method=method, part=part)
         answered = {one.round: one.as_fields() for one in answers}
     return {
         "campaign": campaign.id,
@@ -302,6 +318,8 @@ def kept_in_range(
             for number in range(1, campaign.version + 1)
         ]
     low, high = min(one.low for one in held), max(one.high for one in held)
+    if campaign.states is not None:
+        low, high = 0.0, 1.0
     return [_cut(one, low, high) for one in points]
 
 
@@ -363,6 +381,8 @@ def get_trace(
     to: To = None,
     campaign: Named = None,
     method: Annotated[str | None, Query(description="The estimator.")] = None,
+    label: Label = None,
+    category: Category = None,
     points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="At most so many.")] = 300,
 ) -> Response:
     """Return the rounds of a time put together into few points: means with their intervals."""
@@ -372,9 +392,15 @@ def get_trace(
     def ask() -> dict[str, Any]:
         found = centre.questions.campaign(campaign)
         check_method(found, method)
+        part = default_part(found, Part(label, category))
         name = found.estimators[0] if method in (None, "all") else str(method)
+        if part != WHOLE:
+            check_part(found, part)
+            name = keys_of(found, part, None)[0].method
         first, last = span_of(found, start, to, None)
-        answered = trace(centre.database, found, first=first, last=last, points=points, method=name)
+        answered = trace(
+            centre.database, found, first=first, last=last, points=points, method=name, part=part
+        )
         whole = [] if answered.whole is None else [answered.whole]
         shown = [
             asdict(one)
@@ -384,7 +410,9 @@ def get_trace(
         ]
         return {
             "campaign": found.id,
-            "unit": found.unit,
+            "unit": found.unit if part.category is None else "",
+            "label": part.label,
+            "category": part.category,
             "method": name,
             "round_s": found.round_s,
             "rounds_per_point": answered.width,
@@ -403,6 +431,8 @@ def get_rounds(
     *,
     campaign: Named = None,
     method: Annotated[str | None, Query(description="The estimator.")] = None,
+    label: Label = None,
+    category: Category = None,
     before: Annotated[int | None, Query(ge=0, le=2**32, description="Only earlier rounds.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
@@ -419,6 +449,7 @@ def get_rounds(
             before=before,
             limit=limit,
             method=None if method == "all" else method,
+            part=default_part(found, Part(label, category)),
         )
 
     document = logging_refusals(request, asker, ask)

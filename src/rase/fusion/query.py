@@ -17,6 +17,7 @@ from rase.fusion.answers import (
     one_method,
 )
 from rase.fusion.campaigns import current_campaign, known_campaigns
+from rase.fusion.parts import EVERY, WHOLE, Part, check_part
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.series.window import surer_window
 from rase.storage.interface import Database
@@ -92,7 +93,13 @@ class Questions:
         return found
 
     def between(
-        self, campaign: Campaign, first: int, last: int, *, method: str | None = None
+        self,
+        campaign: Campaign,
+        first: int,
+        last: int,
+        *,
+        method: str | None = None,
+        part: Part = WHOLE,
     ) -> list[Answer]:
         """Return the final rounds from first to last, oldest first; missing rounds are gaps.
 
@@ -101,25 +108,41 @@ class Questions:
             first: The first round.
             last: The last round, included.
             method: The estimator; None for the first one of each round, "all" for every one.
+            part: Which of a round's answers, where it has several.
 
         Raises:
             Refused: If the method is none of the campaign's, or there are too many rounds.
         """
         check_method(campaign, method)
-        return [one.answer for one in self._answers(campaign, first, last, method)]
+        check_part(campaign, part)
+        return [one.answer for one in self.answered(campaign, first, last, method, part)]
 
-    def at(self, campaign: Campaign, round: int, *, method: str | None = None) -> Answer:
-        """Return avg(t): the estimate of one round, or why there is none."""
-        found = self.between(campaign, round, round, method=method)
-        return found[0] if found else answer_gap(campaign, round, method)
+    def at(
+        self,
+        campaign: Campaign,
+        round: int,
+        *,
+        method: str | None = None,
+        part: Part = WHOLE,
+    ) -> Answer:
+        """Return avg(t): one estimate of one round, or why there is none.
 
-    def latest(self, campaign: Campaign, *, method: str | None = None) -> Answer:
+        Raises:
+            Refused: If a round has several, and none of them is named.
+        """
+        _check_one(campaign, part)
+        found = self.between(campaign, round, round, method=method, part=part)
+        return found[0] if found else answer_gap(campaign, round, method, part)
+
+    def latest(
+        self, campaign: Campaign, *, method: str | None = None, part: Part = WHOLE
+    ) -> Answer:
         """Return the newest final round.
 
         Raises:
-            Refused: If there is none yet.
+            Refused: If there is none yet, or as `at` does.
         """
-        return self.at(campaign, self.last_round(campaign), method=method)
+        return self.at(campaign, self.last_round(campaign), method=method, part=part)
 
     def last_round(self, campaign: Campaign) -> int:
         """Return the number of the newest final round.
@@ -145,6 +168,7 @@ class Questions:
         last: int,
         method: str | None = None,
         strict: bool = False,
+        part: Part = WHOLE,
     ) -> list[Answer]:
         """Return Win(t, w) for each t from first to last.
 
@@ -162,17 +186,21 @@ class Questions:
             last: The last one, included.
             method: The estimator.
             strict: Whether windows that lack a round have no mean.
+            part: Which of a round's answers.
 
         Raises:
             Refused: If w is out of bounds, or there are too many rounds.
         """
         check_method(campaign, method)
+        check_part(campaign, part)
+        _check_one(campaign, part)
         if not 1 <= w <= MAX_ROUNDS or last - first + w > MAX_ROUNDS:
             raise Refused(BAD_QUESTION, f"Ask for windows over 1 to {MAX_ROUNDS} rounds in all.")
         begin = first - w + 1
         method = one_method(campaign, method)
         known = {
-            one.answer.round: one for one in self._answers(campaign, max(begin, 0), last, method)
+            one.answer.round: one
+            for one in self.answered(campaign, max(begin, 0), last, method, part)
         }
         row = [known.get(number) for number in range(begin, last + 1)]
         means = surer_window(
@@ -189,6 +217,7 @@ class Questions:
                 mean if oldest <= begin + place and first + place <= newest else None,
                 row[place : place + w],
                 method,
+                part=part,
             )
             for place, mean in enumerate(means)
         ]
@@ -216,11 +245,13 @@ class Questions:
             )
             reader = AnswerReader(transaction, campaign.id)
             name = one_method(campaign, method)
-            return [
-                Event(row[4], found.answer)
-                for row in rows
-                for found in reader.answer_rounds([row[:4]], name)
-            ]
+            events = []
+            for row in rows:
+                *earlier, last = reader.answer_rounds([row[:4]], name)
+                # A reader that has not seen the last answer of a round is sent all of it again.
+                events += [Event(row[4] - 1, found.answer) for found in earlier]
+                events.append(Event(row[4], last.answer))
+            return events
 
     def last_sequence(self, campaign: Campaign) -> int:
         """Return the number of the newest event; 0 if there is none."""
@@ -233,16 +264,25 @@ class Questions:
     def recent_n(self, campaign: Campaign) -> int:
         """Return how many reports a recent round had on average; k_min if there was none."""
         with self._database.snapshot() as transaction:
+            where, given = "answers WHERE campaign = ? AND method = ? ", [campaign.estimators[0]]
+            if campaign.states is not None:
+                where = "parts WHERE campaign = ? AND method = ? AND label = '' AND category = ? "
+                given.append(campaign.categories[0])
             rows = transaction.execute(
-                "SELECT n FROM answers WHERE campaign = ? AND method = ? "
-                "ORDER BY round DESC LIMIT ?",
-                (campaign.id, campaign.estimators[0], _RECENT),
+                f"SELECT n FROM {where}ORDER BY round DESC LIMIT ?",  # noqa: S608 - constants
+                (campaign.id, *given, _RECENT),
             )
         return round(sum(row[0] for row in rows) / len(rows)) if rows else campaign.k_min
 
-    def _answers(
-        self, campaign: Campaign, first: int, last: int, method: str | None
+    def answered(
+        self,
+        campaign: Campaign,
+        first: int,
+        last: int,
+        method: str | None,
+        part: Part = WHOLE,
     ) -> list[RoundAnswer]:
+        """Return the answers about final rounds, and what they were made of."""
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
                 "SELECT round, version, state, shuffle FROM rounds WHERE campaign = ? "
@@ -251,7 +291,18 @@ class Questions:
             )
             if len(rows) > MAX_ROUNDS:
                 raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
-            return AnswerReader(transaction, campaign.id).answer_rounds(rows, method)
+            return AnswerReader(transaction, campaign.id).answer_rounds(rows, method, part)
+
+
+def _check_one(campaign: Campaign, part: Part) -> None:
+    """Refuse a question for one number that a round has several of."""
+    if part.label == EVERY:
+        raise Refused(BAD_QUESTION, "label must be one label here.")
+    if campaign.states is not None and part.category is None:
+        raise Refused(
+            BAD_QUESTION,
+            f"category must be one of {', '.join(campaign.categories)}; /v1/shares has all.",
+        )
 
 
 def parse_moment_s(text: str) -> float:

@@ -12,6 +12,7 @@ from rase.errors import StorageConflict, StorageError
 from rase.fusion.answers import Settled, keep_tags, kept_methods, read_settled, write_settled
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import randomizer_of
+from rase.fusion.parts import estimate_parts
 from rase.fusion.probes import write_probes
 from rase.fusion.settings import FusionPolicy
 from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
@@ -223,11 +224,14 @@ class Rounds:
         # Estimating takes long; no other writer waits for it.
         is_withheld = settled.counts.n < k_min
         estimates, followed = ([], None) if is_withheld else self._estimate(settled)
+        parts = {}
+        if not is_withheld:
+            parts = estimate_parts(settled.campaign, settled.counts, settled.by_label)
         # Alone: numbers then come without gap in the order of commits, however many processes.
         with self._database.transaction() as transaction:
             if not _is_as_read(transaction, settled, followed):
                 return None  # another process was faster, or one more batch came: next time
-            write_settled(transaction, settled, estimates)
+            write_settled(transaction, settled, estimates, parts)
             if estimates and settled.campaign.probe_every:
                 write_probes(transaction, settled.campaign, round, settled.counts)
             if followed is not None and followed.is_new:
@@ -243,7 +247,10 @@ class Rounds:
 
     def _estimate(self, settled: Settled) -> tuple[list[Estimate], "_Followed | None"]:
         """Return all estimates of a round, and how far its tracker has come."""
-        campaign, randomizer = settled.campaign, randomizer_of(settled.campaign)
+        campaign = settled.campaign
+        if campaign.states is not None:
+            return [], None
+        randomizer = randomizer_of(campaign)
         found = estimate_round(
             settled.counts,
             randomizer,

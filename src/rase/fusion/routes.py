@@ -27,20 +27,26 @@ from rase.fusion.access import (
     logging_refusals,
     still_allows,
 )
+from rase.fusion.answers import answer_gap
 from rase.fusion.centre import FusionCentre
 from rase.fusion.formats import CSV, FORMATS, INFLUX, JSON, as_csv, as_influx, as_json
+from rase.fusion.parts import Part
 from rase.fusion.query import Event, Questions, parse_moment_s, parse_rounds, round_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.subscribers import READ_ESTIMATES, Subscriber
 
 __all__ = [
     "HEARTBEAT_S",
+    "At",
+    "Category",
     "EventStream",
     "From",
+    "Label",
     "Named",
     "To",
     "events",
     "parse_last_id",
+    "parse_question",
     "router",
     "span_of",
 ]
@@ -49,7 +55,9 @@ From = Annotated[
     str | None, Query(alias="from", description="Milliseconds since 1970 or RFC 3339.")
 ]
 To = Annotated[str | None, Query(description="Milliseconds since 1970 or RFC 3339; included.")]
-_At = Annotated[str | None, Query(description="One moment instead of from and to.")]
+Label = Annotated[str | None, Query(description="One label; `*` for each where rows are answered.")]
+Category = Annotated[str | None, Query(description="One state; all where rows are answered.")]
+At = Annotated[str | None, Query(description="One moment instead of from and to.")]
 Named = Annotated[str | None, Query(description="The campaign; may be left out if there is one.")]
 _Method = Annotated[str | None, Query(description="The estimator, or `all`.")]
 _Format = Annotated[str | None, Query(description="`json`, `csv` or `influx`.")]
@@ -77,20 +85,23 @@ def get_estimates(
     *,
     start: From = None,
     to: To = None,
-    at: _At = None,
+    at: At = None,
     campaign: Named = None,
     method: _Method = None,
+    label: Label = None,
+    category: Category = None,
     format: _Format = None,  # noqa: A002 - the word in addresses
 ) -> Response:
     """Return the estimates of final rounds that began in a time; without a time, all."""
     form = _form(request, format)
 
     def ask(centre: FusionCentre) -> list[Answer]:
-        found = centre.questions.campaign(campaign)
+        found, part = centre.questions.campaign(campaign), Part(label, category)
         first, last = span_of(found, start, to, at)
-        if at is not None:
-            return [centre.questions.at(found, first, method=method)]
-        return centre.questions.between(found, first, last, method=method)
+        answers = centre.questions.between(found, first, last, method=method, part=part)
+        if at is not None and not answers:
+            return [answer_gap(found, first, method, part)]
+        return answers
 
     return _answer_question(request, ask, form)
 
@@ -104,15 +115,19 @@ def get_estimates(
 )
 def get_latest(
     request: Request,
+    *,
     campaign: Named = None,
     method: _Method = None,
+    label: Label = None,
+    category: Category = None,
     format: _Format = None,  # noqa: A002
 ) -> Response:
     """Return the newest final round."""
     form = _form(request, format)
 
     def ask(centre: FusionCentre) -> Answer:
-        return centre.questions.latest(centre.questions.campaign(campaign), method=method)
+        found, part = centre.questions.campaign(campaign), Part(label, category)
+        return centre.questions.latest(found, method=method, part=part)
 
     return _answer_question(request, ask, form)
 
@@ -130,10 +145,12 @@ def get_windows(
     w: Annotated[str, Query(description="Rounds, or a duration such as 24h.")],
     start: From = None,
     to: To = None,
-    at: _At = None,
+    at: At = None,
     campaign: Named = None,
     method: _Method = None,
     strict: _Strict = False,
+    label: Label = None,
+    category: Category = None,
     format: _Format = None,  # noqa: A002
 ) -> Response:
     """Return means over w rounds that end at a moment, or at each round of a time.
@@ -144,7 +161,7 @@ def get_windows(
 
     def ask(centre: FusionCentre) -> list[Answer]:
         found = centre.questions.campaign(campaign)
-        rounds = _parse_question(parse_rounds, w, found)
+        rounds = parse_question(parse_rounds, w, found)
         if start is None and to is None and at is None:
             first = last = centre.questions.last_round(found)
         else:
@@ -153,7 +170,13 @@ def get_windows(
                 # Up to now: no round after the newest has a window yet.
                 last = max(first, centre.questions.last_round(found))
         return centre.questions.windows(
-            found, rounds, first=first, last=last, method=method, strict=strict
+            found,
+            rounds,
+            first=first,
+            last=last,
+            method=method,
+            strict=strict,
+            part=Part(label, category),
         )
 
     return _answer_question(request, ask, form)
@@ -181,14 +204,14 @@ async def stream_estimates(
     """Follow final rounds as they come; begins with the newest, or after Last-Event-ID."""
     centre = centre_of(request)
 
-    def parse_question() -> tuple[Campaign, int | None]:
+    def check_question() -> tuple[Campaign, int | None]:
         found = centre.questions.campaign(campaign)
         centre.questions.events_after(found, 2**62, method=method)
         return found, parse_last_id(last_event_id)
 
     def ask() -> tuple[Subscriber, Campaign, int | None]:
         asker = asker_of(request, READ_ESTIMATES)
-        return asker, *logging_refusals(request, asker, parse_question)
+        return asker, *logging_refusals(request, asker, check_question)
 
     asker, found, last_id = await run_in_threadpool(ask)
     woken = asyncio.Event()
@@ -274,20 +297,25 @@ def span_of(
     if at is not None:
         if start is not None or to is not None:
             raise Refused(BAD_QUESTION, "Give at, or from and to, not both.")
-        moment = round_of(campaign, _parse_question(parse_moment_s, at))
+        moment = round_of(campaign, parse_question(parse_moment_s, at))
         return moment, moment
     first, last = 0, 2**32 - 1
     if start is not None:
         # A round belongs to the answer if it begins in the time: hence rounding up.
-        first = -round_of(campaign, -_parse_question(parse_moment_s, start))
+        first = -round_of(campaign, -parse_question(parse_moment_s, start))
     if to is not None:
-        last = round_of(campaign, _parse_question(parse_moment_s, to))
+        last = round_of(campaign, parse_question(parse_moment_s, to))
     if first > last:
         raise Refused(BAD_QUESTION, "from must not be after to.")
     return first, last
 
 
-def _parse_question(parse: Callable[..., Any], *arguments: Any) -> Any:
+def parse_question(parse: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a question was parsed to.
+
+    Raises:
+        Refused: If it cannot be parsed.
+    """
     try:
         return parse(*arguments)
     except ValueError as error:

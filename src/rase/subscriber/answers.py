@@ -4,7 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rase.answer import FIELDS, SCHEMA_VERSION, Answer
+from rase.answer import (
+    FIELDS,
+    SCHEMA_VERSION,
+    Answer,
+    Difference,
+    QuantileAnswer,
+    ShareAnswers,
+)
 from rase.errors import RaseError
 
 __all__ = [
@@ -13,6 +20,8 @@ __all__ = [
     "document_of",
     "read_answer",
     "read_answers",
+    "read_difference",
+    "read_shares",
     "refusal_of",
 ]
 
@@ -61,6 +70,43 @@ def read_answers(body: bytes | str) -> list[Answer]:
     if not isinstance(document, list):
         raise FusionUnreachable(_NO_ANSWER)
     return [_answer(item) for item in document]
+
+
+def read_shares(body: bytes | str) -> ShareAnswers:
+    """Read the shares of a round.
+
+    Raises:
+        FusionUnreachable: If the body is something else.
+    """
+    document = document_of(body)
+    try:
+        return ShareAnswers(
+            shares=[_answer(one) for one in document["shares"]],
+            level=float(document["level"]),
+            simultaneous={
+                name: (low, high) for name, (low, high) in document["simultaneous"].items()
+            },
+            shown=dict(document["shown"]),
+            top=dict(document["top"]),
+            above=[_answer(one) for one in document["above"]],
+            quantiles=[QuantileAnswer(**one) for one in document["quantiles"]],
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise FusionUnreachable(_NO_ANSWER) from None
+
+
+def read_difference(body: bytes | str) -> Difference:
+    """Read how far two answers differ.
+
+    Raises:
+        FusionUnreachable: If the body is something else.
+    """
+    document = document_of(body)
+    try:
+        sides = {name: _answer(document[name]) for name in ("first", "second")}
+        return Difference(**{**document, **sides})
+    except (KeyError, TypeError):
+        raise FusionUnreachable(_NO_ANSWER) from None
 
 
 def refusal_of(status: int, body: bytes) -> FusionRefused:

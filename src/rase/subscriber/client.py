@@ -2,22 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-from rase.answer import Answer
+from rase.answer import Answer, Difference, ShareAnswers
 from rase.service.clients import async_client, client
 from rase.subscriber.answers import (
     FusionUnreachable,
     read_answer,
     read_answers,
+    read_difference,
+    read_shares,
     refusal_of,
 )
 from rase.subscriber.following import Following, NotNow, unreachable
-from rase.subscriber.questions import Moment, base_url, headers, span
+from rase.subscriber.questions import Moment, Query, base_url, headers, span, two_sides
 
 __all__ = ["AsyncSubscriber", "Subscriber"]
 
@@ -78,14 +80,27 @@ class Subscriber:
         """Close the connections."""
         self._http.close()
 
-    def average(self, at: Moment | None = None, *, method: str | None = None) -> Answer:
+    def average(
+        self,
+        at: Moment | None = None,
+        *,
+        method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
+    ) -> Answer:
         """Return avg(t): the estimate of the round at a moment; of the newest if None.
+
+        Args:
+            at: The moment.
+            method: The estimator.
+            label: One of the campaign's labels; all devices unless given.
+            category: Where it is about states, the one whose share is asked for.
 
         Raises:
             FusionRefused: If the fusion centre refuses, with its reason.
             FusionUnreachable: If it does not answer.
         """
-        query = span(campaign=self._campaign, method=method, at=at)
+        query = span(campaign=self._campaign, method=method, at=at, label=label, category=category)
         if at is None:
             return read_answer(self._get("/v1/estimates/latest", query))
         return _only(read_answers(self._get("/v1/estimates", query)))
@@ -96,9 +111,18 @@ class Subscriber:
         end: Moment | None = None,
         *,
         method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
     ) -> list[Answer]:
         """Return the estimates of all rounds that began in a time; missing rounds are gaps."""
-        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        query = span(
+            campaign=self._campaign,
+            method=method,
+            start=start,
+            end=end,
+            label=label,
+            category=category,
+        )
         return read_answers(self._get("/v1/estimates", query))
 
     def window(
@@ -108,14 +132,74 @@ class Subscriber:
         *,
         method: str | None = None,
         strict: bool = False,
+        label: str | None = None,
+        category: str | None = None,
     ) -> Answer:
         """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment.
 
         Where some of them were withheld it is computed from the others, as its ``rounds`` and
         ``of_rounds`` say; with ``strict`` there is no mean then.
         """
-        query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
+        query = span(
+            campaign=self._campaign,
+            method=method,
+            w=w,
+            at=at,
+            strict=strict,
+            label=label,
+            category=category,
+        )
         return _only(read_answers(self._get("/v1/windows", query)))
+
+    def shares(
+        self,
+        at: Moment | None = None,
+        *,
+        label: str | None = None,
+        count: int = 3,
+        quantiles: Sequence[float] = (0.5,),
+        level: float = 0.95,
+    ) -> ShareAnswers:
+        """Return the shares of all states in a round, each and all at once.
+
+        Args:
+            at: A moment of the round; the newest if None.
+            label: One of the campaign's labels; all devices unless given.
+            count: How many of the commonest states to name.
+            quantiles: Which quantiles to place, where the states are intervals of numbers.
+            level: The probability that an interval holds its share.
+
+        Raises:
+            FusionRefused: If the fusion centre refuses, with its reason.
+            FusionUnreachable: If it does not answer.
+        """
+        query = span(campaign=self._campaign, method=None, at=at, label=label)
+        more = {"count": str(count), "level": str(level)}
+        wished = [("quantile", str(one)) for one in quantiles]
+        return read_shares(self._get("/v1/shares", [*(query | more).items(), *wished]))
+
+    def difference(
+        self,
+        first: Mapping[str, Moment],
+        second: Mapping[str, Moment],
+        *,
+        level: float = 0.95,
+    ) -> Difference:
+        """Return one answer less another, with the error of that.
+
+        Args:
+            first: What the first is about: ``campaign``, ``label``, ``category``, and a time as
+                ``at``, or as ``start`` and ``end``; the newest round if it has no time.
+            second: What is different about the second.
+            level: The probability that the interval holds the true difference.
+
+        Raises:
+            ValueError: If a side has another word.
+            FusionRefused: If the fusion centre refuses, with its reason.
+            FusionUnreachable: If it does not answer.
+        """
+        query = two_sides(self._campaign, first, second) | {"level": str(level)}
+        return read_difference(self._get("/v1/difference", query))
 
     def follow(
         self,
@@ -157,7 +241,7 @@ class Subscriber:
                 following.count_failure(error)
             self._pause(following.pause_s)
 
-    def _get(self, path: str, query: dict[str, str]) -> bytes:
+    def _get(self, path: str, query: Query) -> bytes:
         try:
             answer = self._http.get(path, params=query)
         except httpx.HTTPError as error:
@@ -214,9 +298,16 @@ class AsyncSubscriber:
         """Close the connections."""
         await self._http.aclose()
 
-    async def average(self, at: Moment | None = None, *, method: str | None = None) -> Answer:
+    async def average(
+        self,
+        at: Moment | None = None,
+        *,
+        method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
+    ) -> Answer:
         """Return avg(t), as `Subscriber.average`."""
-        query = span(campaign=self._campaign, method=method, at=at)
+        query = span(campaign=self._campaign, method=method, at=at, label=label, category=category)
         if at is None:
             return read_answer(await self._get("/v1/estimates/latest", query))
         return _only(read_answers(await self._get("/v1/estimates", query)))
@@ -227,9 +318,18 @@ class AsyncSubscriber:
         end: Moment | None = None,
         *,
         method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
     ) -> list[Answer]:
         """Return the estimates of a time, as `Subscriber.averages`."""
-        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        query = span(
+            campaign=self._campaign,
+            method=method,
+            start=start,
+            end=end,
+            label=label,
+            category=category,
+        )
         return read_answers(await self._get("/v1/estimates", query))
 
     async def window(
@@ -239,10 +339,46 @@ class AsyncSubscriber:
         *,
         method: str | None = None,
         strict: bool = False,
+        label: str | None = None,
+        category: str | None = None,
     ) -> Answer:
         """Return Win(t, w), as `Subscriber.window`."""
-        query = span(campaign=self._campaign, method=method, w=w, at=at, strict=strict)
+        query = span(
+            campaign=self._campaign,
+            method=method,
+            w=w,
+            at=at,
+            strict=strict,
+            label=label,
+            category=category,
+        )
         return _only(read_answers(await self._get("/v1/windows", query)))
+
+    async def shares(
+        self,
+        at: Moment | None = None,
+        *,
+        label: str | None = None,
+        count: int = 3,
+        quantiles: Sequence[float] = (0.5,),
+        level: float = 0.95,
+    ) -> ShareAnswers:
+        """Return the shares of a round, as `Subscriber.shares`."""
+        query = span(campaign=self._campaign, method=None, at=at, label=label)
+        more = {"count": str(count), "level": str(level)}
+        wished = [("quantile", str(one)) for one in quantiles]
+        return read_shares(await self._get("/v1/shares", [*(query | more).items(), *wished]))
+
+    async def difference(
+        self,
+        first: Mapping[str, Moment],
+        second: Mapping[str, Moment],
+        *,
+        level: float = 0.95,
+    ) -> Difference:
+        """Return one answer less another, as `Subscriber.difference`."""
+        query = two_sides(self._campaign, first, second) | {"level": str(level)}
+        return read_difference(await self._get("/v1/difference", query))
 
     async def follow(
         self,
@@ -271,7 +407,7 @@ class AsyncSubscriber:
                 following.count_failure(error)
             await self._pause(following.pause_s)
 
-    async def _get(self, path: str, query: dict[str, str]) -> bytes:
+    async def _get(self, path: str, query: Query) -> bytes:
         try:
             answer = await self._http.get(path, params=query)
         except httpx.HTTPError as error:

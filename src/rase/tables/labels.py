@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rase.counts.counts import Counts, count_by_group
+from rase.counts.labels import merge_small
 from rase.domain import OTHER
 from rase.errors import DataError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rase.arrays import Places
     from rase.tables.source import TableSource
 
-__all__ = ["CELLS", "MAX_LABELS", "Labels", "cells_by_label", "merge_small", "read_labels"]
+__all__ = ["CELLS", "MAX_LABELS", "Labels", "cells_by_label", "read_labels"]
 
 MAX_LABELS: Final = 16
 _LONGEST = 64
@@ -63,32 +64,6 @@ class Labels:
         """Return the place of the label of each device; of those without one that of other."""
         last = len(self.names) - 1
         return np.fromiter((self.by_device.get(name, last) for name in names), dtype=np.int64)
-
-
-def merge_small(counts: Mapping[int, int], *, k_min: int, other: int) -> dict[int, int] | None:
-    """Return under which label each label's reports of a round are released.
-
-    Args:
-        counts: How many reports each label has in the round.
-        k_min: The fewest that a released label may have.
-        other: The label of those that are merged.
-
-    Returns:
-        The label of each; None where the round has fewer than ``k_min`` and is withheld.
-
-    Example:
-        >>> merge_small({0: 40, 1: 12, 2: 3}, k_min=10, other=9)
-        {0: 0, 1: 9, 2: 9}
-    """
-    if sum(counts.values()) < k_min:
-        return None
-    merged = {label for label, count in counts.items() if count < k_min or label == other}
-    ascending = sorted(counts, key=lambda label: (counts[label], label))
-    for label in ascending:
-        if not merged or sum(counts[one] for one in merged) >= k_min:
-            break
-        merged.add(label)
-    return {label: other if label in merged else label for label in counts}
 
 
 def cells_by_label(

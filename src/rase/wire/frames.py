@@ -72,6 +72,10 @@ class Topics:
         """Return where a device is answered."""
         return f"{self._root}/answer/{handle}"
 
+    def label(self, label: str) -> str:
+        """Return where the mean of the devices of a label is, or their shares."""
+        return f"{self.estimate}/label/{label}"
+
     def window(self, w: int) -> str:
         """Return where the mean over w rounds is."""
         return f"{self.estimate}/window/{w}"

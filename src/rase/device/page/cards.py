@@ -1,6 +1,7 @@
 """The parts of the owner's page: figures, notices, budgets, terms and the ledger."""
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from rase.accounting.ledger import OwnerLimits
@@ -9,6 +10,7 @@ from rase.device.comparison import RoundSeen, Trouble
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
+from rase.device.states import measured_words, sent_words
 from rase.device.terms import REASONS
 from rase.theme.formatting import duration, each, keep_percent_signs, moment, near, number
 from rase.theme.promises import promises
@@ -91,12 +93,15 @@ def figures(now: Moment) -> Markup:
         measured = ("–", "no reading in this round yet")
     else:
         count = f"{number(now.now.count)} reading{'s' if now.now.count > 1 else ''}"
-        measured = (f"{number(now.now.mean)}", f"from {count} in this round")
+        mean = now.now.mean
+        said = None if now.campaign is None else measured_words(now.campaign, mean)
+        measured = (said or number(mean), f"from {count} in this round")
     if last is None or now.campaign is None:
         sent = ("–", "nothing was sent yet" if not now.rounds else "nothing recently")
     else:
         began = moment(last.round * now.campaign.round_s, "%m-%d %H:%M UTC")
-        sent = (f"{number(last.sent)}", f"for the round of {began}")
+        said = None if last.sent is None else sent_words(now.campaign, last.sent)
+        sent = (said or f"{number(last.sent)}", f"for the round of {began}")
     left = ("–", "no terms yet")
     if now.outlook is not None:
         left = (
@@ -151,8 +156,8 @@ def comparison_table(now: Moment) -> Markup:
         [
             (
                 (moment(one.round * round_s, form), "time"),
-                (_reading(one.measured, now.campaign), "number"),
-                (_reading(one.sent, now.campaign), "number"),
+                (_reading(one.measured, now.campaign, measured_words), "number"),
+                (_reading(one.sent, now.campaign, sent_words), "number"),
                 (_describe_outcome(one, round_s), "words"),
             )
             for one in now.rounds[:_MOST_ROWS]
@@ -231,11 +236,25 @@ def terms(now: Moment) -> Markup:
         return card("terms", "What you agreed to", tag("p", "No terms were accepted yet."))
     one = now.campaign
     own = now.status.owner
+    what = f"between {number(one.low)} and {number(one.high)} {one.unit}"
+    made = "a mean"
+    if one.categories:
+        what, made = f"one of {', '.join(one.categories)}", "one state"
+    label = now.label
     sentences = [
         (
-            f"Measured is {one.quantity}, between {number(one.low)} and {number(one.high)} "
-            f"{one.unit}; every {each(one.round_s)} a mean, sent at a random moment of "
-            f"the {duration(one.upload_s)} after."
+            f"Measured is {one.quantity}, {what}; every {each(one.round_s)} {made}, sent at a "
+            f"random moment of the {duration(one.upload_s)} after."
+        ),
+        *(
+            [
+                (
+                    f"You agreed to report as one of {label!r}: the shuffler learns that, and "
+                    "answers are given for each such label that has enough reports."
+                )
+            ]
+            if label is not None and one.labels
+            else []
         ),
         *promises(one),
         (
@@ -325,7 +344,12 @@ def _trouble(one: Trouble) -> Markup:
         reason = str(one.fields.get("reason", ""))
         text = f"Terms were refused: {REASONS.get(reason, '')} ({reason})"
         return notice("bad", f"{text} {when}.")
-    if one.fields.get("kind") == "unit":
+    if one.fields.get("kind") == "states":
+        text = (
+            "The source gives numbers and the campaign is of states, or the other way round, so "
+            "there is nothing to report: see source.reads."
+        )
+    elif one.fields.get("kind") == "unit":
         text = "Readings cannot be turned into the campaign's unit, so there is nothing to report."
         return notice("bad", f"{text} {when}.")
     problem = one.fields.get("problem")
@@ -369,8 +393,12 @@ def _meter(name: str, spent: float, limit: float) -> Markup:
     )
 
 
-def _reading(value: float | None, campaign: Campaign) -> str:
-    """Return a value with as many digits as all others of its column."""
+def _reading(
+    value: float | None, campaign: Campaign, words: Callable[[Campaign, float], str | None]
+) -> str:
+    """Return a state by its name, or a value with as many digits as all others of its column."""
+    if value is not None and campaign.categories:
+        return words(campaign, value) or number(value)
     return near(value, campaign.low, campaign.low + (campaign.high - campaign.low) / 10)
 
 

@@ -45,6 +45,7 @@ class Moment:
         status: What is spent.
         entries: The last entries of the ledger.
         outlook: What is left of the week.
+        label: The public kind of the device that its owner agreed to report; None for none.
     """
 
     now_s: float
@@ -59,6 +60,7 @@ class Moment:
     status: LedgerStatus
     entries: list[Entry]
     outlook: Outlook | None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class Owner:
             status=status,
             entries=entries[:_MOST_ENTRIES],
             outlook=outlook,
+            label=self.terms.rules.label,
         )
 
     def entries(self) -> tuple[LedgerStatus, list[Entry]]:

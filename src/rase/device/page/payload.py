@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from rase.campaign import Campaign
 from rase.device.reporter import randomizer_of
+from rase.device.states import drawn_number, reported
 from rase.device.terms import Terms
 from rase.errors import UnknownKey
 from rase.kernels.entropy import Entropy, checked_entropy
@@ -76,15 +77,22 @@ def example_payload(
     if epsilon_class is None or keys is None:
         return None
     measured = _middle(campaign) if mean is None else mean
-    place = randomizer_of(campaign.reported_in(round), epsilon_class).draw_one(measured, entropy)
+    place = randomizer_of(campaign.reported_in(round), epsilon_class).draw_one(
+        reported(campaign, measured), entropy
+    )
     content = Content(campaign.block_start(round), place, epsilon_class)
     return Payload(
         measured,
         mean is None,
-        sent=campaign.low + place * campaign.domain.step,
+        sent=drawn_number(campaign, place),
         content=content.to_bytes(),
         envelope=seal_report(
-            content, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1], round=round
+            content,
+            campaign_hash=signed.hash,
+            shuffler=keys[0],
+            fusion=keys[1],
+            round=round,
+            label=campaign.label_number(terms.rules.label),
         ),
         epsilon=campaign.epsilon[epsilon_class],
     )
@@ -123,4 +131,8 @@ def _keys(terms: Terms, now_s: float, round: int) -> tuple[KeyConfig, KeyConfig]
 
 
 def _middle(campaign: Campaign) -> float:
-    return campaign.low / 2 + campaign.high / 2
+    return (
+        float(int(campaign.low / 2 + campaign.high / 2))
+        if campaign.states
+        else (campaign.low / 2 + campaign.high / 2)
+    )

@@ -12,6 +12,7 @@ from rase.device.page import cards
 from rase.device.page.markup import Child, Markup, document, tag
 from rase.device.page.owner import Moment, Sharing
 from rase.device.page.payload import Payload, parts_of
+from rase.device.states import measured_words, sent_words
 from rase.theme.formatting import moment, number, sentence
 from rase.version import __version__
 
@@ -212,6 +213,10 @@ def _comparison_card(now: Moment) -> Markup:
 
 def _bytes(found: Payload, now: Moment, form: Form) -> list[Child]:
     unit = now.campaign.unit if now.campaign else ""
+    measured, sent = f"{number(found.measured)} {unit}", f"{number(found.sent)} {unit}"
+    if now.campaign is not None and now.campaign.categories:
+        measured = measured_words(now.campaign, found.measured) or measured
+        sent = sent_words(now.campaign, found.sent) or sent
     made_up = (
         "the middle of the range, as there is no reading yet"
         if found.is_made_up
@@ -246,8 +251,8 @@ def _bytes(found: Payload, now: Moment, form: Form) -> list[Child]:
             f"A report, {len(found.envelope)} bytes",
             tag(
                 "p",
-                f"Made now from {number(found.measured)} {unit} ({made_up}), and not sent. Its "
-                f"noisy value is {number(found.sent)} {unit}. A real one has noise and keys of its "
+                f"Made now from {measured} ({made_up}), and not sent. Its "
+                f"noisy value is {sent}. A real one has noise and keys of its "
                 "own, drawn when its round ends; every other byte is the same.",
             ),
             tag(
@@ -345,7 +350,8 @@ def chart(rounds: list[RoundSeen], campaign: Campaign) -> list[Markup] | None:
         campaign: Whose range is the height.
     """
     shown = [one for one in reversed(rounds) if one.measured is not None or one.sent is not None]
-    if len(shown) < 2:
+    if len(shown) < 2 or campaign.categories:
+        # States have no order that a height could show.
         return None
     return [_draw_chart(shown, campaign, shape) for shape in _SHAPES]
 

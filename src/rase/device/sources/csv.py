@@ -1,10 +1,11 @@
 """Readings from a column of a CSV file, a row each time it is asked; a growing file goes on."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 
 if TYPE_CHECKING:
     from rase.device.settings import SourceSettings
@@ -22,6 +23,7 @@ class CsvSource:
         path: The file.
         column: The name of the column.
         scale: What its numbers are multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
 
     Raises:
         SourceFailed: If there is no such file or column.
@@ -29,7 +31,14 @@ class CsvSource:
 
     KIND = "csv"
 
-    def __init__(self, path: Path, column: str, *, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        column: str,
+        *,
+        scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -40,15 +49,21 @@ class CsvSource:
             raise SourceFailed(self.KIND, f"{path} must have a column {column!r}.")
         self._place = names.index(column)
         self._scale = scale
+        self._states = states
 
     @classmethod
     def from_settings(
         cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
     ) -> "CsvSource":
         """Make the source that the section [source] describes."""
-        return cls(folder / (settings.path or ""), settings.column or "", scale=settings.scale)
+        return cls(
+            folder / (settings.path or ""),
+            settings.column or "",
+            scale=settings.scale,
+            states=settings.states,
+        )
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Return the reading of the next row.
 
         Raises:
@@ -64,7 +79,7 @@ class CsvSource:
             raise SourceFailed(self.KIND, "must be text in UTF-8.") from None
         if len(row) <= self._place:
             raise SourceFailed(self.KIND, "a row is too short.")
-        return [self._scale * number_in(self.KIND, row[self._place])]
+        return [reading_in(self.KIND, row[self._place], scale=self._scale, states=self._states)]
 
     def close(self) -> None:
         """Close the file."""

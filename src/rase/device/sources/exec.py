@@ -1,10 +1,10 @@
 """Readings from a command that prints a number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 
 if TYPE_CHECKING:
     from rase.device.settings import SourceSettings
@@ -19,16 +19,23 @@ class ExecSource:
     Args:
         command: The program and its arguments; no shell reads them.
         scale: What the number is multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
         timeout_s: After how long the command is ended.
     """
 
     KIND = "exec"
 
     def __init__(
-        self, command: Sequence[str], *, scale: float = 1.0, timeout_s: float = 10.0
+        self,
+        command: Sequence[str],
+        *,
+        scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
+        timeout_s: float = 10.0,
     ) -> None:
         self._command = list(command)
         self._scale = scale
+        self._states = states
         self._timeout_s = timeout_s
 
     @classmethod
@@ -36,9 +43,14 @@ class ExecSource:
         cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
     ) -> "ExecSource":
         """Make the source that the section [source] describes."""
-        return cls(settings.command or (), scale=settings.scale, timeout_s=settings.timeout_s)
+        return cls(
+            settings.command or (),
+            scale=settings.scale,
+            states=settings.states,
+            timeout_s=settings.timeout_s,
+        )
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Run the command and return its reading; none if it prints nothing.
 
         Raises:
@@ -63,7 +75,11 @@ class ExecSource:
             raise SourceFailed(self.KIND, f"ended with exit code {done.returncode}.")
         lines = done.stdout.split(b"\n")
         last = next((line for line in reversed(lines) if line.strip()), None)
-        return [] if last is None else [self._scale * number_in(self.KIND, last)]
+        return (
+            []
+            if last is None
+            else [reading_in(self.KIND, last, scale=self._scale, states=self._states)]
+        )
 
     def close(self) -> None:
         """Have nothing to let go of: each command has ended."""

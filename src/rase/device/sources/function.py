@@ -1,11 +1,11 @@
 """Readings from a Python function of the owner's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 
 if TYPE_CHECKING:
     from rase.device.settings import SourceSettings
@@ -20,22 +20,32 @@ class FunctionSource:
     Args:
         function: Takes nothing and returns a number or None.
         scale: What the number is multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
     """
 
     KIND = "python"
 
-    def __init__(self, function: Callable[[], object], *, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        function: Callable[[], object],
+        *,
+        scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
         self._function = function
         self._scale = scale
+        self._states = states
 
     @classmethod
     def from_settings(
         cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
     ) -> "FunctionSource":
         """Make the source that the section [source] describes."""
-        return cls(function_named(settings.function or ""), scale=settings.scale)
+        return cls(
+            function_named(settings.function or ""), scale=settings.scale, states=settings.states
+        )
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Call the function.
 
         Raises:
@@ -45,7 +55,11 @@ class FunctionSource:
             value = self._function()
         except Exception as error:  # noqa: BLE001 - the owner's code; may quote a reading
             raise SourceFailed(self.KIND, f"raised {type(error).__name__}.") from None
-        return [] if value is None else [self._scale * number_in(self.KIND, value)]
+        return (
+            []
+            if value is None
+            else [reading_in(self.KIND, value, scale=self._scale, states=self._states)]
+        )
 
     def close(self) -> None:
         """Have nothing to let go of."""

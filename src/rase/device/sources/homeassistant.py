@@ -2,12 +2,13 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rase.device.folder import secret_in
 from rase.device.sources.http import found_at
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 from rase.device.sources.units import factor_between
 from rase.errors import ConfigurationError
 from rase.transport.http import HttpTransport
@@ -38,6 +39,7 @@ class HomeAssistantSource:
         token: A long-lived access token, made on the profile page.
         unit: The unit to give readings in; None for the entity's own.
         scale: What they are multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
         timeout_s: How long to wait.
         transport: The way there; made from the address if None.
 
@@ -55,6 +57,7 @@ class HomeAssistantSource:
         token: str,
         unit: str | None = None,
         scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
         timeout_s: float = 10.0,
         transport: Transport | None = None,
     ) -> None:
@@ -68,6 +71,7 @@ class HomeAssistantSource:
         self._path = f"/api/states/{entity}"
         self._unit = unit
         self._scale = scale
+        self._states = states
 
     @classmethod
     def from_settings(
@@ -80,10 +84,11 @@ class HomeAssistantSource:
             token=secret_in(folder / (settings.token_file or "")),
             unit=settings.unit,
             scale=settings.scale,
+            states=settings.states,
             timeout_s=settings.timeout_s,
         )
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Ask for the state; none while the entity has none.
 
         Raises:
@@ -110,7 +115,7 @@ class HomeAssistantSource:
             factor = factor_between(stated, self._unit)
         if factor is None:
             raise SourceFailed(self.KIND, f"the entity is in {stated}, not in {self._unit}.")
-        return [self._scale * factor * number_in(self.KIND, state)]
+        return [reading_in(self.KIND, state, scale=self._scale * factor, states=self._states)]
 
     def close(self) -> None:
         """Have nothing to let go of: each connection has ended."""

@@ -1,11 +1,12 @@
 """Readings from a meter that answers JSON over HTTP, such as a Shelly or Tasmota plug."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 from rase.errors import ConfigurationError
 from rase.transport.http import HttpTransport
 from rase.transport.interface import Transport, Unreachable
@@ -27,6 +28,7 @@ class HttpSource:
         json_path: Where the number stands, e.g. ``apower`` or ``meters.0.power``; empty if the
             answer is the number itself.
         scale: What the number is multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
         timeout_s: How long to wait.
         transport: The way there; made from the address if None.
 
@@ -42,6 +44,7 @@ class HttpSource:
         json_path: str = "",
         *,
         scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
         timeout_s: float = 10.0,
         transport: Transport | None = None,
     ) -> None:
@@ -58,6 +61,7 @@ class HttpSource:
             )
         self._json_path = json_path
         self._scale = scale
+        self._states = states
 
     @classmethod
     def from_settings(
@@ -68,10 +72,11 @@ class HttpSource:
             settings.url or "",
             settings.json_path,
             scale=settings.scale,
+            states=settings.states,
             timeout_s=settings.timeout_s,
         )
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Ask the meter and return its reading; none where it says null.
 
         Raises:
@@ -88,7 +93,11 @@ class HttpSource:
         except (ValueError, RecursionError):
             raise SourceFailed(self.KIND, "the meter must answer JSON; it does not.") from None
         value = found_at(document, self._json_path)
-        return [] if value is None else [self._scale * number_in(self.KIND, value)]
+        return (
+            []
+            if value is None
+            else [reading_in(self.KIND, value, scale=self._scale, states=self._states)]
+        )
 
     def close(self) -> None:
         """Have nothing to let go of: each connection has ended."""

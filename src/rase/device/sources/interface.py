@@ -1,11 +1,15 @@
-"""The interface of every source, and how a number is found in what a meter says."""
+"""The interface of every source, and how a number or a state is found in what a meter says."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rase.errors import RaseError
 
-__all__ = ["Source", "SourceFailed", "number_in"]
+__all__ = ["Reading", "Source", "SourceFailed", "number_in", "reading_in"]
+
+# A number, or the name of a state.
+Reading = float | str
 
 
 class SourceFailed(RaseError):
@@ -26,7 +30,7 @@ class SourceFailed(RaseError):
 class Source(Protocol):
     """Give readings; times are of no interest, because rounds go by the agent's own clock."""
 
-    def read(self) -> list[float]:
+    def read(self) -> Sequence[Reading]:
         """Return the readings since the last call, without waiting for one; maybe none.
 
         Raises:
@@ -37,6 +41,37 @@ class Source(Protocol):
     def close(self) -> None:
         """Let go of files and the like."""
         ...
+
+
+def reading_in(
+    kind: str, value: object, *, scale: float = 1.0, states: Mapping[str, str] | None = None
+) -> Reading:
+    """Return a reading: a number, or a state by the name that the owner's table gives it.
+
+    Args:
+        kind: Which source.
+        value: What the meter says.
+        scale: What a number is multiplied by.
+        states: The names of states by what the meter says, where it says states; what is not in it
+            stays as it is, without blank ends.
+
+    Raises:
+        SourceFailed: If the value is neither.
+
+    Example:
+        >>> reading_in("http", b" 12.5 ", scale=2), reading_in("mqtt", b"ON", states={"ON": "on"})
+        (25.0, 'on')
+    """
+    if states is None:
+        return scale * number_in(kind, value)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise SourceFailed(kind, "must give a state as a text; it does not.")
+    text = str(value).strip()
+    return states.get(text, text)
 
 
 def number_in(kind: str, value: object) -> float:

@@ -3,11 +3,12 @@
 import json
 import secrets
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rase.device.sources.http import found_at
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 from rase.device.sources.presets import meter_of
 from rase.errors import ConfigurationError
 from rase.transport.broker import Broker
@@ -34,14 +35,24 @@ class MqttSource:
         topic: Where the meter publishes.
         path: Where the number stands in a JSON message; empty if the message is the number.
         scale: What it is multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
     """
 
     KIND = "mqtt"
 
-    def __init__(self, broker: Broker, topic: str, path: str = "", *, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        path: str = "",
+        *,
+        scale: float = 1.0,
+        states: Mapping[str, str] | None = None,
+    ) -> None:
         self._topic = topic
         self._path = path
         self._scale = scale
+        self._states = states
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
         self._trouble: str | None = None
@@ -62,9 +73,9 @@ class MqttSource:
         if home is None:
             raise ConfigurationError(["source.kind mqtt must have a broker: set home.broker."])
         meter = meter_of(settings)
-        return cls(home, meter.topic, meter.path, scale=settings.scale)
+        return cls(home, meter.topic, meter.path, scale=settings.scale, states=settings.states)
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Return the readings that came; none where the meter says null or nan.
 
         Raises:
@@ -77,7 +88,11 @@ class MqttSource:
         if trouble is not None and not waiting:
             raise SourceFailed(self.KIND, f"the broker {trouble}.")
         found = [self._value(message) for message in waiting]
-        return [self._scale * number_in(self.KIND, value) for value in found if value is not None]
+        return [
+            reading_in(self.KIND, value, scale=self._scale, states=self._states)
+            for value in found
+            if value is not None
+        ]
 
     def close(self) -> None:
         """Leave the broker."""

@@ -2,10 +2,11 @@
 
 import os
 import select
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rase.device.sources.interface import SourceFailed, number_in
+from rase.device.sources.interface import Reading, SourceFailed, reading_in
 
 if TYPE_CHECKING:
     from rase.device.settings import SourceSettings
@@ -22,13 +23,17 @@ class StdinSource:
     Args:
         handle: The number of the open file; 0 is standard input.
         scale: What the numbers are multiplied by.
+        states: The names of states by what is said, where it is states; None for numbers.
     """
 
     KIND = "stdin"
 
-    def __init__(self, handle: int = 0, *, scale: float = 1.0) -> None:
+    def __init__(
+        self, handle: int = 0, *, scale: float = 1.0, states: Mapping[str, str] | None = None
+    ) -> None:
         self._handle = handle
         self._scale = scale
+        self._states = states
         self._rest = b""
 
     @classmethod
@@ -36,9 +41,9 @@ class StdinSource:
         cls, settings: "SourceSettings", *, folder: Path, home: "Broker | None" = None
     ) -> "StdinSource":
         """Make the source that the section [source] describes."""
-        return cls(scale=settings.scale)
+        return cls(scale=settings.scale, states=settings.states)
 
-    def read(self) -> list[float]:
+    def read(self) -> list[Reading]:
         """Return the readings of the lines that are there; empty lines are skipped.
 
         Raises:
@@ -57,7 +62,11 @@ class StdinSource:
         if len(self._rest) > _MOST_BYTES:
             self._rest = b""
             raise SourceFailed(self.KIND, "must give lines; this one does not end.")
-        return [self._scale * number_in(self.KIND, line) for line in lines if line.strip()]
+        return [
+            reading_in(self.KIND, line, scale=self._scale, states=self._states)
+            for line in lines
+            if line.strip()
+        ]
 
     def close(self) -> None:
         """Leave standard input to whoever opened it."""

@@ -19,27 +19,27 @@ __all__ = ["Place", "State", "page", "problems", "records", "state", "violations
 _HEAD = """\
 # Evidence
 
-What was tried, and what came of it. `make evidence` measures and writes this page from the records
-in `docs/evidence`; no figure here is typed by hand. What is promised, and against whom, is in the
-[threat model](threat-model.md).
+What was tested, and with what result. `make evidence` runs the measurements and writes this page
+from the records in `docs/evidence`; no figure here is typed by hand. The
+[threat model](threat-model.md) says what is promised, and against whom.
 
 How to read the table:
 
-- **of this code** means that the rooms of the package which the record speaks of, and all that they
-  import, are byte for byte those that were measured. `make check` compares a hash of them.
-- **of earlier code** means that one of these files has changed since. The figures are what was
-  measured then; nobody has measured again. In brackets are the commit and the day of the
-  measurement; `+changes` marks sources that were not committed.
+- **of this code** means that the rooms of the package that the record covers, and everything they
+  import, are byte for byte what was measured. `make check` compares a hash of them.
+- **of earlier code** means that one of these files has changed since the measurement, and that it
+  has not been repeated. The commit and the day of the measurement are in brackets; `+changes` marks
+  uncommitted sources.
 - **never measured** means that there is no record.
-- A hash covers the sources of `src/rase`: Python, C, SQL and tables of noise. It does not cover
+- The hash covers the sources of `src/rase`: Python, C, SQL and noise tables. It does not cover
   tests, harness, libraries or the machine.
-- A *violation* is a promise that was seen broken: a lost report, a failed test, a claim above its
-  bound. It stays on the page until a later run is without one.
+- A *violation* is a broken promise: a lost report, a failed test, a claim above its bound. It stays
+  on the page until a later run has none.
 
-After a change of a measured room, `make check` fails until the part is measured again (`make
+After a change to a measured room, `make check` fails until the part is measured again (`make
 evidence ARGS="chaos fuzz"`) or its row is marked as earlier (`make evidence ARGS=--pages`). `make
-evidence ARGS=--list` shows the parts. `--quick` runs each for a short time: its command and its
-seconds are in its row.
+evidence ARGS=--list` shows the parts. `--quick` runs each part for a short time; its row shows the
+command and the seconds.
 
 """
 _EARLIER = "of earlier code"

@@ -10,25 +10,26 @@ __all__ = ["sections"]
 Record = Mapping[str, Any]
 _FAULTS = """\
 Intake, closer, fusion centre, devices and a subscriber run as they are deployed, in rounds of two
-seconds. Faults come at random from a seed, and after each the invariants are looked at. *Lost* is a
-report that was acknowledged to its device but is in no estimate although its round must
-have one; *doubled* is one that counts twice; an estimate is *wrong* if it is not that of the
+seconds. Faults are drawn at random from a seed, and the invariants are checked after each. A report
+is *lost* if its device got an acknowledgement but no estimate includes it, although its round must
+have one. It is *doubled* if it counts twice. An estimate is *wrong* if it does not match the
 reports it counts."""
 _LOAD = """\
-One intake on SQLite; every report is a request of its own, answered when it is on the disk. Times
-are from the moment at which a request was due; the longest answer from that at which it was sent.
-Stalled means that another writer holds the database for half of the time. The load, and whatever
-else ran, shared the machine with the server: the rate is a lower bound for that machine at that
-time, and says nothing of others."""
+One intake on SQLite; every report is a separate request, answered once the report is on the disk.
+Times are measured from the moment a request was due; the longest answer, from the moment it was
+sent. *Stalled* means that another writer holds the database for half of the time. The load
+generator and everything else on the machine shared it with the server, so the rate is a lower bound
+for that machine at that time and says nothing about others."""
 _STORES: Final = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _SLOW: Final = """\
-Tests that take too long for every change: laws of chance with many draws, long random histories of
-whole systems under a simulated clock and faults, and processes that are killed. Laws of
-chance have fixed seeds and a stated rate of false alarms. *Skipped* are tests whose program or data
-set was not there."""
+Tests that take too long to run for every change: statistical tests with many draws, long random
+histories of whole systems under a simulated clock with faults, and processes that are killed.
+Statistical tests have fixed seeds and a stated rate of false alarms. *Skipped* are tests whose
+program or data set was missing."""
 _PLANTED: Final = """\
-Do the tests notice? Each fault is planted alone in a copy of the sources, and the tests named for
-it, all part of `make test`, run there. It counts as *caught* only if a test ran and failed."""
+Do the tests notice a fault? Each fault is planted alone in a copy of the sources, and the tests
+named for it run there; all are part of `make test`. A fault counts as *caught* only if a test ran
+and failed."""
 _OVERLOADS: Final = ("overload", "stalled")
 
 
@@ -144,9 +145,8 @@ def _load(run: Record) -> Iterator[str]:
     refused = sum(run[name]["refusals_without_retry_after"] for name in _OVERLOADS)
     yield (
         f"At most {run['max_waiting']:,} reports wait for the disk (`max_waiting`); others are"
-        " refused with 429. Refusals that did not\nsay when to try again (`Retry-After`):"
-        f" {refused}. Of {run['accepted']:,} reports that were accepted in all,"
-        f" {run['stored']:,} are stored."
+        f" refused with 429. Refusals without\n`Retry-After`: {refused}. Of {run['accepted']:,}"
+        f" accepted reports, {run['stored']:,} are stored."
     )
     yield ""
     yield from _failures(run)
@@ -179,9 +179,9 @@ def _soak(soak: Record) -> Iterator[str]:
         f"A whole installation under a steady load: {loaded_s:,} seconds,"
         f" {soak['rounds']:,} rounds, {soak['accepted']:,} reports accepted,\n{soak['lost']} lost,"
         f" {soak['doubled']} doubled; answers: {answers}; p99 of the worst round"
-        f" {soak['worst_round_p99_ms']:,} ms.\n201 is accepted; 410 came after its round"
-        " had closed, and is refused.\nMedians of the second and the last quarter of that time,"
-        " and the most:"
+        f" {soak['worst_round_p99_ms']:,} ms.\n201 means accepted; 410 means that the round had"
+        " already closed.\nMedians of the second and the last quarter of that time, and the"
+        " maximum:"
     )
     yield ""
     yield _source(soak, "soak.json")
@@ -212,8 +212,8 @@ def _fuzz(run: Record) -> Iterator[str]:
     counts: dict[str, int] = run["executions"]
     yield (
         f"{sum(counts.values()):,} executions of {len(counts)} parsers of foreign bytes, at least"
-        f" {min(counts.values()):,} of each, steered by the\ncoverage of the code and the words of"
-        " kept inputs."
+        f" {min(counts.values()):,} of each, guided by\ncode coverage and by the words in saved"
+        " inputs."
     )
     yield ""
     yield "| parser | executions | parser | executions |"
@@ -236,11 +236,11 @@ def _audit(run: Record) -> Iterator[str]:
     yield ""
     nearest = max(run["results"], key=_share)
     yield (
-        f"{run['claims']} claims of epsilon were put to a test with {run['samples']:,} samples of"
-        f" each input; {run['broken']} were broken. The lower bound\nnearest to its claim is"
+        f"{run['claims']} claims of epsilon were tested with {run['samples']:,} samples of each"
+        f" input; {run['broken']} were broken. The lower bound\nclosest to its claim is"
         f" {nearest['lower_bound']:.4f} of {nearest['claim']:.4g} ({nearest['name']}). All bounds"
-        f" hold together with probability {run['confidence']}. The\nwhole table and how it is done:"
-        " [the audit of the claims](audit.md)."
+        f" hold together with probability {run['confidence']}.\n[The audit of the claims](audit.md)"
+        " has the whole table and the method."
     )
     yield ""
     yield _source(run, "audit.json")

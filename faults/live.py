@@ -243,8 +243,8 @@ _FUSION: Final = (
         name="below-k-taken",
         wrong="The fusion centre takes a batch of one report fewer than k_min.",
         file="rase/fusion/intake.py",
-        old="    if len(batch.inner) < k_min:\n",
-        new="    if len(batch.inner) < k_min - 1:\n",
+        old="_check_counts(batch, campaign.k_min)\n",
+        new="_check_counts(batch, campaign.k_min - 1)\n",
         tests=("tests/fusion/test_intake.py::test_a_batch_below_k_is_refused",),
     ),
     Fault(

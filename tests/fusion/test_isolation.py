@@ -1,0 +1,121 @@
+"""A model tries to isolate one device through labels, batches, carried rounds and differences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fusion.conftest import CAMPAIGN
+from tests.tables.test_labels import isolated
+
+from rase.fusion import parts
+from rase.fusion.parts import split_labels
+from rase.shuffler.labels import merge_labels
+
+K_MIN = 4
+LABELLED = replace(
+    CAMPAIGN, mechanism="optimal", k_min=K_MIN, labels=("a", "b", "c"), carry_rounds=2
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What reaches the shuffler in a round.
+
+    Args:
+        labels: The label of each device that reports, by device; 4 was never declared.
+        keys: For which of two keys of the fusion centre it was sealed: each is a batch.
+        refused: The devices whose report turns out to be none.
+        is_outage: Whether what came waits for the next round, as carried reports do.
+    """
+
+    labels: Sequence[int]
+    keys: Sequence[int]
+    refused: frozenset[int]
+    is_outage: bool
+
+
+rounds = st.lists(
+    st.builds(
+        Round,
+        st.lists(st.sampled_from([0, 1, 1, 1, 2, 2, 3, 4]), min_size=1, max_size=25),
+        st.lists(st.sampled_from([0, 0, 0, 1]), min_size=25, max_size=25),
+        st.frozensets(st.integers(0, 24), max_size=3),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def released(happened: Sequence[Round]) -> tuple[list[frozenset[int]], int]:
+    """Return the reports behind each answer of some rounds, and how many reports there were.
+
+    A report is numbered once, whatever round it is released in: windows, periods and differences
+    are sums over rounds, so whoever combines them combines these sets.
+    """
+    sets: list[frozenset[int]] = []
+    made = 0
+    waiting: list[tuple[int, int, int, bool]] = []
+    for one in happened:
+        for device, label in enumerate(one.labels):
+            waiting.append((made, label, one.keys[device], device in one.refused))
+            made += 1
+        if one.is_outage:
+            continue
+        came: list[tuple[int, int]] = []
+        left = []
+        for key in (0, 1):
+            batch = [each for each in waiting if each[2] == key]
+            if len(batch) < K_MIN:
+                # Too few of one key wait for company, and are never sent on by themselves.
+                left += batch
+                continue
+            merged = merge_labels([label for _, label, _, _ in batch], k_min=K_MIN)
+            came += [
+                (number, label)
+                for (number, _, _, is_bad), label in zip(batch, merged, strict=True)
+                if not is_bad
+            ]
+        waiting = left
+        if len(came) < K_MIN:
+            continue
+        places = np.array([number for number, _ in came], dtype=np.int64)
+        labels = np.array([label for _, label in came], dtype=np.uint8)
+        by_label = split_labels(LABELLED, places, np.zeros(len(came), np.uint8), labels)
+        sets.append(frozenset(places.tolist()))
+        sets += [frozenset(counts.places.tolist()) for counts in by_label.values()]
+    return sets, made
+
+
+@given(rounds)
+@settings(max_examples=150)
+def test_no_combination_of_answers_is_about_a_few(happened: list[Round]) -> None:
+    """Whatever is added up or subtracted of rounds, labels, windows and periods."""
+    sets, count = released(happened)
+    assert all(len(one) >= K_MIN for one in sets)
+    assert not isolated(sets, count, K_MIN)
+
+
+@pytest.mark.parametrize("broken", ["merging", "the rest"])
+def test_the_model_finds_a_way_where_the_rule_is_broken(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without merging here, or where labels below k_min are withheld beside a total."""
+
+    def unmerged(counts: dict[int, int], *, k_min: int, other: int) -> dict[int, int]:
+        return {
+            label: label if broken == "merging" or count >= k_min else other
+            for label, count in counts.items()
+        }
+
+    monkeypatch.setattr(parts, "merge_small", unmerged)
+    rng, found = np.random.default_rng(1), 0
+    for _ in range(200):
+        labels = rng.choice(4, size=20, p=[0.1, 0.4, 0.4, 0.1]).tolist()
+        refused = frozenset(rng.choice(20, size=3, replace=False).tolist())
+        sets, count = released([Round(labels, [0] * 20, refused, is_outage=False)])
+        found += isolated(sets, count, K_MIN)
+    assert found

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rase.accounting.accountant.calibrate import calibrate, worst_error
+from rase.accounting.accountant.classes import class_laws, class_pairs
 from rase.accounting.accountant.rounds import shuffled_pair
 from rase.accounting.amplification import lower_bound
 from rase.domain import Range
+from rase.kernels.fixed import WORD
+from rase.laws.ladder import programme_at
 from rase.laws.registry import auto
 
 __all__ = ["TABLES", "main", "page_with_tables"]
@@ -121,12 +124,64 @@ def _bounds() -> Iterator[str]:
             yield f"| {n:,}, {epsilon:g} | {reports} | {clones:.4g} | {own:.4g} | {least:.4g} |"
 
 
+def _classes() -> Iterator[str]:
+    yield (
+        "| fleet | reports | shuffled ε of both halves | noise of the fleet's mean | off if the "
+        "halves differ by 10 % of the range |"
+    )
+    yield "|---|---|---|---|---|"
+    for n, small, large in ((1000, 1.0, 3.0), (10_000, 1.5, 4.5)):
+        half, laws = n // 2, class_laws(UNIT, (small, large))
+        mixed = class_pairs(UNIT, {small: half, large: half}, delta=DELTA)
+        both = [mixed[one].epsilon(DELTA) for one in (small, large)]
+        # Read without a name, a report counts by how little of its own blanket it was mixed with.
+        weight = (WORD - programme_at(large).blanket_share(small)) / WORD
+        noise = [worst_error(law) for law in laws]
+        mean = ((weight * noise[0]) ** 2 + noise[1] ** 2) ** 0.5 / half**0.5 / (1 + weight)
+        alone = [shuffled_pair(auto(one, UNIT), half).epsilon(DELTA) for one in (small, large)]
+        named = [worst_error(auto(one, UNIT)) for one in (small, large)]
+        less = calibrate(UNIT, shuffled_epsilon=both[1], delta=DELTA, n=half)
+        all_small = shuffled_pair(auto(small, UNIT), n).epsilon(DELTA)
+        fitted = [named[0], worst_error(less)]
+        precise = [one**-2 for one in fitted]
+        kept = f"{less.epsilon:.3g}"
+        for reports, promises, error, off in (
+            (f"all with {small:g}", [all_small], named[0] / n**0.5, 0.0),
+            (f"only the half that allows {large:g}", alone[1:], named[1] / half**0.5, 0.05),
+            (f"{small:g} and {large:g}, named", alone, _of_halves(named, half), 0.0),
+            (f"{small:g} and {kept}, named", [alone[0], both[1]], _of_halves(fitted, half), 0.0),
+            (
+                "the same, each half counted by its precision",
+                [alone[0], both[1]],
+                (half * sum(precise)) ** -0.5,
+                0.1 * abs(precise[0] / sum(precise) - 0.5),
+            ),
+            (
+                f"{small:g} and {large:g}, mixed from one rung, without names",
+                both,
+                mean,
+                0.1 * abs(weight / (1 + weight) - 0.5),
+            ),
+        ):
+            stated = ", ".join(f"{one:.3g}" for one in promises)
+            yield (
+                f"| {n:,}, halves allow {small:g} and {large:g} | {reports} | {stated} | "
+                f"{100 * error:.3g} % | {100 * off:.2g} % |"
+            )
+
+
+def _of_halves(noise: Sequence[float], half: int) -> float:
+    """Return the error of a mean in which both halves count alike."""
+    return sum(one**2 / half for one in noise) ** 0.5 / 2
+
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "one round": _one_round,
     "k_min": _k_min,
     "spans": _spans,
     "turns": _turns,
     "bounds": _bounds,
+    "classes": _classes,
 }
 
 if __name__ == "__main__":

@@ -234,9 +234,10 @@ def _describe_promises(campaign: "Campaign", options: dict[str, Any]) -> Iterato
 
     (effect,) = effect_of(campaign, campaign.k_min)
     share = 100 / campaign.domain.width
+    unit = f" {campaign.unit}" if campaign.unit else ""
     words = (
-        f"A round of {campaign.k_min} reports has a standard error of {effect.standard_error:.3g} "
-        f"{campaign.unit} at most ({share * effect.standard_error:.3g} % of the range), at epsilon "
+        f"A round of {campaign.k_min} reports has a standard error of {effect.standard_error:.3g}"
+        f"{unit} at most ({share * effect.standard_error:.3g} % of the range), at epsilon "
         f"{campaign.epsilon[0]:g} a report."
     )
     try:
@@ -256,7 +257,7 @@ def _describe_promises(campaign: "Campaign", options: dict[str, Any]) -> Iterato
     yield (
         f"{words} The limits of owners, 4.5 a report and 8 a day if both servers work together, "
         f"cost that: the promise alone would allow epsilon {freely.epsilon[0]:g} and an error of "
-        f"{other.standard_error:.3g} {campaign.unit}. More is their choice and yours: --epsilon, "
+        f"{other.standard_error:.3g}{unit}. More is their choice and yours: --epsilon, "
         "--accept-weak, --owner-report, --owner-day."
     )
 

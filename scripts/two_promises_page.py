@@ -5,6 +5,7 @@
 """
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -172,7 +173,7 @@ def _classes() -> Iterator[str]:
 
 def _of_halves(noise: Sequence[float], half: int) -> float:
     """Return the error of a mean in which both halves count alike."""
-    return sum(one**2 / half for one in noise) ** 0.5 / 2
+    return math.sqrt(sum(one**2 for one in noise) / half) / 2
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {

@@ -12,7 +12,7 @@ from tests.cases import each_case
 from tests.counts.many import means_of
 
 from rase.arrays import Floats
-from rase.counts.mean import unbiased_mean, winsorized_mean
+from rase.counts.mean import lattice_mean, unbiased_mean, winsorized_mean
 from rase.counts.paper import bootstrap_from, bootstrap_mean, median, sample_mean
 from rase.counts.registry import estimator_named
 from rase.domain import Precision, Range
@@ -415,3 +415,22 @@ def test_the_optimal_channels_far_reports_are_counted(epsilon: float) -> None:
     assert math.isfinite(found.standard_error)
     # Two far ends and little between: lighter tails than normal.
     assert found.degrees_of_freedom == math.inf
+
+
+def test_a_mean_on_a_lattice_is_unbiased_and_hardly_noisier() -> None:
+    """Every value is a multiple of a share of the range, by itself without bias."""
+    public, rng = Range(-50, 150), SeededRandom(3)
+    randomizer = Optimal(2.0, public)
+    noisy = randomizer.randomize([30.0] * 20, rng=rng)
+    plain = unbiased_mean(noisy, randomizer=randomizer).value
+    means = np.array(
+        [lattice_mean(noisy, randomizer=randomizer, places=8, rng=rng) for _ in range(4000)]
+    )
+    totals = (means + 50) / 200 * 8 * 20
+    assert np.abs(totals - np.rint(totals)).max() < 1e-9
+    # Each of 20 values is rounded with a deviation of at most half a place.
+    deviation = 200 / 8 / 2 / math.sqrt(20)
+    assert 0 < means.std() <= deviation
+    assert means.mean() == pytest.approx(plain, abs=6 * deviation / math.sqrt(4000))
+    with pytest.raises(ValueError, match="places must be at least 2, got 1"):
+        lattice_mean(noisy, randomizer=randomizer, places=1)

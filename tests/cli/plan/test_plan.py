@@ -420,6 +420,19 @@ def test_promises_in_words_have_the_price_next_to_them(capsys: pytest.CaptureFix
     assert "guesses which of two values yours was at most" in out
     assert "month of 30 reports: Somebody" in out
     assert "privacy   " not in out
+    assert "one mean a round" not in out
+
+
+def test_a_published_mean_is_stated_to_whom_it_applies(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only if it is asked for, with its conditions, in words and as numbers."""
+    asked = ("--range", "0", "1", "--devices", "100", "--epsilon", "1", "--published-mean")
+    out, _ = ran(*asked, capsys=capsys)
+    assert "Whoever sees one mean a round and nothing else, every report rounded at random" in out
+    out, _ = ran(*asked, "--json", capsys=capsys)
+    promises = json.loads(out)["promises"]
+    assert promises["published_mean"]["epsilon"] <= promises["shuffled_epsilon"]
+    assert main(["plan", "--range", "0", "1", "--devices", "100", "--published-mean"]) == 2
+    assert "--shuffled-epsilon or --epsilon must be given" in capsys.readouterr().err
 
 
 def test_advice_judges_by_both_promises(capsys: pytest.CaptureFixture[str]) -> None:

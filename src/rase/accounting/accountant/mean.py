@@ -6,6 +6,7 @@ hide a contributor by their sum, not only by their number.
 """
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +15,22 @@ from rase.accounting.accountant.classes import hidden_numbers
 from rase.accounting.accountant.profile import Profile
 from rase.accounting.binomial import Floats
 from rase.accounting.checks import checked_delta, checked_n
+from rase.accounting.curve import crossing
 from rase.laws.optimal import Optimal
 
-__all__ = ["MEAN_THEOREM", "MeanProfile", "mean_profile"]
+__all__ = ["LATTICE_PLACES", "MEAN_THEOREM", "MeanProfile", "mean_profile"]
 
 MEAN_THEOREM = "sum of blanket reports on a lattice, by FFT"
 
+LATTICE_PLACES: Final = 64
 # Blocks of numbers of blanket reports are so many of their standard deviations wide.
 _WIDTH = 1 / 2
 # What is left out, as a share of the delta asked for, and what the FFT's rounding can amount to.
 _NEGLIGIBLE = 1e-4
 _ROUNDING = 1e-12
 _LEAST_DELTA = 1e-9
+# The search ends this close above the epsilon it looks for, as a share.
+_CLOSE = 1e-3
 
 
 class MeanProfile(Profile):
@@ -79,6 +84,35 @@ class MeanProfile(Profile):
         """Return the largest divergence over all pairs of inputs, rounded up."""
         if epsilon >= self.local_epsilon:
             return 0.0
+        return self._rounded_up(float(self._divergences(epsilon).max()), epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon that is proven at a delta.
+
+        It is searched for with the pair of inputs that is worst nearby; then all pairs are looked
+        at, and the search goes on above if another one is worse there.
+
+        Args:
+            delta: The delta; at least 1e-9.
+        """
+        found = 0.0
+        while found < self.local_epsilon:
+            divergences = self._divergences(found)
+            if self._rounded_up(float(divergences.max()), found) <= delta:
+                break
+            pair = np.unravel_index(int(divergences.argmax()), divergences.shape)
+
+            def curve(epsilon: float, pair: tuple[np.intp, ...] = pair) -> float:
+                return self._rounded_up(self._divergence(epsilon, *map(int, pair)), epsilon)
+
+            above = crossing(
+                curve, delta, lowest=found, highest=self.local_epsilon, precision=_CLOSE
+            )
+            found = above[1]
+        return found
+
+    def _divergences(self, epsilon: float) -> Floats:
+        """Return the divergence of each pair of inputs."""
         factor = math.exp(epsilon)
         count = len(self._laws[0][1])
         found = np.zeros((count, count))
@@ -86,19 +120,31 @@ class MeanProfile(Profile):
             for first in range(count):
                 gains = np.maximum(laws[first] - factor * laws, 0.0)
                 found[first] += chance * gains.sum(axis=1)
+        return found
+
+    def _divergence(self, epsilon: float, first: int, second: int) -> float:
+        factor = math.exp(epsilon)
+        return sum(
+            chance * float(np.maximum(laws[first] - factor * laws[second], 0.0).sum())
+            for chance, laws in self._laws
+        )
+
+    def _rounded_up(self, divergence: float, epsilon: float) -> float:
         # The sums beyond the cycle count as seen, under both laws.
-        left_out = (2 + factor) * self._negligible + _ROUNDING
-        return min(1.0, float(found.max()) + left_out)
+        return min(1.0, divergence + (2 + math.exp(epsilon)) * self._negligible + _ROUNDING)
 
 
-def mean_profile(source: Optimal, n: int, *, delta: float = 1e-6, places: int = 128) -> MeanProfile:
+def mean_profile(
+    source: Optimal, n: int, *, delta: float = 1e-6, places: int = LATTICE_PLACES
+) -> MeanProfile:
     """Return the profile of the published mean of a round, all that its observer sees.
 
     Guarantee: as for `rase.accounting.accountant.rounds.shuffled_pair`, towards whoever sees the
     mean of each round and no other statistic, if every report counts as a multiple of ``1 /
-    places`` of the range before the mean is taken (tests/accounting/accountant/test_mean.py
-    enumerates small rounds). Answers of a fusion centre are not of this kind: values are not
-    rounded, and spreads and histograms come with the mean. So no campaign claims it.
+    places`` of the range, rounded at random as `rase.counts.mean.lattice_mean` does
+    (tests/accounting/accountant/test_mean.py enumerates small rounds,
+    tests/statistical/test_published_mean.py simulates an observer). Answers of a fusion centre are
+    not of this kind: values are not rounded, and errors, spreads and histograms come with the mean.
 
     Args:
         source: The optimal channel, with one budget.
@@ -124,8 +170,18 @@ def mean_profile(source: Optimal, n: int, *, delta: float = 1e-6, places: int = 
         raise ValueError("source must report more than bits, whose mean says all that they say.")
     law = source.law(source.guarantee.epsilon)
     decoded = law.decode(np.array(sorted(law.weights(0)), dtype=np.int64))
-    values = np.rint(decoded * places / source.domain.steps).astype(np.int64)
-    return MeanProfile(source.guarantee.epsilon, rows, values, n, delta=delta)
+    exact = decoded * places / source.domain.steps
+    below = np.floor(exact).astype(np.int64)
+    # Outputs of one value are one: their blanket is at least the sum of theirs.
+    lowest, count = int(below.min()), int(np.ptp(below)) + 2
+    on_lattice = np.zeros((count, below.size))
+    outputs = np.arange(below.size)
+    on_lattice[below - lowest, outputs] = 1 - (exact - below)
+    on_lattice[below - lowest + 1, outputs] = exact - below
+    values = lowest + np.arange(count)
+    found = rows @ on_lattice.T
+    occurs = found.any(axis=0)
+    return MeanProfile(source.guarantee.epsilon, found[:, occurs], values[occurs], n, delta=delta)
 
 
 def _reach(blanket: Floats, offset: NDArray[np.int64], number: int, *, negligible: float) -> int:

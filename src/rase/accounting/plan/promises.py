@@ -6,18 +6,56 @@ from typing import Any
 
 from rase.accounting.accountant.calibrate import calibrate, worst_error
 from rase.accounting.accountant.claims import claims
+from rase.accounting.accountant.mean import LATTICE_PLACES, mean_profile
+from rase.accounting.blanket import is_bit
 from rase.domain import Range
+from rase.laws.optimal import Optimal
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
+from rase.privacy import rounded_up
 from rase.promise import Claim
 
-__all__ = ["Promises", "default_k_min", "plan_promises"]
+__all__ = ["Promises", "PublishedMean", "default_k_min", "plan_promises"]
 
 # A round is withheld below this share of the devices, unless another is given.
 _ADMITTED = (4, 5)
 _DAY_S, _DAYS = 86_400, 30
 # Without a length of rounds a device is taken to report every hour.
 _HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedMean:
+    """Hold what one published mean a round gives away to whoever sees nothing else.
+
+    Args:
+        epsilon: The epsilon of one round; that of all shuffled reports where a mean says as much.
+        delta: Its delta.
+        places: How many values a report may count as in a range; None where they are two anyway.
+    """
+
+    epsilon: float
+    delta: float
+    places: int | None
+
+    @property
+    def sentence(self) -> str:
+        """To whom it applies, and under which conditions."""
+        stated = f"({rounded_up(self.epsilon):g}, {self.delta:g})-DP"
+        if self.places is None:
+            return (
+                f"Whoever sees one mean a round and nothing else: {stated} as well; the mean of "
+                "bits says all that they say."
+            )
+        return (
+            f"Whoever sees one mean a round and nothing else, every report rounded at random to a "
+            f"multiple of 1/{self.places} of the range: {stated}. Answers of a fusion centre come "
+            "with errors, spreads and histograms: for their readers the numbers above hold."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "sentence": self.sentence}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +70,8 @@ class Promises:
         reports: How many reports of a device share the promise that was wished for.
         shuffled_epsilon: The wish towards the fusion centre; None if the local epsilon was wished.
         spans: What a report, a day and a month give away, by name.
+        published: What one published mean a round gives away to whoever sees nothing else; None
+            if that was not asked.
     """
 
     randomizer: RangeRandomizer
@@ -41,6 +81,7 @@ class Promises:
     reports: int
     shuffled_epsilon: float | None
     spans: tuple[tuple[str, Claim], ...]
+    published: PublishedMean | None = None
 
     @property
     def standard_error(self) -> float:
@@ -78,6 +119,7 @@ class Promises:
             "standard_error_share": self.standard_error / self.randomizer.domain.width,
             "sentence": self.sentence,
             "spans": [_span(span, claim) for span, claim in self.spans],
+            "published_mean": None if self.published is None else self.published.to_dict(),
         }
 
 
@@ -116,6 +158,7 @@ def plan_promises(
     max_local_epsilon: float | None = None,
     mechanism: str = "auto",
     interval_s: int | None = None,
+    published_mean: bool = False,
 ) -> Promises:
     """Return both promises from either wish, computed at ``k_min - colluding``.
 
@@ -136,6 +179,9 @@ def plan_promises(
         max_local_epsilon: The most that a report may have on its own.
         mechanism: A mechanism for means, or ``auto``.
         interval_s: How often a device reports, for a day and a month; an hour unless given.
+        published_mean: Whether to bound as well what one published mean a round gives away, taken
+            by `rase.counts.mean.lattice_mean`, to whoever sees nothing else
+            (tests/statistical/test_published_mean.py simulates them).
 
     Raises:
         PrivacyRefused: If nothing keeps the shuffled promise.
@@ -186,7 +232,22 @@ def plan_promises(
         reports=reports,
         shuffled_epsilon=shuffled_epsilon,
         spans=tuple((span, by_number[number]) for span, number in spans.items()),
+        published=_published_mean(randomizer, honest, by_number[1]) if published_mean else None,
     )
+
+
+def _published_mean(law: RangeRandomizer, honest: int, report: Claim) -> PublishedMean:
+    """Return what one published mean a round gives away, where a report's claim is known."""
+    if is_bit(law):
+        return PublishedMean(report.epsilon, report.delta, None)
+    if not isinstance(law, Optimal):
+        raise ValueError(
+            f"mechanism must be optimal or duchi for a published mean, got {law.name}: the bound "
+            "needs finitely many values."
+        )
+    found = mean_profile(law, honest, delta=report.delta).epsilon(report.delta)
+    # What follows from the reports themselves holds for their mean, too.
+    return PublishedMean(min(found, report.epsilon), report.delta, LATTICE_PLACES)
 
 
 def _spans(interval_s: int) -> dict[str, int]:

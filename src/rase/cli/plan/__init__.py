@@ -165,7 +165,10 @@ def _finite(value: object) -> float:
 
 
 _PICTURES = (".png", ".svg")
-_PROMISED = ("shuffled_epsilon", "max_local_epsilon", "reports", "k_min", "colluding")
+_PROMISED = (
+    *("shuffled_epsilon", "max_local_epsilon", "reports", "k_min", "colluding"),
+    "published_mean",
+)
 _CANDIDATES = 49
 
 
@@ -206,6 +209,12 @@ _CANDIDATES = 49
 )
 @click.option(
     "--colluding", type=int, help="How many of these may be the adversary's.  [default: 0]"
+)
+@click.option(
+    "--published-mean",
+    is_flag=True,
+    default=None,
+    help="With a promise: also what one mean a round gives away to whoever sees nothing else.",
 )
 @click.option("--devices", type=int, help="Devices in a round; those of --data if not given.")
 @click.option(
@@ -365,7 +374,8 @@ def _answers_questions(
 ) -> bool:
     """Say what a fleet can learn if that is asked: devices are given, and no budget is."""
     budgets = [asked["epsilon"], asked["window_budget"], asked["error"]]
-    budgets += [wished[name] for name in ("max_local_epsilon", "reports", "colluding")]
+    others = ("max_local_epsilon", "reports", "colluding", "published_mean")
+    budgets += [wished[name] for name in others]
     # With a range the promise towards the fusion centre plans one law.
     budgets += [] if bounds is None else [wished["shuffled_epsilon"]]
     if devices is None or any(value is not None for value in budgets):
@@ -537,6 +547,7 @@ def _promises(
         max_local_epsilon=wished["max_local_epsilon"],
         mechanism=asked["mechanism"],
         interval_s=every_s,
+        published_mean=bool(wished["published_mean"]),
     )
     law = made.randomizer
     asked |= {"epsilon": law.epsilon, "mechanism": law.name, "detail": "live"}

@@ -67,6 +67,8 @@ def _promise(promises: Promises) -> Iterator[str]:
         yield f"{span if span == 'report' else f'{span} of {claim.reports} reports'}: {words}"
         if claim.reports > 1:
             yield f"{span}: {claim.summary}."
+    if promises.published is not None:
+        yield promises.published.sentence
 
 
 def _block(label: str, sentences: Iterable[str]) -> Iterator[str]:

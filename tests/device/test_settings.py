@@ -1,14 +1,17 @@
 """What the owner of a device writes down."""
 
 import base64
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spending import spend
 
+from rase.accounting.ledger import CampaignLimits, Ledger, create_ledger
 from rase.device.enrolment import settings_text
 from rase.device.settings import key_bytes, read_settings, settings_of
-from rase.errors import ConfigurationError
+from rase.errors import BudgetSpent, ConfigurationError
 
 KEYS = [base64.urlsafe_b64encode(bytes([value]) * 32).decode() for value in (251, 252)]
 TABLES: dict[str, dict[str, Any]] = {
@@ -37,7 +40,7 @@ def mistakes(tables: Any, environment: dict[str, str] | None = None) -> tuple[st
 
 
 def test_few_settings_are_needed() -> None:
-    """Everything else has a default, but no budget has one."""
+    """Everything else has a default."""
     settings = settings_of(TABLES, {})
     assert settings.pinned.fusion == b"\xfb" * 32
     assert (settings.sends_cover, settings.schedule, settings.tls_ca_file) == (
@@ -48,6 +51,30 @@ def test_few_settings_are_needed() -> None:
     assert settings.limits.span_s == 86_400
     assert settings.source.kind == "stdin"
     assert "\xfb" not in repr(settings)
+
+
+def test_an_owner_who_says_nothing_allows_little(quick_folder: Path) -> None:
+    """Epsilon 4.5 a report, 8 a day and 240 ever, and the ledger keeps to it."""
+    settings = settings_of({name: one for name, one in TABLES.items() if name != "owner"}, {})
+    limits = settings.limits
+    assert (limits.report_epsilon, limits.span_epsilon, limits.total_epsilon) == (4.5, 8.0, 240.0)
+    assert limits.span_s == 86_400
+    create_ledger(quick_folder / "ledger.db")
+    with Ledger(quick_folder / "ledger.db", limits) as ledger:
+        ledger.join(CampaignLimits("street-power", 3600, window=1, window_epsilon=9.0))
+
+        def sent(rounds: range, epsilon: float) -> list[int]:
+            """Return the rounds whose reports are paid for."""
+            paid = []
+            for round in rounds:
+                with suppress(BudgetSpent):
+                    spend(ledger, "street-power", round, epsilon=epsilon)
+                    paid.append(round)
+            return paid
+
+        assert sent(range(24), 4.6) == []
+        assert sent(range(48), 4.5) == [0, 24]
+        assert sent(range(48, 96), 1.0) == [*range(48, 56), *range(72, 80)]
 
 
 def test_all_mistakes_are_told_at_once() -> None:

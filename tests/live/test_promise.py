@@ -3,6 +3,7 @@
 import json
 import threading
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,23 @@ def rounds(installed: Installed, state: str) -> list[int]:
     return [round for (round,) in found]
 
 
-def kill_often(mortal: Agent, cap: float, *, logs: Path) -> None:
-    """Kill an agent at random moments; its ledger never holds more than three reports."""
+def kill_often(mortals: Sequence[Agent], *, given: float, spent: float, logs: Path) -> None:
+    """Kill agents at random moments; their ledgers never hold more than three reports.
+
+    The first one's owner caps what is given away to the fusion centre, the second's what is spent
+    towards everybody.
+    """
     rng, pause = SeededRandom(7), threading.Event()
     for _ in range(KILLS):
-        until(lambda: mortal.is_working, logs=logs)
+        until(lambda: all(mortal.is_working for mortal in mortals), logs=logs)
         pause.wait(int(rng.words(1)[0]) % 1500 / 1000)
-        mortal.kill()
-        assert len(mortal.ledger()[0]) <= 3
-        assert mortal.given() <= cap
-        mortal.start()
+        for mortal in mortals:
+            mortal.kill()
+            assert len(mortal.ledger()[0]) <= 3
+        assert mortals[0].given() <= given
+        assert mortals[1].ledger()[1] <= spent
+        for mortal in mortals:
+            mortal.start()
 
 
 def test_both_promises_hold_from_publishing_to_the_answer(
@@ -70,15 +78,19 @@ def test_both_promises_hold_from_publishing_to_the_answer(
             assert f"reason={reason}" in refusing.log()
             assert refusing.ledger() == ([], 0.0)
 
-        # An owner who caps a day at what three reports claim, on a device that dies all the time.
-        cap = campaign.claims[2].epsilon
-        (mortal,) = enrolled_agents(
-            installed, capsys, count=1, name="mortal", owner={"span_shuffled_epsilon": cap}
-        )
-        agents.append(mortal)
-        kill_often(mortal, cap, logs=tmp_path)
-        until(lambda: "event=budget-spent" in mortal.log(), logs=tmp_path)
-        assert (len(mortal.ledger()[0]), mortal.given()) == (3, cap)
+        # Owners who cap a day at what three reports claim, towards the fusion centre or towards
+        # everybody, on devices that die all the time.
+        cap, spent = campaign.claims[2].epsilon, campaign.claims[2].local_epsilon
+        limits = {"mortal": {"span_shuffled_epsilon": cap}, "thrifty": {"span_epsilon": spent}}
+        mortals = [
+            enrolled_agents(installed, capsys, count=1, name=name, owner=owner)[0]
+            for name, owner in limits.items()
+        ]
+        agents += mortals
+        kill_often(mortals, given=cap, spent=spent, logs=tmp_path)
+        until(lambda: all("event=budget-spent" in one.log() for one in mortals), logs=tmp_path)
+        assert [len(mortal.ledger()[0]) for mortal in mortals] == [3, 3]
+        assert (mortals[0].given(), mortals[1].ledger()[1]) == (cap, spent)
 
         # One more makes rounds large enough, and their answers carry both promises.
         agents += enrolled_agents(installed, capsys, count=1, name="third")

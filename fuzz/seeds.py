@@ -86,7 +86,7 @@ def _wire_seeds() -> dict[str, list[bytes]]:
     bodies = {name: bytes.fromhex(_vector(name)["body"]) for name in ("campaign", "carry")}
     campaign = campaign_from_bytes(bodies["campaign"])
     reports = _vector("report")["reports"]
-    envelope = bytes(80)
+    envelope = bytes(368)
     batch = Batch(CAMPAIGN_HASH, 495_123, 7, (envelope, envelope)).to_bytes()
     manifest = _manifest(batch)
     keyset = Keyset(

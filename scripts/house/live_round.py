@@ -70,11 +70,13 @@ def main(source: str) -> None:
         not_before=_FIRST,
         not_after=_FIRST + 100,
     )
-    clock = FakeClock(_ROUND_S * _FIRST)
+    # Two rounds before the first: tokens are fetched before their window begins.
+    clock = FakeClock(_ROUND_S * (_FIRST - 2))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         servers = stack.enter_context(running_servers(folder, clock, campaign=campaign))
         agents = [stack.enter_context(_agent(folder, servers, clock, n)) for n in range(_DEVICES)]
+        _fetch_tokens(clock, agents)
         for round in (_FIRST, _FIRST + 1):
             tracer.is_on = round > _FIRST
             _live(round, campaign, clock, servers=servers, agents=agents)
@@ -93,12 +95,15 @@ def _agent(folder: Path, servers: Any, clock: Any, number: int) -> Any:
     from rase.device.sources.function import FunctionSource
     from rase.device.state import DeviceState, StateFile
     from rase.device.terms import OwnerRules, Terms
+    from rase.device.tokens import TokenFetcher
     from rase.kernels.entropy import SecureEntropy
     from rase.transport.http import HttpTransport
+    from rase.wire.signed import public_key_of
 
     @contextmanager
     def opened() -> Any:
-        (credential,) = servers.enrol([bytes([number + 1]) * 32])
+        secret = bytes([number + 1]) * 32
+        (credential,) = servers.enrol([public_key_of(secret)])
         path = folder / f"ledger-{number}.db"
         create_ledger(path)
         state = StateFile(folder / f"state-{number}.json")
@@ -107,18 +112,37 @@ def _agent(folder: Path, servers: Any, clock: Any, number: int) -> Any:
         rules = OwnerRules(report_epsilon=1.0)
         with Ledger(path, limits) as ledger:
             terms = Terms("street-power", pinned=servers.pinned, rules=rules)
+            journal = LineJournal(io.StringIO(), clock)
+            tokens = TokenFetcher(
+                ledger,
+                HttpTransport(servers.registrar_url),
+                secret=secret,
+                campaign="street-power",
+                pinned=servers.pinned,
+                clock=clock,
+                entropy=SecureEntropy(),
+                journal=journal,
+            )
             yield Agent(
                 Memory(terms, state),
                 ledger,
+                tokens=tokens,
                 transport=HttpTransport(servers.shuffler_url),
                 source=FunctionSource(lambda: 100.0 * number),
                 credential=credential,
                 clock=clock,
                 entropy=SecureEntropy(),
-                journal=LineJournal(io.StringIO(), clock),
+                journal=journal,
             )
 
     return opened()
+
+
+def _fetch_tokens(clock: Any, agents: Any) -> None:
+    for _ in range(20):
+        for agent in agents:
+            agent.step()
+        clock.advance(_ROUND_S / 11)
 
 
 def _live(round: int, campaign: Any, clock: Any, *, servers: Any, agents: Any) -> None:

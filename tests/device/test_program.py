@@ -95,7 +95,7 @@ def test_a_real_agent_reports_and_keeps_its_secrets(
         assert done.returncode == 0, done.stderr
         assert done.stdout == ""
         log += done.stderr
-    assert {len(report) for report in shuffler.received} == {145}
+    assert {len(report) for report in shuffler.received} == {433}
     # The log holds listed events and fields only, and none of them can hold a value.
     for line in log.splitlines():
         fields = dict(word.split("=", 1) for word in line.split())

@@ -9,6 +9,7 @@ import pytest
 
 from rase.device import settings as device
 from rase.fusion.settings import FusionSettings
+from rase.registrar.settings import RegistrarSettings
 from rase.service.settings import Settings
 from rase.shuffler.settings import ShufflerSettings
 
@@ -20,6 +21,7 @@ def test_the_page_holds_every_setting_with_its_default_and_no_other() -> None:
     wanted = {
         *server_rows("shuffler", ShufflerSettings),
         *server_rows("fusion", FusionSettings),
+        *server_rows("registrar", RegistrarSettings),
         *device_rows(),
     }
     assert rows_of(PAGE.read_text(encoding="utf-8")) == wanted

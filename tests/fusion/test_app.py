@@ -562,6 +562,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role", "spread"),
         *("epsilon", "counts"),
+        # Keys of token windows, and what is kept of tokens that were counted.
+        *("first_round", "last_round", "over_s", "signed", "tag"),
         # Logins of subscribers; whose, is sealed with what only their browsers hold.
         *("session", "sealed", "begun_s", "seen_s"),
         # Public kinds of devices and states, that a campaign declares.

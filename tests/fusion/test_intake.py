@@ -228,8 +228,8 @@ def break_byte(inner: bytes) -> bytes:
         lambda: envelope(-1),
         lambda: envelope(2**60),
         lambda: envelope(1, epsilon_class=1),
-        lambda: envelope(0, content=bytes(32)),
-        lambda: envelope(0, content=bytes(31) + b"\x01"),
+        lambda: envelope(0, content=bytes(320)),
+        lambda: envelope(0, content=bytes(31) + b"\x01" + bytes(288)),
     ],
     ids=[
         "tampered",
@@ -254,7 +254,7 @@ def test_bad_envelopes_are_dropped_and_counted(centre: Centre, spoil: Callable[[
 
 def test_cover_reports_are_refused(centre: Centre) -> None:
     """What a cover report holds is no reading; no honest shuffler forwards one."""
-    receipt = parcel([*reports(PLACES), envelope(0, content=bytes(32))]).deliver(centre.intake)
+    receipt = parcel([*reports(PLACES), envelope(0, content=bytes(320))]).deliver(centre.intake)
     assert (receipt.refused, receipt.replayed) == (1, 0)
     with centre.database.snapshot() as transaction:
         assert transaction.execute("SELECT opened, refused FROM batches") == [(5, 1)]
@@ -309,9 +309,9 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
     sent = parcel(reports(PLACES))
 
     class Slow(BatchOpener):
-        def open(self, batch, *, class_count, block_start=None):  # type: ignore[no-untyped-def]
+        def open(self, batch, **more):  # type: ignore[no-untyped-def]
             sent.deliver(centre.intake)
-            return super().open(batch, class_count=class_count, block_start=block_start)
+            return super().open(batch, **more)
 
     slow = Intake(
         centre.database,

@@ -30,7 +30,7 @@ def batch(inner: list[bytes]) -> Batch:
 def test_a_pool_opens_what_one_process_opens() -> None:
     """Order and refusals are the same however the work is shared."""
     inner = reports(range(60))
-    inner[7] = bytes(80)
+    inner[7] = bytes(368)
     alone = BatchOpener(list(KEYS.values()), processes=0).open(batch(inner), class_count=1)
     with BatchOpener(list(KEYS.values()), processes=2, many=10) as pool:
         shared = pool.open(batch(inner), class_count=1)
@@ -104,7 +104,8 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
         class_count=1,
         key_id=7,
         round=ROUND,
-        size=80,
+        size=368,
+        modulus=None,
     )
     rows, _ = workers._in_worker(work, envelope(42))
     row = np.frombuffer(rows, opening._ROW)

@@ -96,7 +96,7 @@ def test_windows_over_other_terms_promise_nothing_together(centre: Centre) -> No
 
 def test_cover_reports_do_not_count(centre: Centre) -> None:
     """Of a shuffler that forwards them: the fusion centre finds fewer than k_min."""
-    cover = [envelope(0, content=bytes(32), campaign=PROMISING) for _ in range(2)]
+    cover = [envelope(0, content=bytes(320), campaign=PROMISING) for _ in range(2)]
     receive(centre, *sealed([0, 0, 4096]), *cover, **SAID)
     (done,) = centre.rounds.tick()
     assert done.is_withheld

@@ -183,7 +183,7 @@ def test_withheld_rounds_are_told(centre: Centre) -> None:
 
 def test_a_round_of_covers_is_too_few(centre: Centre) -> None:
     """A shuffler that forwards cover reports to reach k_min gets no estimate for it."""
-    one = parcel([envelope(0, content=bytes(32)) for _ in range(5)] + reports([1, 2, 3]))
+    one = parcel([envelope(0, content=bytes(320)) for _ in range(5)] + reports([1, 2, 3]))
     one.deliver(centre.intake)
     (done,) = centre.rounds.tick()
     assert done.is_withheld

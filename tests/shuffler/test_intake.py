@@ -37,7 +37,7 @@ def test_each_fault_has_its_name(world: "World", make_world: "MakeWorld") -> Non
     assert problem_of(world, wire[:2] + bytes(8) + wire[10:]) == "unknown-campaign"
     assert problem_of(world, world.seal(100, shuffler="unknown")) == "outdated-config"
     assert problem_of(world, world.seal(100, shuffler="expired")) == "outdated-config"
-    assert problem_of(world, wire + bytes(1233 - 145)) == "bad-report"
+    assert problem_of(world, wire + bytes(1521 - 433)) == "bad-report"
     assert problem_of(world, world.seal(101)) == "round-not-open"
     assert problem_of(world, world.seal(99)) == "round-closed"
     assert problem_of(world, world.seal(2**32 - 1)) == "outdated-config"
@@ -127,7 +127,7 @@ def test_what_is_known_of_a_header_ends_with_its_time(world: "World") -> None:
         with pytest.raises(WireError) as caught:
             check_report(wire, 1, documents=documents, now_s=now_s)
         assert caught.value.problem == problem
-    with pytest.raises(WireError, match="145 or 1233 bytes"):
+    with pytest.raises(WireError, match="433 or 1521 bytes"):
         check_report(wire + b"x", 1, documents=documents, now_s=end)
     brief = replace(world.keyset_of().configs[0], not_after_s=end + 10)
     keyset = replace(world.keyset_of(cache_s=1), configs=(brief, *world.keyset_of().configs[1:]))

@@ -152,6 +152,7 @@ def report(number: int, name: str) -> dict[str, Any]:
         fusion_key=config[9].public_key,
         entropy=entropy,
         label=label,
+        token=b"" if content is None else content.token,
     )
     return {
         "name": name,
@@ -168,7 +169,7 @@ def report(number: int, name: str) -> dict[str, Any]:
 
 def batch_document(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a batch of made-up envelopes and its signed manifest."""
-    made_up = tuple(bytes([number]) * 80 for number in range(len(reports)))
+    made_up = tuple(bytes([number]) * 368 for number in range(len(reports)))
     body = Batch(campaign_hash(CAMPAIGN), 495123, 9, made_up).to_bytes()
     manifest = BatchManifest(
         batch_id=batch_id(body),

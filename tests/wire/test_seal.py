@@ -71,7 +71,7 @@ def sealed(ch: bytes, configs: Configs) -> bytes:
 
 @each_case(
     "case",
-    [("fusion", X25519, 145), ("fusion-aes", X25519, 145), ("fusion-x-wing", X_WING, 1233)],
+    [("fusion", X25519, 433), ("fusion-aes", X25519, 433), ("fusion-x-wing", X_WING, 1521)],
 )
 def test_reports_arrive_in_every_suite(
     ch: bytes, configs: Configs, openers: Keys, case: tuple[str, int, int]
@@ -121,7 +121,7 @@ def test_a_mark_that_is_none_is_refused(ch: bytes, configs: Configs, openers: Ke
     config = configs["shuffler"]
     key = public_key(config.kem, config.public_key)
     mark = bytes((2, 0, 9))
-    sealed = suite(config.kem, config.aead).encrypt(mark + bytes(80), key, outer_info(ch, header))
+    sealed = suite(config.kem, config.aead).encrypt(mark + bytes(368), key, outer_info(ch, header))
     with pytest.raises(Malformed, match="flag"):
         outer_opener(ch, openers).open(header + sealed)
 
@@ -139,7 +139,7 @@ def test_every_flipped_bit_is_refused(sealed: bytes, ch: bytes, openers: Keys) -
 
 
 @pytest.mark.uncovered
-@given(flips=st.sets(st.integers(0, 145 * 8 - 1), min_size=1), cut=st.integers(0, 20))
+@given(flips=st.sets(st.integers(0, 433 * 8 - 1), min_size=1), cut=st.integers(0, 20))
 @settings(max_examples=200)
 def test_mangled_reports_are_refused(
     fixed_report: bytes, ch: bytes, openers: Keys, flips: set[int], cut: int
@@ -152,11 +152,11 @@ def test_mangled_reports_are_refused(
         opened(bytes(bad[: len(bad) - cut]), ch, openers)
 
 
-@given(flips=st.sets(st.integers(0, 80 * 8 - 1), min_size=1))
+@given(flips=st.sets(st.integers(0, 368 * 8 - 1), min_size=1))
 def test_a_shuffler_cannot_change_an_envelope(
     fixed_report: bytes, ch: bytes, openers: Keys, flips: set[int]
 ) -> None:
-    """Any change of the inner 80 bytes is refused by the fusion centre."""
+    """Any change of the inner 368 bytes is refused by the fusion centre."""
     found = outer_opener(ch, openers).open(fixed_report)
     bad = bytearray(found.inner)
     for bit in flips:
@@ -170,8 +170,8 @@ def test_the_outer_refusals_have_names(
 ) -> None:
     """Truncated, oversized, another campaign, another version, an unknown and a wrong key."""
     shuffler = outer_opener(ch, openers)
-    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1233)):
-        with pytest.raises(WrongSize, match="must have 145 bytes"):
+    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1521)):
+        with pytest.raises(WrongSize, match="must have 433 bytes"):
             shuffler.open(bad)
     with pytest.raises(UnknownVersion, match="report version 1"):
         shuffler.open(b"\x01" + sealed[1:])
@@ -215,7 +215,7 @@ def test_the_inner_refusals_have_names(sealed: bytes, ch: bytes, openers: Keys) 
     inner = outer_opener(ch, openers).open(sealed).inner
     fusion = inner_opener(ch, openers)
     for bad in (b"", inner[:-1], inner + b"\0"):
-        with pytest.raises(WrongSize, match="must have 80 bytes"):
+        with pytest.raises(WrongSize, match="must have 368 bytes"):
             fusion.open(bad, key_id=9, round=495123)
     with pytest.raises(UnknownKey, match="key 8"):
         fusion.open(inner, key_id=8, round=495123)
@@ -240,7 +240,7 @@ def test_dishonest_contents_are_refused(ch: bytes, configs: Configs, openers: Ke
     for data, kind in (
         (Content(495124, 5).to_bytes(), WrongRound),
         (Content(495123, 5, 2).to_bytes(), Malformed),
-        (good[:-1] + b"\1", Malformed),
+        (good[:31] + b"\1" + good[32:], Malformed),
         (b"\x01" + good[1:], UnknownVersion),
     ):
         assert len(data) == CONTENT_SIZE

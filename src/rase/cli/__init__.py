@@ -50,6 +50,7 @@ COMMANDS = {
     "lab": _Place("rase.cli.lab", "Reproduce the paper's evaluation, and see what it hides."),
     "fleet": _Place("rase.cli.fleet", "Write synthetic tables of any size."),
     "shuffler": _Place("rase.cli.shuffler", "Run the server that hides senders."),
+    "registrar": _Place("rase.cli.registrar", "Run the server that gives devices their tokens."),
     "campaign": _Place("rase.cli.campaign", "Publish, change and show what a fleet agrees to."),
     "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),
     "ha": _Place("rase.cli.ha", "Show a fleet or a device in Home Assistant."),

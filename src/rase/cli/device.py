@@ -31,10 +31,17 @@ def command() -> None:
     required=True,
     help="File with the token of the shuffler's operator; - for standard input.",
 )
+@click.option(
+    "--approval-file",
+    type=click.File("r", encoding="utf-8"),
+    help="File with the approval of the registrar's operator, where there is a registrar.",
+)
 @click.option("--shuffler", help="Address of the shuffler.")
 @click.option("--campaign", help="Id of the campaign.")
 @click.option("--fusion-key", help="Public key of the fusion centre, hex or base64.")
 @click.option("--shuffler-key", help="Public key of the shuffler, hex or base64.")
+@click.option("--registrar", help="Address of the registrar.")
+@click.option("--registrar-key", help="Public key of the registrar, hex or base64.")
 @click.option("--report-epsilon", type=float, help="The most one report may spend; 4.5.")
 @click.option("--span-epsilon", type=float, help="The most all reports of a day may spend; 8.")
 @click.option("--total-epsilon", type=float, help="The most all reports ever may spend; 240.")
@@ -60,12 +67,13 @@ def command() -> None:
     show_default=True,
     help="The fewest reports that may be released together.",
 )
-def enrol(folder: Path, token_file: Any, **options: Any) -> None:
+def enrol(folder: Path, token_file: Any, approval_file: Any, **options: Any) -> None:
     """Enrol a device: write its settings, and give a token for a credential.
 
-    If device.toml is in the folder already it is used as it is, and only the token is needed.
+    If device.toml is in the folder already it is used as it is, and only the token and
+    the approval are needed.
     """
-    device = enrol_device(folder, token_file, options)
+    device = enrol_device(folder, token_file, options, approval_file=approval_file)
     click.echo(
         f"enrolled as {device}. Set [source] in {folder / 'device.toml'}, then: "
         f"rase device run --folder {folder}",

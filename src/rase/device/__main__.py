@@ -7,8 +7,9 @@ from here is all that ``make device`` packs.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 from rase.device.commands import DEFAULT_FOLDER, DEFAULT_PORT
 from rase.errors import describe_failure, write_failure
@@ -97,10 +98,17 @@ def _add_enrolment(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the token of the shuffler's operator; - for standard input",
     )
+    command.add_argument(
+        "--approval-file",
+        metavar="FILE",
+        help="the approval of the registrar's operator, where there is a registrar",
+    )
     command.add_argument("--shuffler", help="address of the shuffler")
     command.add_argument("--campaign", help="id of the campaign")
     command.add_argument("--fusion-key", help="public key of the fusion centre, hex or base64")
     command.add_argument("--shuffler-key", help="public key of the shuffler, hex or base64")
+    command.add_argument("--registrar", help="address of the registrar")
+    command.add_argument("--registrar-key", help="public key of the registrar, hex or base64")
     command.add_argument("--report-epsilon", type=float, help="the most one report may spend")
     command.add_argument("--span-epsilon", type=float, help="the most of a day's reports")
     command.add_argument("--total-epsilon", type=float, help="the most of all reports ever")
@@ -123,20 +131,26 @@ def _add_enrolment(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _enrol(folder: Path, *, token_file: str, **options: object) -> None:
+def _enrol(folder: Path, *, token_file: str, approval_file: str | None, **options: object) -> None:
     from rase.device.commands import enrol_device
 
     given = options["value_range"]
     options["value_range"] = tuple(given) if isinstance(given, list) else None
-    if token_file == "-":  # noqa: S105 - standard input
-        device = enrol_device(folder, sys.stdin, options)
-    else:
-        with Path(token_file).open(encoding="utf-8") as file:
-            device = enrol_device(folder, file, options)
+    with ExitStack() as stack:
+        token = stack.enter_context(_open_text(token_file))
+        approval = None
+        if approval_file is not None:
+            approval = stack.enter_context(_open_text(approval_file))
+        device = enrol_device(folder, token, options, approval_file=approval)
     _say(
         f"enrolled as {device}. Set [source] in {folder / 'device.toml'}, then: "
         f"{_PROGRAM} run --folder {folder}"
     )
+
+
+def _open_text(name: str) -> AbstractContextManager[TextIO]:
+    """Open a file to read; - is standard input, which stays open."""
+    return nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8")
 
 
 def _run(folder: Path, *, rounds: int | None, page_port: int | None) -> None:

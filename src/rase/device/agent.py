@@ -26,6 +26,7 @@ from rase.transport.interface import Transport, Unreachable
 
 if TYPE_CHECKING:
     from rase.device.comparison import Observer
+    from rase.device.tokens import TokenFetcher
 
 __all__ = ["Agent"]
 
@@ -34,6 +35,7 @@ _REMEMBERED_ROUNDS = 4096
 _MOST_OPEN = 1024
 _DEFAULT_CACHE_S = 300.0
 _KEYSET = "/v1/keyset"
+_FIRST_LOOK_S = 10.0
 
 
 class Agent:
@@ -53,6 +55,7 @@ class Agent:
         is_paused: Says whether the owner has paused sharing: cover reports go on.
         is_off: Says whether sharing is switched off: then nothing is sent at all.
         observer: Sees what is measured and reported, for the owner's page.
+        tokens: Fetches the tokens without which nothing is reported; None without a registrar.
 
     Raises:
         TypeError: If the entropy is not the operating system's, and it is not for study.
@@ -74,6 +77,7 @@ class Agent:
         is_paused: Callable[[], bool] = lambda: False,
         is_off: Callable[[], bool] = lambda: False,
         observer: "Observer | None" = None,
+        tokens: "TokenFetcher | None" = None,
     ) -> None:
         entropy = checked_entropy(entropy, study=study)
         journal = StudyJournal(journal) if study else journal
@@ -105,7 +109,10 @@ class Agent:
             sends_cover=self._behaviour.sends_cover,
             observer=observer,
             study=study,
+            needs_tokens=tokens is not None,
         )
+        self._tokens = tokens
+        self._tokens_at_s = clock.monotonic_s()
         self._etags: dict[str, str | None] = {}
         self._fetch_at_s = self._poll_at_s = clock.monotonic_s()
         self._failed_fetches = 0
@@ -128,6 +135,7 @@ class Agent:
         """
         if self._clock.monotonic_s() >= self._fetch_at_s:
             self._fetch()
+        self._fetch_tokens()
         latest = self._terms.latest
         if latest is not None:
             self._collect(latest.campaign)
@@ -177,6 +185,19 @@ class Agent:
             if self._observer is not None:
                 self._observer.note_fetched()
             self._plan_fetch(is_failed=False)
+
+    def _fetch_tokens(self) -> None:
+        """Look for new token windows as often as for keysets, and fetch the tokens that are due."""
+        if self._tokens is None:
+            return
+        try:
+            if self._clock.monotonic_s() >= self._tokens_at_s:
+                self._tokens_at_s = self._clock.monotonic_s() + _FIRST_LOOK_S
+                self._tokens.look_for_keys()
+                self._tokens_at_s = max(self._fetch_at_s, self._tokens_at_s)
+            self._tokens.step()
+        except (Unreachable, LedgerUnusable) as error:
+            self._journal.note("not-fetched", kind=type(error).__name__, wait_s=_FIRST_LOOK_S)
 
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
         answer = self._transport.get(path, etag=self._etags.get(path))
@@ -379,6 +400,8 @@ class Agent:
         if verdict is Verdict.SENT:
             over_s -= campaign.grace_s
         first_open = max(over_s // campaign.round_s, 0)
+        if self._tokens is not None:
+            self._tokens.forget_before(campaign.block_start(first_open))
         self._ledger.close_rounds(campaign.round_s * first_open)
         self._memory.drop_covers(first_open)
         self._terms.forget_before(first_open)
@@ -394,6 +417,9 @@ class Agent:
     def _wait_s(self) -> float:
         now_s = self._clock.monotonic_s()
         moments = [self._fetch_at_s]
+        if self._tokens is not None:
+            due_s = self._tokens.next_due_s
+            moments += [self._tokens_at_s, *([] if due_s is None else [due_s])]
         due_s = self._outbox.next_due_s()
         if due_s is not None and not self._is_off():
             moments.append(due_s)

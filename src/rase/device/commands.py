@@ -32,6 +32,7 @@ __all__ = [
 DEFAULT_FOLDER: Final = "rase-device"
 DEFAULT_PORT: Final = 8750
 _OWNER: Final = ("shuffler", "campaign", "fusion_key", "shuffler_key")
+_REGISTRAR: Final = ("registrar", "registrar_key")
 _BUDGETS: Final = (
     "report_epsilon",
     "span_epsilon",
@@ -40,6 +41,10 @@ _BUDGETS: Final = (
     "span_shuffled_epsilon",
 )
 _LONGEST_TOKEN: Final = 512
+_MAKERS: Final = {
+    "--token-file": "shuffler enrol",
+    "--approval-file": "registrar approve",
+}
 
 
 class WrongUse(RaseError):
@@ -48,13 +53,20 @@ class WrongUse(RaseError):
     exit_code = 2
 
 
-def enrol_device(folder: Path, token_file: TextIO, options: Mapping[str, Any]) -> str:
+def enrol_device(
+    folder: Path,
+    token_file: TextIO,
+    options: Mapping[str, Any],
+    *,
+    approval_file: TextIO | None = None,
+) -> str:
     """Write a device's settings unless they are there, and give a token for a credential.
 
     Args:
         folder: The device's folder.
         token_file: Holds the token of the shuffler's operator.
         options: The settings by the names of `settings_text`; None where not given.
+        approval_file: Holds the approval of the registrar's operator, where there is one.
 
     Returns:
         The name the shuffler gave to the device.
@@ -65,13 +77,13 @@ def enrol_device(folder: Path, token_file: TextIO, options: Mapping[str, Any]) -
     """
     from rase.device.enrolment import enrol, settings_text
     from rase.device.folder import DeviceFolder
-    from rase.device.program import transport_of
+    from rase.device.program import registrar_transport_of, transport_of
     from rase.device.settings import settings_of
     from rase.toml import parse_toml
     from rase.wire.private_files import write_private
 
     place = DeviceFolder(folder)
-    token = _token_in(token_file)
+    token = _secret_in(token_file, "--token-file")
     if place.settings_file.exists():
         _check_same(place.settings_file, options)
     else:
@@ -84,7 +96,13 @@ def enrol_device(folder: Path, token_file: TextIO, options: Mapping[str, Any]) -
         place.make()
         write_private(place.settings_file, text)
     settings = place.settings(os.environ)
-    return enrol(place, token, transport=transport_of(settings, folder))
+    return enrol(
+        place,
+        token,
+        transport=transport_of(settings, folder),
+        approval=None if approval_file is None else _secret_in(approval_file, "--approval-file"),
+        registrar=registrar_transport_of(settings, folder),
+    )
 
 
 def run_agent(folder: Path, *, rounds: int | None, page_port: int | None = None) -> None:
@@ -169,7 +187,11 @@ def _check_same(file: Path, options: Mapping[str, Any]) -> None:
     """Refuse options that say something else than the settings that are there."""
     from rase.device.enrolment import settings_text
 
-    given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options[name]]
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in (*_OWNER, *_REGISTRAR, *_BUDGETS)
+        if options.get(name)
+    ]
     given += ["--range"] if options["value_range"] else []
     if not given:
         return
@@ -181,7 +203,7 @@ def _check_same(file: Path, options: Mapping[str, Any]) -> None:
         )
 
 
-def _token_in(file: TextIO) -> str:
+def _secret_in(file: TextIO, name: str) -> str:
     from rase.wire.private_files import secret_of
 
     token: str | None
@@ -190,11 +212,10 @@ def _token_in(file: TextIO) -> str:
     except ValueError:
         token = None
     if token == "":
-        raise WrongUse("--token-file must hold a token; it is empty.")
+        raise WrongUse(f"{name} must hold a token; it is empty.")
     if token is None or len(token) > _LONGEST_TOKEN or not _is_token(token):
         raise WrongUse(
-            "--token-file must hold one token and nothing else; rase shuffler enrol prints one a "
-            "line."
+            f"{name} must hold one token and nothing else; rase {_MAKERS[name]} prints one a line."
         )
     return token
 

@@ -1,5 +1,6 @@
 """How a device becomes one of the fleet: what it agrees on for a token, and where it is kept."""
 
+import base64
 import json
 
 from rase.accounting.ledger.limits import (
@@ -12,11 +13,17 @@ from rase.errors import ConfigurationError, Malformed, RaseError
 from rase.transport.interface import Answer, Transport, Unreachable
 from rase.wire.agreement import Agreement, Applicant
 from rase.wire.problems import Problem
+from rase.wire.signed import public_key_of, sign_with
+from rase.wire.tokens import CERTIFICATES_PATH, proof_input
 
 __all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]
 
 ENROLMENTS_PATH = "/v1/enrolments"
 _LONGEST_DETAIL = 300
+_NO_APPROVAL = (
+    "--approval-file is missing: the registrar's operator must approve the device, too "
+    "(rase registrar approve)."
+)
 
 _TEMPLATE = """\
 # A device of RASE. RASE_DEVICE__SHUFFLER and the like in the environment go before this file.
@@ -27,6 +34,7 @@ campaign = {campaign}
 # The public keys of both servers, got from their operators, not over this network.
 fusion_key = {fusion_key}
 shuffler_key = {shuffler_key}
+{registrar_lines}
 # tls_ca_file = "ca.pem"       # the only authority accepted for TLS
 # tls_certificate_file = "device.pem"    # where the shuffler asks for a certificate
 # tls_key_file = "device-tls.key"
@@ -92,6 +100,8 @@ def settings_text(
     campaign: str,
     fusion_key: str,
     shuffler_key: str,
+    registrar: str | None = None,
+    registrar_key: str | None = None,
     report_epsilon: float | None,
     span_epsilon: float | None,
     total_epsilon: float | None,
@@ -110,6 +120,7 @@ def settings_text(
         campaign=json.dumps(campaign),
         fusion_key=json.dumps(fusion_key),
         shuffler_key=json.dumps(shuffler_key),
+        registrar_lines=_registrar_lines(registrar, registrar_key),
         report_epsilon=UNASKED_REPORT_EPSILON if report_epsilon is None else report_epsilon,
         span_epsilon=UNASKED_DAY_EPSILON if span_epsilon is None else span_epsilon,
         total_epsilon=UNASKED_TOTAL_EPSILON if total_epsilon is None else total_epsilon,
@@ -122,24 +133,44 @@ def settings_text(
     )
 
 
+def _registrar_lines(registrar: str | None, registrar_key: str | None) -> str:
+    if registrar is None or registrar_key is None:
+        return '# registrar = "https://registrar.example"    # gives the tokens, with registrar_key'
+    return (
+        "# Gives the tokens without which no report counts.\n"
+        f"registrar = {json.dumps(registrar)}\nregistrar_key = {json.dumps(registrar_key)}"
+    )
+
+
 def _owner_line(name: str, value: float | None, example: float) -> str:
     return f"# {name} = {example!r}" if value is None else f"{name} = {value!r}"
 
 
-def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
+def enrol(
+    folder: DeviceFolder,
+    token: str,
+    *,
+    transport: Transport,
+    approval: str | None = None,
+    registrar: Transport | None = None,
+) -> str:
     """Give a token for a credential, and make ledger and state.
 
     Args:
         folder: The device's folder.
         token: From the shuffler's operator; good for one device.
         transport: The way to the shuffler.
+        approval: From the registrar's operator; good for one device.
+        registrar: The way to the registrar; None where there is none.
 
     Returns:
         The name the shuffler gave to the device.
 
     Raises:
-        ConfigurationError: If the device is enrolled already, or the token is none.
-        EnrolmentRefused: If the shuffler refuses, or whoever answers does not know the token.
+        ConfigurationError: If the device is enrolled already, the token is none, or there is no
+            approval.
+        EnrolmentRefused: If the shuffler or the registrar refuses, or whoever answers does not know
+            the token.
         Unreachable: If it does not answer; the same token may be tried again.
     """
     if folder.is_enrolled:
@@ -147,13 +178,19 @@ def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
             [f"{folder.path} is enrolled already; run rase device forget first."]
         )
     # The key is kept over failed tries, so that the shuffler can tell them from a stolen token.
+    secret = folder.device_secret()
     try:
-        applicant = Applicant(token, folder.device_secret())
+        applicant = Applicant(token, secret)
     except ValueError as error:
         raise ConfigurationError([str(error)]) from None
+    asked: dict[str, str] = applicant.application._asdict()
+    if registrar is not None:
+        if approval is None:
+            raise ConfigurationError([_NO_APPROVAL])
+        asked["certificate"] = _certificate(secret, approval, registrar)
     answer = transport.post(
         ENROLMENTS_PATH,
-        json.dumps(applicant.application._asdict()).encode(),
+        json.dumps(asked).encode(),
         content_type="application/json",
     )
     agreement = _read_agreement(answer)
@@ -163,6 +200,32 @@ def enrol(folder: DeviceFolder, token: str, *, transport: Transport) -> str:
         raise EnrolmentRefused(f"nothing was kept: {error}") from None
     folder.keep_enrolment(credential)
     return agreement.device
+
+
+def _certificate(secret: bytes, approval: str, registrar: Transport) -> str:
+    """Give an approval for the registrar's certificate of the device's key."""
+    key = public_key_of(secret)
+    body = {
+        "approval": approval,
+        "device_key": _text(key),
+        "proof": _text(sign_with(secret, proof_input(key))),
+    }
+    answer = registrar.post(
+        CERTIFICATES_PATH, json.dumps(body).encode(), content_type="application/json"
+    )
+    if answer.status not in (200, 201):
+        raise EnrolmentRefused(f"the registrar refuses to certify: {_reason(answer)}.")
+    try:
+        certificate = json.loads(answer.body)["certificate"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        certificate = None
+    if not _is_plain(certificate):
+        raise Unreachable("the registrar's answer cannot be read.")
+    return str(certificate)
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _read_agreement(answer: Answer) -> Agreement:

@@ -26,6 +26,9 @@ EVENTS: Final = {
     "sent": ("round", "attempts"),
     "refused": ("round", "problem", "wait_s"),
     "dropped": ("round", "problem"),
+    "tokens-fetched": ("round", "count"),
+    "tokens-not-fetched": ("round", "wait_s"),
+    "no-tokens": ("round", "reason"),
 }
 
 

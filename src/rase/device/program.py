@@ -27,14 +27,17 @@ from rase.kernels.entropy import SecureEntropy
 from rase.transport.interface import Transport
 
 if TYPE_CHECKING:
+    from rase.accounting.ledger import Ledger
     from rase.device.page.owner import Owner
     from rase.device.page.server import OwnerPage
+    from rase.device.tokens import TokenFetcher
     from rase.transport.broker import Broker
     from rase.transport.http import ClientTls
 
 __all__ = [
     "broker_at_home",
     "name_at_home",
+    "registrar_transport_of",
     "report_transport_of",
     "run_device",
     "tls_of",
@@ -113,6 +116,7 @@ def run_device(
             agent = Agent(
                 memory,
                 ledger,
+                tokens=_tokens_of(settings, folder, ledger, clock=clock, journal=journal),
                 transport=transport,
                 source=source,
                 credential=credential,
@@ -206,6 +210,47 @@ def transport_of(settings: DeviceSettings, folder: Path) -> Transport:
 
     tls = tls_of(settings, folder)
     return HttpTransport(settings.shuffler, tls=tls, timeout_s=settings.timeout_s, kept_s=_KEPT_S)
+
+
+def registrar_transport_of(settings: DeviceSettings, folder: Path) -> Transport | None:
+    """Return the way to the registrar; None where there is none.
+
+    Raises:
+        ConfigurationError: If the address or a file for TLS cannot be used.
+    """
+    from rase.transport.http import ClientTls, HttpTransport
+
+    if settings.registrar is None:
+        return None
+    authority = settings.tls_ca_file
+    # The certificate of the device, if it has one, is for the shuffler.
+    tls = ClientTls(None if authority is None else folder / authority)
+    return HttpTransport(settings.registrar, tls=tls, timeout_s=settings.timeout_s)
+
+
+def _tokens_of(
+    settings: DeviceSettings,
+    folder: DeviceFolder,
+    ledger: "Ledger",
+    *,
+    clock: Clock,
+    journal: Journal,
+) -> "TokenFetcher | None":
+    registrar = registrar_transport_of(settings, folder.path)
+    if registrar is None:
+        return None
+    from rase.device.tokens import TokenFetcher
+
+    return TokenFetcher(
+        ledger,
+        registrar,
+        secret=folder.device_secret(),
+        campaign=settings.campaign,
+        pinned=settings.pinned,
+        clock=clock,
+        entropy=SecureEntropy(),
+        journal=journal,
+    )
 
 
 def report_transport_of(settings: DeviceSettings, folder: Path, credential: str) -> Transport:

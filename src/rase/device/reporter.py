@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Envelope", "LedgerFace", "Reporter", "randomizer_of"]
 
-# Version, budget class, grid place, tag of the campaign.
+# Version, budget class, grid place, tag of the campaign; the token follows, where there is one.
 _DRAWN = struct.Struct(">BBq8s")
 _DRAWN_VERSION = 1
 
@@ -114,6 +114,7 @@ class Reporter:
         sends_cover: Whether to send cover reports at all.
         observer: Sees what was drawn, for the owner's page.
         study: Whether noise may be repeated, because nobody's reading is in it.
+        needs_tokens: Whether a registrar is pinned: no report is made without its token.
 
     Raises:
         TypeError: If the entropy is not the operating system's, and it is not for study.
@@ -131,9 +132,11 @@ class Reporter:
         sends_cover: bool,
         observer: "Observer | None" = None,
         study: bool = False,
+        needs_tokens: bool = False,
     ) -> None:
         self._memory = memory
         self._ledger = ledger
+        self._needs_tokens = needs_tokens
         self._clock = clock
         self._entropy = checked_entropy(entropy, study=study)
         self._journal = journal
@@ -165,6 +168,8 @@ class Reporter:
                     self._journal.note(
                         "budget-spent", round=round, refresh_round=error.refresh_round
                     )
+                except _NoToken:
+                    self._journal.note("no-tokens", round=round, reason="none-left")
             return self._cover(signed, round, keys)
         except _Skipped as error:
             self._journal.note("round-skipped", round=round, reason=error.reason)
@@ -213,10 +218,12 @@ class Reporter:
                 campaign.id, round, epsilon=epsilon, claims=campaign.claims
             ) as spending:
                 if spending.found is None:
+                    token = self._token(spending, campaign.block_start(round))
                     place = randomizer.draw_one(reported(campaign, mean), self._entropy)
                     drawn = _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
+                    drawn += token
                     spending.keep(drawn, envelope=self._seal(signed, round, drawn, keys))
-        except BudgetSpent:
+        except (BudgetSpent, _NoToken):
             raise
         except LedgerUnusable:
             # Whether the entry was stored is not known, so a cover report could contradict it.
@@ -228,6 +235,15 @@ class Reporter:
         self._show(campaign, spending.stored_report)
         self._journal.note("sealed", round=round)
         return Envelope(round, spending.stored_report.envelope, is_cover=False)
+
+    def _token(self, spending: Spending, round: int) -> bytes:
+        """Return the token of a report; the block that pays for the report stores it with it."""
+        if not self._needs_tokens:
+            return b""
+        token = spending.take_token(round)
+        if token is None:
+            raise _NoToken
+        return token
 
     def _report_again(
         self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
@@ -252,7 +268,7 @@ class Reporter:
     def _show(self, campaign: Campaign, stored: StoredReport) -> None:
         if self._observer is None:
             return
-        place = _DRAWN.unpack(stored.report)[2]
+        place = _DRAWN.unpack_from(stored.report)[2]
         self._observer.note_report(
             stored.round,
             drawn_number(campaign, place),
@@ -267,14 +283,15 @@ class Reporter:
         drawn: bytes,
         keys: tuple[KeyConfig, KeyConfig],
     ) -> bytes:
-        _, epsilon_class, place, tag = _DRAWN.unpack(drawn)
+        _, epsilon_class, place, tag = _DRAWN.unpack_from(drawn)
         if not signed.hash.startswith(tag):
             drawn_for = self._memory.terms.campaign_by_tag(tag)
             if drawn_for is None:
                 raise _LawChanged
             old, new = (one.campaign.reported_in(round) for one in (drawn_for, signed))
             epsilon_class = _same_law(old, epsilon_class, new)
-        content = Content(signed.campaign.block_start(round), place, epsilon_class)
+        token = drawn[_DRAWN.size :]
+        content = Content(signed.campaign.block_start(round), place, epsilon_class, token)
         label = signed.campaign.label_number(self._memory.terms.rules.label)
         return _envelope_of(content, signed, round, keys, label=label)
 
@@ -301,6 +318,10 @@ class _Skipped(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class _NoToken(Exception):
+    """There is no token for a report: nothing is drawn, nothing spent."""
 
 
 class _LawChanged(Exception):

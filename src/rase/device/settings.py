@@ -43,6 +43,7 @@ SCHEDULES: Final = ("every-round", "rotate")
 _STATES: Final = "states"
 READS: Final = ("numbers", _STATES)
 _PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+_PINNED: Final = ("fusion_key", "shuffler_key", "registrar_key")
 _TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 
 
@@ -92,7 +93,8 @@ class DeviceSettings:
     Args:
         shuffler: The address of the shuffler.
         campaign: The campaign's id.
-        pinned: The public keys of both servers.
+        pinned: The public keys of both servers, and of the registrar.
+        registrar: The address of the registrar; None where there is none.
         campaign_hash: CH of the first campaign to accept, if the owner was shown it.
         tls_ca_file: The only authority for TLS; None for the system's.
         tls_certificate_file: The device's certificate, where the shuffler asks for one.
@@ -113,6 +115,7 @@ class DeviceSettings:
     shuffler: str
     campaign: str
     pinned: PinnedKeys = field(repr=False)
+    registrar: str | None
     campaign_hash: bytes | None
     tls_ca_file: Path | None
     tls_certificate_file: Path | None
@@ -213,6 +216,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         shuffler=device["shuffler"],
         campaign=device["campaign"],
         pinned=pinned,
+        registrar=device["registrar"],
         campaign_hash=campaign_hash,
         **{name: None if device[name] is None else Path(device[name]) for name in _TLS_FILES},
         broker=device["broker"],
@@ -328,15 +332,18 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _read_pinned(device: Mapping[str, Any], mistakes: list[str]) -> PinnedKeys | None:
     keys: dict[str, bytes] = {}
-    for name in ("fusion_key", "shuffler_key"):
+    given = [name for name in _PINNED if device[name] is not None]
+    for name in given:
         try:
             keys[name] = key_bytes(device[name])
         except ValueError as error:
             mistakes.append(f"device.{name} {error}.")
-    if len(keys) < 2:
+    if (device["registrar"] is None) != (device["registrar_key"] is None):
+        mistakes.append("device.registrar and device.registrar_key must be given together.")
+    if len(keys) < len(given) or not {"fusion_key", "shuffler_key"} <= set(keys):
         return None
     try:
-        return PinnedKeys(keys["fusion_key"], keys["shuffler_key"])
+        return PinnedKeys(keys["fusion_key"], keys["shuffler_key"], keys.get("registrar_key"))
     except ValueError as error:
         mistakes.append(f"[device] {error}")
         return None
@@ -362,6 +369,8 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "campaign": (str, REQUIRED),
         "fusion_key": (str, REQUIRED),
         "shuffler_key": (str, REQUIRED),
+        "registrar": (str, None),
+        "registrar_key": (str, None),
         "campaign_hash": (str, None),
         "tls_ca_file": (str, None),
         "tls_certificate_file": (str, None),

@@ -85,6 +85,7 @@ class FusionCentre:
             self.telemetry.count("batches_received")
             self.telemetry.count("envelopes_refused", receipt.refused)
             self.telemetry.count("envelopes_replayed", receipt.replayed)
+            self.telemetry.count("reports_without_token", receipt.untokened)
             self.telemetry.event("batch_received", campaign=receipt.campaign, round=receipt.round)
             if receipt.is_extra:
                 self.telemetry.count("batches_extra")

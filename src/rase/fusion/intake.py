@@ -13,12 +13,14 @@ from rase.fusion.campaigns import campaign_in_round, campaign_of_hash, current_k
 from rase.fusion.mechanism import drawable
 from rase.fusion.opening import BatchOpener, Opened
 from rase.fusion.settings import FusionPolicy
+from rase.fusion.token_keys import TokenKeys, spend_tokens
 from rase.storage.interface import Database, Transaction
 from rase.storage.retry import retry
 from rase.wire.keys import Keyset, OpeningKey, Role
 from rase.wire.messages import INNER_SIZES, Batch, BatchManifest, batch_id
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_hash
 from rase.wire.suites import KEM_NUMBERS
+from rase.wire.tokens import TokenKey
 
 __all__ = ["CheckedManifest", "Intake", "LateBatch", "Receipt"]
 
@@ -40,6 +42,7 @@ class Receipt:
         round: The round.
         refused: How many envelopes did not open or held what no device can draw.
         replayed: How many envelopes were in the round already.
+        untokened: How many of the refused had no token, or one that was counted before.
         is_extra: Whether the round had a batch for every key already: an honest shuffler makes one
             for each, so its signing key was used by somebody else, or it is not honest.
     """
@@ -50,6 +53,7 @@ class Receipt:
     refused: int = 0
     replayed: int = 0
     is_extra: bool = False
+    untokened: int = 0
 
 
 class LateBatch(WireError):
@@ -100,6 +104,7 @@ class Intake:
         pinned: The public signing keys of both servers.
         opener: Opens the envelopes.
         policy: What the operator decided.
+        token_keys: The registrar's keys of token windows; None where there is no registrar.
     """
 
     def __init__(
@@ -110,12 +115,14 @@ class Intake:
         pinned: PinnedKeys,
         opener: BatchOpener,
         policy: FusionPolicy | None = None,
+        token_keys: TokenKeys | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._pinned = pinned
         self._opener = opener
         self._policy = FusionPolicy() if policy is None else policy
+        self._token_keys = token_keys
 
     def check_manifest(self, claimed_id: bytes, signed: bytes) -> "CheckedManifest":
         """Return the manifest of a batch that is to come, if the shuffler signed it.
@@ -173,12 +180,16 @@ class Intake:
             )
         _check_manifest(manifest, batch, campaign)
         # Opening takes long and changes nothing, so it happens before the transaction begins.
-        opened = None
+        opened, window = None, None
+        named = campaign.block_start(batch.round)
         if batch.inner:
+            if self._token_keys is not None:
+                window = self._token_keys.of_round(campaign.id, named)
             opened = self._opener.open(
                 batch,
                 class_count=len(campaign.epsilon),
-                block_start=campaign.block_start(batch.round),
+                block_start=named,
+                modulus=None if window is None else window.modulus,
             )
         keys = _keys_in_use(campaign, batch.round, None if keyset is None else keyset.keyset)
         settles_s = self._settles_s(campaign, batch.round, keys)
@@ -203,6 +214,7 @@ class Intake:
                     manifest=checked.signed,
                     opened=opened,
                     is_extra=batches > max(keys, 1),
+                    window=window,
                 )
 
         try:
@@ -319,13 +331,20 @@ def _keep(
     manifest: bytes,
     opened: Opened | None,
     is_extra: bool,
+    window: TokenKey | None,
 ) -> Receipt:
-    replayed = refused = 0
+    replayed = refused = untokened = 0
     if opened is not None:
         is_fresh = _fresh(transaction, campaign, batch.round, opened.tags)
         kept = opened.is_report & is_fresh
         places, classes = opened.places[kept], opened.classes[kept]
         is_drawn = drawable(campaign.reported_in(batch.round), places, classes)
+        untokened = opened.untokened
+        if window is not None:
+            tokens = [opened.tokens[place] for place in np.flatnonzero(kept)[is_drawn]]
+            is_new = spend_tokens(transaction, window, tokens)
+            untokened += len(tokens) - sum(is_new)
+            is_drawn[is_drawn] = is_new
         labels = np.repeat(
             np.array([label for label, _ in batch.labels], np.uint8),
             [count for _, count in batch.labels],
@@ -361,7 +380,7 @@ def _keep(
             refused,
         ),
     )
-    return Receipt(True, campaign.id, batch.round, refused, replayed, is_extra)
+    return Receipt(True, campaign.id, batch.round, refused, replayed, is_extra, untokened)
 
 
 def _fresh(

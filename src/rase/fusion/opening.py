@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from rase.errors import UnknownKey, WireError
 from rase.service.workers import Keys, OpenerPool
 from rase.wire.inner import InnerOpener, replay_tag
+from rase.wire.issuing import verifier_of
 from rase.wire.messages import Batch
+from rase.wire.tokens import NONCE_SIZE, spent_tag
 
 __all__ = ["BatchOpener", "Opened"]
 
 _PIECE = 1024
-_BAD, _REPORT = 0, 1
+_BAD, _REPORT, _UNTOKENED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -27,12 +29,16 @@ class Opened:
         classes: The epsilon classes likewise.
         is_report: Where there is a report; elsewhere the envelope is refused.
         tags: The replay tag of each envelope, opened or not.
+        tokens: What is kept of each report's token; zeros where there is none.
+        untokened: How many reports opened and had no token of their window.
     """
 
     places: NDArray[np.int64]
     classes: NDArray[np.uint8]
     is_report: NDArray[np.bool_]
     tags: tuple[bytes, ...]
+    tokens: tuple[bytes, ...] = ()
+    untokened: int = 0
 
     @property
     def refused_count(self) -> int:
@@ -43,13 +49,21 @@ class Opened:
 class BatchOpener(OpenerPool):
     """Open the envelopes of whole batches with the fusion centre's private keys."""
 
-    def open(self, batch: Batch, *, class_count: int, block_start: int | None = None) -> Opened:
+    def open(
+        self,
+        batch: Batch,
+        *,
+        class_count: int,
+        block_start: int | None = None,
+        modulus: bytes | None = None,
+    ) -> Opened:
         """Return what the envelopes hold; those that do not open are marked, not fatal.
 
         Args:
             batch: The batch.
             class_count: How many epsilon classes its campaign has.
             block_start: The round that its contents name, if another than the batch's own.
+            modulus: The key that their tokens must be signed by; None where there is no registrar.
 
         Raises:
             UnknownKey: If the key of the batch is not held here.
@@ -70,6 +84,7 @@ class BatchOpener(OpenerPool):
             key_id=batch.key_id,
             round=named,
             size=len(batch.inner[0]),
+            modulus=modulus,
         )
         starts = range(0, len(batch.inner), _PIECE)
         bodies = [b"".join(batch.inner[start : start + _PIECE]) for start in starts]
@@ -80,15 +95,18 @@ class BatchOpener(OpenerPool):
             classes=packed["class"].copy(),
             is_report=packed["kind"] == _REPORT,
             tags=tuple(tag for _, tags in pieces for (tag,) in _TAG.iter_unpack(tags)),
+            tokens=tuple(bytes(tag) for tag in packed["token"].tolist()),
+            untokened=int((packed["kind"] == _UNTOKENED).sum()),
         )
 
     def _holds(self, key_id: int) -> bool:
         return key_id in {key.id for key in self.keys}
 
 
-_ROW = np.dtype([("kind", "u1"), ("class", "u1"), ("place", "<i8")])
-_ROW_BYTES = Struct("<BBq")
-_NOTHING = _ROW_BYTES.pack(_BAD, 0, 0)
+_ROW = np.dtype([("kind", "u1"), ("class", "u1"), ("place", "<i8"), ("token", "V16")])
+_ROW_BYTES = Struct("<BBq16s")
+_NOTHING = _ROW_BYTES.pack(_BAD, 0, 0, b"")
+_NO_TOKEN = _ROW_BYTES.pack(_UNTOKENED, 0, 0, b"")
 _TAG = Struct("16s")
 
 
@@ -101,9 +119,11 @@ def _open_piece(
     key_id: int,
     round: int,
     size: int,
+    modulus: bytes | None,
 ) -> tuple[bytes, bytes]:
     """Open some envelopes that stand one after the other; return a row and a tag for each."""
     opener = _opener(campaign_hash, class_count, keys)
+    verifier = None if modulus is None else verifier_of(modulus)
     rows, tags = [], []
     for start in range(0, len(body), size):
         envelope = body[start : start + size]
@@ -113,7 +133,13 @@ def _open_piece(
         except WireError:
             rows.append(_NOTHING)
             continue
-        rows.append(_ROW_BYTES.pack(_REPORT, content.epsilon_class, content.place))
+        token, spent = content.token, b""
+        if verifier is not None:
+            if not verifier.is_signed(token[:NONCE_SIZE], token[NONCE_SIZE:]):
+                rows.append(_NO_TOKEN)
+                continue
+            spent = spent_tag(token)
+        rows.append(_ROW_BYTES.pack(_REPORT, content.epsilon_class, content.place, spent))
     return b"".join(rows), b"".join(tags)
 
 

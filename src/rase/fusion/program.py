@@ -16,10 +16,12 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.fusion.settings import FusionSettings
+from rase.fusion.token_keys import TokenKeys, token_keys_at
 from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
 from rase.service.live_keys import LiveKeys
 from rase.service.telemetry import Telemetry
+from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire.keys import OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
@@ -54,7 +56,14 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
             yield FusionCentre(
                 database=database,
                 clock=clock,
-                intake=Intake(database, clock, pinned=pinned, opener=opener, policy=settings),
+                intake=Intake(
+                    database,
+                    clock,
+                    pinned=pinned,
+                    opener=opener,
+                    policy=settings,
+                    token_keys=_token_keys(settings, pinned, database, clock),
+                ),
                 rounds=Rounds(database, clock, policy=settings),
                 questions=Questions(database),
                 publisher=publisher if settings.admin_over_http else None,
@@ -112,6 +121,19 @@ def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]
 
 def _pinned_keys(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
     try:
-        return PinnedKeys(signer.public_bytes(), public_key_bytes(settings.shuffler_key))
+        registrar = settings.registrar_key
+        return PinnedKeys(
+            signer.public_bytes(),
+            public_key_bytes(settings.shuffler_key),
+            None if registrar is None else public_key_bytes(registrar),
+        )
     except ValueError as error:
-        raise ConfigurationError([f"fusion.shuffler_key: {error}"]) from None
+        raise ConfigurationError([f"fusion.shuffler_key, fusion.registrar_key: {error}"]) from None
+
+
+def _token_keys(
+    settings: FusionSettings, pinned: PinnedKeys, database: Database, clock: Clock
+) -> TokenKeys | None:
+    if pinned.registrar is None:
+        return None
+    return TokenKeys(database, clock, pinned=pinned, fetch=token_keys_at(settings.shuffler_url))

@@ -82,6 +82,7 @@ class FusionSettings(ServerSettings, FusionPolicy):
         port: The port; 0 for any free one.
         shuffler_key: The shuffler's public Ed25519 key, in hex or base64url.
         shuffler_url: Where campaigns and keysets are countersigned.
+        registrar_key: The registrar's public Ed25519 key: only reports with a token of its count.
         admin_over_http: Whether tokens with the scope admin:campaign may publish new versions,
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
@@ -91,6 +92,7 @@ class FusionSettings(ServerSettings, FusionPolicy):
     port: int = Field(default=8702, ge=0, le=65535)
     shuffler_key: PublicKeySetting
     shuffler_url: AddressSetting
+    registrar_key: PublicKeySetting | None = None
     admin_over_http: bool = False
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None

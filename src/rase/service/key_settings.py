@@ -18,6 +18,7 @@ __all__ = [
     "PublicKeySetting",
     "public_key_bytes",
     "read_opening_keys",
+    "read_secret_key",
     "read_signing_key",
 ]
 
@@ -64,6 +65,25 @@ def read_signing_key(path: Path, *, role: Role) -> SigningKey:
     if key.role is not role:
         raise ConfigurationError([f"{name}: {path} is of the {key.role}."])
     return key
+
+
+def read_secret_key(path: Path, name: str) -> bytes:
+    """Return the 32 secret bytes of an Ed25519 key in base64, as a registrar keeps its own.
+
+    Args:
+        path: The file, for its owner only.
+        name: The setting that names it.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, or is no such key.
+    """
+    try:
+        secret = base64.b64decode(_private_text(path, name).strip(), validate=True)
+    except (ValueError, binascii.Error):
+        secret = b""
+    if len(secret) != 32:
+        raise ConfigurationError([f"{name}: {path} must hold the 32 bytes of a key in base64."])
+    return secret
 
 
 def read_opening_keys(paths: Sequence[Path], *, role: Role) -> tuple[OpeningKey, ...]:

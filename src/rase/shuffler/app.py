@@ -27,10 +27,12 @@ from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
 from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import LimitSettings
 from rase.shuffler.signing import Signature, Signer, SigningService
+from rase.shuffler.token_keys import published_token_keys
 from rase.storage.interface import Database
 from rase.version import __version__
 from rase.wire.agreement import Application
 from rase.wire.signed import PinnedKeys
+from rase.wire.tokens import TOKEN_KEYS_PATH
 
 __all__ = ["create_shuffler_app"]
 
@@ -47,6 +49,7 @@ class _Enrolment(BaseModel):
     token: str
     device_key: str
     proof: str
+    certificate: str = ""
 
 
 def create_shuffler_app(
@@ -88,11 +91,12 @@ def create_shuffler_app(
         process="shuffler intake",
         gauges=lambda: gauges_of(database, clock),
     )
-    _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry)
+    _add_enrolment(app, database, clock, limits=limits, telemetry=telemetry, pinned=pinned)
     signer = None
     if countersigner is not None:
         signer = Signer(database, clock, countersigner=countersigner, telemetry=telemetry)
     _add_documents(app, handler, clock=clock)
+    _add_token_keys(app, database, clock)
     _add_proposals(app, handler, SigningService(database, clock, pinned=pinned, signer=signer))
     return app
 
@@ -125,6 +129,7 @@ def _add_enrolment(
     *,
     limits: LimitSettings,
     telemetry: Telemetry,
+    pinned: PinnedKeys,
 ) -> None:
     # Wrong tries count by address, right ones by token: nobody without a token can keep out a
     # device that has one. Behind a proxy that hides addresses all wrong tries share one count.
@@ -141,7 +146,13 @@ def _add_enrolment(
             raise
         right.check(name)
         agreed = await asyncio.to_thread(
-            enrol, database, asked, now_s=clock.now_s(), most=limits.devices_per_owner
+            enrol,
+            database,
+            asked,
+            now_s=clock.now_s(),
+            most=limits.devices_per_owner,
+            certificate=body.certificate,
+            pinned=pinned,
         )
         telemetry.count("enrolments")
         headers = {"Cache-Control": "no-store"}
@@ -170,6 +181,15 @@ def _add_documents(app: FastAPI, handler: ReportHandler, *, clock: Clock) -> Non
         return _document(handler.documents.signed_keyset, request, handler)
 
 
+def _add_token_keys(app: FastAPI, database: Database, clock: Clock) -> None:
+    @app.get(TOKEN_KEYS_PATH)
+    async def get_token_keys(request: Request) -> Response:
+        signed = await asyncio.to_thread(published_token_keys, database, now_s=clock.now_s())
+        return Response(
+            signed, media_type="application/cbor", headers={"Cache-Control": "no-cache"}
+        )
+
+
 def _add_proposals(app: FastAPI, handler: ReportHandler, signing: SigningService) -> None:
     @app.put("/v1/campaigns/{campaign_id}/{version}", status_code=201)
     async def put_campaign(campaign_id: str, version: int, request: Request) -> Response:
@@ -180,6 +200,10 @@ def _add_proposals(app: FastAPI, handler: ReportHandler, signing: SigningService
     @app.put("/v1/keyset", status_code=201)
     async def put_keyset(request: Request) -> Response:
         return await _countersign_response(await signing.keyset(await request.body()))
+
+    @app.put(TOKEN_KEYS_PATH, status_code=201)
+    async def put_token_key(request: Request) -> Response:
+        return await _countersign_response(await signing.token_key(await request.body()))
 
     async def _countersign_response(signature: Signature) -> Response:
         await asyncio.to_thread(handler.refresh)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rase.campaign import Campaign
 from rase.clock import round_number
@@ -29,6 +29,9 @@ from rase.wire.signed import (
     versions_bytes,
 )
 
+if TYPE_CHECKING:
+    from rase.wire.tokens import SignedTokenKey
+
 __all__ = [
     "Agreed",
     "Countersigner",
@@ -36,6 +39,7 @@ __all__ = [
     "OpenRound",
     "Policy",
     "PolicyRefused",
+    "document_body",
     "lead_mistakes",
     "load_documents",
 ]
@@ -328,6 +332,18 @@ class Countersigner:
             )
         return signed, True
 
+    def token_key(self, proposal: bytes, *, now_s: float) -> tuple["SignedTokenKey", bool]:
+        """Countersign the CBOR array [token key, registrar's signature].
+
+        Raises:
+            WireError: As `rase.shuffler.token_keys.sign_token_key` does.
+        """
+        from rase.shuffler.token_keys import sign_token_key
+
+        return sign_token_key(
+            self._database, proposal, key=self._key, pinned=self._pinned, now_s=now_s
+        )
+
     def keyset(self, proposal: bytes, *, now_s: float) -> tuple[SignedKeyset, bool]:
         """Countersign the CBOR array [keyset, fusion centre's signature].
 
@@ -363,7 +379,7 @@ class Countersigner:
                 raise PolicyRefused(
                     f"the keyset's version must be above {rows[0][0]}, which is agreed."
                 )
-            agreed = [(Keyset.from_bytes(_body(bytes(row[1]))), row[2]) for row in rows]
+            agreed = [(Keyset.from_bytes(document_body(bytes(row[1]))), row[2]) for row in rows]
             mistakes = lead_mistakes(keyset, agreed, now_s=now_s)
             if mistakes:
                 raise PolicyRefused(" ".join(mistakes))
@@ -390,14 +406,15 @@ def _check_follows(transaction: Transaction, campaign: Campaign, *, present: int
         if campaign.version != 1:
             raise PolicyRefused(f"version must be 1 at first, got {campaign.version}.")
         return
-    previous = campaign_from_bytes(_body(bytes(rows[0][0])))
+    previous = campaign_from_bytes(document_body(bytes(rows[0][0])))
     try:
         campaign.check_succeeds(previous, from_round=present + 1)
     except CampaignInvalid as error:
         raise PolicyRefused(" ".join(error.mistakes)) from None
 
 
-def _body(signed: bytes) -> bytes:
+def document_body(signed: bytes) -> bytes:
+    """Return the document inside a signed one, whose signatures were checked before."""
     body: bytes = cbor.decode(signed, max_size=MAX_PROPOSAL_BYTES)[1]
     return body
 

@@ -8,6 +8,8 @@ devices. An operator who says whose tokens are whose bounds what one owner can b
 is stored as a hash only, never together with what a device sent.
 """
 
+import base64
+import binascii
 import re
 import secrets
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ from rase.errors import Malformed, WireError
 from rase.storage.interface import Database, Transaction
 from rase.wire.agreement import Agreement, Application, agree, is_proven, read_key
 from rase.wire.frames import broker_password, credential_key, read_report
+from rase.wire.signed import PinnedKeys, is_signed_by
+from rase.wire.tokens import is_certified, list_input
 
 __all__ = [
     "DEVICES_PER_OWNER",
@@ -28,6 +32,7 @@ __all__ = [
     "NotEnrolled",
     "Sender",
     "broker_users",
+    "check_certificate",
     "check_room",
     "check_token",
     "enrol",
@@ -45,6 +50,9 @@ _SECRET_BYTES: Final = 32
 _RETRY_S: Final = 600
 _BAD_TOKEN: Final = "the enrolment token is wrong, used or expired; ask for another."  # noqa: S105
 _ENOUGH: Final = "the owner of this token has as many devices as the operator allows."
+_NOT_CERTIFIED: Final = (
+    "the registrar has not certified this device: it must be approved there, too."
+)
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _FIND: Final = (
@@ -129,9 +137,18 @@ def check_token(database: Database, asked: Application, *, now_s: float) -> str:
 
 
 def enrol(
-    database: Database, asked: Application, *, now_s: float, most: int = DEVICES_PER_OWNER
+    database: Database,
+    asked: Application,
+    *,
+    now_s: float,
+    most: int = DEVICES_PER_OWNER,
+    certificate: str = "",
+    pinned: PinnedKeys | None = None,
 ) -> Agreement:
     """Agree with a device on its credential, for a token.
+
+    Where a registrar is pinned, its certificate must come with it: a device needs the word of both
+    operators.
 
     If the answer is lost on its way, the same device, known by its key, may ask again within ten
     minutes; it gets the same answer, so whoever repeats its request changes nothing.
@@ -141,11 +158,15 @@ def enrol(
         asked: What the device sent.
         now_s: The time.
         most: How many devices the owner of the token may have.
+        certificate: The registrar's signature of the device's key, in base64url.
+        pinned: The public signing keys of the servers, and the registrar's if there is one.
 
     Raises:
-        NotEnrolled: If the token is wrong, used or expired, the key is none or taken, or the owner
-            has enough devices.
+        NotEnrolled: If the token is wrong, used or expired, the key is none, taken or not
+            certified, or the owner has enough devices.
     """
+    if pinned is not None and pinned.registrar is not None:
+        check_certificate(asked.device_key, certificate, pinned)
     with database.share() as transaction:
         found = _right_token(transaction, f"{_FIND} FOR UPDATE", asked, now_s=now_s)
         if found.device is not None:
@@ -174,8 +195,36 @@ def _repeat(transaction: Transaction, found: "_Token", asked: Application) -> Ag
     return Agreement.of(f"{found.device:016x}", server_key=found.server_key, key=bytes(rows[0][0]))
 
 
+def check_certificate(device_key: str, certificate: str, pinned: PinnedKeys) -> None:
+    """Refuse a device that the pinned registrar did not certify.
+
+    Args:
+        device_key: The device's public key in base64url.
+        certificate: The registrar's signature of it likewise.
+        pinned: The public signing keys, the registrar's among them.
+
+    Raises:
+        NotEnrolled: If so.
+    """
+    try:
+        signature = base64.b64decode(certificate + "==", altchars=b"-_")
+    except (ValueError, binascii.Error):
+        signature = b""
+    try:
+        key = read_key(device_key)
+    except Malformed as error:
+        raise NotEnrolled(str(error)) from None
+    if not is_certified(key, signature, pinned):
+        raise NotEnrolled(_NOT_CERTIFIED)
+
+
 def enrol_many(
-    database: Database, device_keys: Sequence[bytes], *, group: str = ""
+    database: Database,
+    device_keys: Sequence[bytes],
+    *,
+    group: str = "",
+    certificate: bytes = b"",
+    pinned: PinnedKeys | None = None,
 ) -> tuple[Enrolled, ...]:
     """Enrol a whole fleet whose public keys the operator already has, in one transaction.
 
@@ -183,6 +232,8 @@ def enrol_many(
         database: The shuffler's.
         device_keys: The public Ed25519 key of each device.
         group: The public group of all of them.
+        certificate: The registrar's signature of the whole list.
+        pinned: The public signing keys of the servers, and the registrar's if there is one.
 
     Returns:
         What each device gets, in the order of the keys; it can be shown only now.
@@ -190,7 +241,11 @@ def enrol_many(
     Raises:
         ValueError: If a key does not have 32 bytes, occurs twice, or belongs to an enrolled device;
             then none is enrolled.
+        NotEnrolled: If a registrar is pinned, and did not certify the list.
     """
+    registrar = None if pinned is None else pinned.registrar
+    if registrar is not None and not is_signed_by(registrar, list_input(device_keys), certificate):
+        raise NotEnrolled(_NOT_CERTIFIED)
     if any(len(key) != _KEY_BYTES for key in device_keys):
         raise ValueError("device_keys must be public Ed25519 keys of 32 bytes each.")
     # Random, so that the number reveals nothing about when the device came.

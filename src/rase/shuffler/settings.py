@@ -88,6 +88,7 @@ class ShufflerSettings(ServerSettings):
         public_keys_file: Its public keys; all that the intake knows of them.
         fusion_key: The fusion centre's public Ed25519 key, in hex or base64url.
         fusion_url: Where batches go.
+        registrar_key: The registrar's public Ed25519 key: only devices that it certified may enrol.
         lease_s: How long one closer may take for a round before another tries.
         workers: How many processes open many envelopes; fewer than 2 for none.
         policy: What the operator countersigns.
@@ -101,6 +102,7 @@ class ShufflerSettings(ServerSettings):
     public_keys_file: PathSetting = Field(default=PUBLIC_FILE, validate_default=True)
     fusion_key: PublicKeySetting
     fusion_url: AddressSetting
+    registrar_key: PublicKeySetting | None = None
     lease_s: int = Field(default=60, ge=1)
     workers: int | None = Field(default=1, ge=0, le=256)
     policy: PolicySettings
@@ -122,9 +124,16 @@ def pinned_keys(settings: ShufflerSettings) -> PinnedKeys:
             [f"shuffler.public_keys_file: {settings.public_keys_file} is of the {public.role}."]
         )
     try:
-        return PinnedKeys(public_key_bytes(settings.fusion_key), public.signing_key)
+        registrar = settings.registrar_key
+        return PinnedKeys(
+            public_key_bytes(settings.fusion_key),
+            public.signing_key,
+            None if registrar is None else public_key_bytes(registrar),
+        )
     except ValueError as error:
-        raise ConfigurationError([f"shuffler.fusion_key: {error}"]) from None
+        raise ConfigurationError(
+            [f"shuffler.fusion_key, shuffler.registrar_key: {error}"]
+        ) from None
 
 
 def own_signing_key(settings: ShufflerSettings) -> tuple[SigningKey, PinnedKeys]:

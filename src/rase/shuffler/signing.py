@@ -18,6 +18,7 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.proposals import proposed_campaign, proposed_keyset
 from rase.shuffler.public_keys import ForeignKey
+from rase.shuffler.token_keys import proposed_token_key
 from rase.storage.interface import Database, Row
 from rase.wire.problems import PROBLEM_TYPES, Problem
 from rase.wire.signed import PinnedKeys
@@ -26,6 +27,7 @@ __all__ = ["Signature", "Signer", "SigningService", "prune_proposals"]
 
 _CAMPAIGN: Final = "campaign"
 _KEYSET: Final = "keyset"
+_TOKEN_KEY: Final = "token key"  # noqa: S105 - a kind of document
 # Below the 30 s for which the fusion centre waits for an answer.
 _PATIENCE_S: Final = 20.0
 _AGAIN_S: Final = 0.1
@@ -93,6 +95,19 @@ class SigningService:
         """
         proposed_keyset(proposal, self._pinned)
         return await self._countersign(_KEYSET, proposal)
+
+    async def token_key(self, proposal: bytes) -> Signature:
+        """Return the shuffler's signature of the key of a token window.
+
+        Args:
+            proposal: The CBOR array [token key, registrar's signature].
+
+        Raises:
+            WireError: Named, if the registrar did not sign it, or the closer refuses.
+            HttpProblem: ``unsigned``, if no closer answered in time; nothing is signed later.
+        """
+        proposed_token_key(proposal, self._pinned)
+        return await self._countersign(_TOKEN_KEY, proposal)
 
     async def _countersign(self, kind: str, proposal: bytes) -> Signature:
         name = sha256(f"{kind}\0".encode() + proposal).digest()
@@ -214,6 +229,9 @@ class Signer:
             if kind == _KEYSET:
                 keyset, is_new = self._countersigner.keyset(proposal, now_s=now_s)
                 signature = keyset.shuffler_signature
+            elif kind == _TOKEN_KEY:
+                token_key, is_new = self._countersigner.token_key(proposal, now_s=now_s)
+                signature = token_key.shuffler_signature
             else:
                 campaign, is_new = self._countersigner.campaign(proposal, now_s=now_s)
                 signature = campaign.shuffler_signature

@@ -1,14 +1,14 @@
 """Ed25519 without any wheel (RFC 8032), for devices that only have pure Python.
 
-Signatures are only verified, which involves no secret. A public key is computed once, when a device
-enrols; how long that takes depends on the secret, so it is not for machines on which others can
-measure it.
+Verifying involves no secret. A device computes its public key when it enrols, and signs once for
+each token window; how long that takes depends on the secret, so it is not for machines on which
+others can measure it.
 """
 
 from hashlib import sha512
 from typing import TypeAlias
 
-__all__ = ["is_signed", "public_key_of"]
+__all__ = ["is_signed", "public_key_of", "sign"]
 
 # Extended coordinates: x = X/Z, y = Y/Z, x*y = T/Z.
 _Point: TypeAlias = tuple[int, int, int, int]
@@ -42,12 +42,31 @@ def public_key_of(secret: bytes) -> bytes:
     Raises:
         ValueError: If the secret does not have 32 bytes.
     """
+    scalar, _ = _expand(secret)
+    return _bytes_of(_multiple(scalar, _base()))
+
+
+def sign(message: bytes, secret: bytes) -> bytes:
+    """Return the signature of a message by a secret of 32 bytes (RFC 8032, 5.1.6).
+
+    Raises:
+        ValueError: If the secret does not have 32 bytes.
+    """
+    scalar, prefix = _expand(secret)
+    nonce = int.from_bytes(sha512(prefix + message).digest(), "little") % _ORDER
+    point = _bytes_of(_multiple(nonce, _base()))
+    public = _bytes_of(_multiple(scalar, _base()))
+    k = int.from_bytes(sha512(point + public + message).digest(), "little") % _ORDER
+    return point + ((nonce + k * scalar) % _ORDER).to_bytes(32, "little")
+
+
+def _expand(secret: bytes) -> tuple[int, bytes]:
     if len(secret) != 32:
         raise ValueError(f"secret must have 32 bytes, got {len(secret)}.")
+    digest = sha512(secret).digest()
     # RFC 8032, 5.1.5: three low bits and the highest are cleared, the second highest is set.
-    scalar = int.from_bytes(sha512(secret).digest()[:32], "little")
-    scalar = scalar & ~7 & ((1 << 254) - 1) | 1 << 254
-    return _bytes_of(_multiple(scalar, _base()))
+    scalar = int.from_bytes(digest[:32], "little") & ~7 & ((1 << 254) - 1) | 1 << 254
+    return scalar, digest[32:]
 
 
 def _point_of(data: bytes) -> _Point | None:

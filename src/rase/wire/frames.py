@@ -148,8 +148,8 @@ def authorization_of(wire: bytes, credential: str) -> str:
     """Return the header Authorization of a report: the handle and the tag, never the secret.
 
     Example:
-        >>> authorization_of(bytes(145), "3f2a90c1d45b6e78.secret")[:30]
-        'RASE 3f2a90c1d45b6e78.e94b06e2'
+        >>> authorization_of(bytes(433), "3f2a90c1d45b6e78.secret")[:30]
+        'RASE 3f2a90c1d45b6e78.c95f950f'
     """
     return f"{_SCHEME}{handle_of(credential)}.{frame_of(wire, credential)[-TAG_BYTES:].hex()}"
 

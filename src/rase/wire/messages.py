@@ -21,6 +21,7 @@ __all__ = [
     "MOST_LABELS",
     "REPORT_SIZES",
     "REPORT_TYPE",
+    "TOKEN_SIZE",
     "VERSION",
     "Batch",
     "BatchManifest",
@@ -42,7 +43,10 @@ VERSION: Final = 2
 FORMAT: Final = 1
 REPORT_TYPE: Final = "application/rase-report"
 HEADER_SIZE: Final = 14
-CONTENT_SIZE: Final = 32
+# A token: its nonce, and the registrar's signature of it.
+TOKEN_SIZE: Final = 32 + 256
+_PLACE_SIZE: Final = 32
+CONTENT_SIZE: Final = _PLACE_SIZE + TOKEN_SIZE
 # In front of the inner envelope: flags, label, number of the fusion centre's key.
 MARK_SIZE: Final = 3
 MOST_LABELS: Final = 16
@@ -56,6 +60,7 @@ _SIZES: Final = " or ".join(map(str, REPORT_SIZES.values()))
 _HEADER = struct.Struct(">BB8sI")
 _CONTENT = struct.Struct(">BBqI18x")
 _PADDING = bytes(18)
+_NO_TOKEN = bytes(TOKEN_SIZE)
 _COVER = 1
 _BATCH = "bad-batch"  # the problem of everything between the two servers
 _MAX_BATCH_BYTES = 1 << 30
@@ -113,40 +118,47 @@ class Content:
         round: The round of the report; the first of its block where the campaign carries rounds.
         place: The grid place of the noisy value; some mechanisms use places beyond both ends.
         epsilon_class: Which of the campaign's budgets the noise was drawn for.
+        token: What the registrar allowed the report with, see `rase.wire.tokens`; empty where
+            there is no registrar.
     """
 
     round: int
     place: int = field(repr=False)
     epsilon_class: int = 0
+    token: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        """Check the three once."""
+        """Check the four once."""
         check_whole("round", self.round, 0, _U32)
         check_whole("epsilon_class", self.epsilon_class, 0, 4)
         check_whole("place", self.place, -_I64, _I64)
+        if len(self.token) not in (0, TOKEN_SIZE):
+            raise ValueError(f"token must have {TOKEN_SIZE} bytes, got {len(self.token)}.")
 
     def to_bytes(self) -> bytes:
-        """Return the 32 bytes."""
-        return _CONTENT.pack(VERSION, self.epsilon_class, self.place, self.round)
+        """Return the 320 bytes."""
+        content = _CONTENT.pack(VERSION, self.epsilon_class, self.place, self.round)
+        return content + (self.token or _NO_TOKEN)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Content":
         """Read the content of an opened inner envelope.
 
         Raises:
-            WrongSize: If it does not have 32 bytes.
+            WrongSize: If it does not have 320 bytes.
             UnknownVersion: If its first byte is another version than 2.
             Malformed: If the class or the padding is not as it must be.
         """
         if len(data) != CONTENT_SIZE:
-            raise WrongSize(f"a report's content must have 32 bytes, got {len(data)}.")
-        version, epsilon_class, place, round = _CONTENT.unpack(data)
+            raise WrongSize(f"a report's content must have {CONTENT_SIZE} bytes, got {len(data)}.")
+        version, epsilon_class, place, round = _CONTENT.unpack_from(data)
         if version != VERSION:
             raise UnknownVersion(f"content version {version} is unknown; this one knows {VERSION}.")
-        if data[14:] != _PADDING:
+        if data[14:_PLACE_SIZE] != _PADDING:
             raise Malformed("the padding of a report must be zero; it is not.")
         try:
-            return cls(round, place, epsilon_class)
+            token = data[_PLACE_SIZE:]
+            return cls(round, place, epsilon_class, b"" if token == _NO_TOKEN else token)
         except ValueError as error:
             raise Malformed(str(error)) from None
 

@@ -97,6 +97,20 @@ _TYPES = (
         is_final=False,
     ),
     ProblemType(
+        "tokens-issued",
+        409,
+        "The device has its tokens of this window already.",
+        "Report with those that it has; the next window has others.",
+        is_final=True,
+    ),
+    ProblemType(
+        "not-issuing",
+        409,
+        "No tokens are issued for this window now.",
+        "Ask for tokens of a later window.",
+        is_final=True,
+    ),
+    ProblemType(
         "too-many",
         429,
         "The sender sends too much.",

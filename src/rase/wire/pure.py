@@ -32,19 +32,23 @@ def seal_report(
     entropy: bytes = b"",
     block_start: int = -1,
     label: int = 0,
+    token: bytes = b"",
 ) -> bytes:
-    """Return the 145 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
+    """Return the 433 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
 
-    Where the campaign carries rounds, ``block_start`` is the first round of the report's block.
+    Where the campaign carries rounds, ``block_start`` is the first round of the report's block. A
+    registrar's ``token`` has 288 bytes, see blind.py; without one no fusion centre that has a
+    registrar counts the report.
     """
     entropy = entropy or random_bytes(64)
-    if len(entropy) != 64 or len(campaign_hash) != 32:
-        raise ValueError("entropy must be 64 bytes and campaign_hash 32.")
+    if len(entropy) != 64 or len(campaign_hash) != 32 or len(token) not in (0, 288):
+        raise ValueError("entropy must be 64 bytes, campaign_hash 32 and token 288 or none.")
     first = round if block_start < 0 else block_start
     content = struct.pack(">BBqI", 2, epsilon_class, place, first) + bytes(18)
+    content += token or bytes(288)
     if is_cover:
         # No fusion centre counts this; the shuffler's closer reads the mark and drops it.
-        content = bytes(32)
+        content = bytes(320)
     info = b"rase/2 inner" + campaign_hash + struct.pack(">I", first)
     inner = hpke_seal(fusion_key, info, content, entropy[:32])
     header = bytes((2, shuffler_id)) + campaign_hash[:8] + struct.pack(">I", round)

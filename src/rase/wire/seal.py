@@ -33,7 +33,7 @@ def seal_report(
         label: The public kind of the report, which the shuffler's closer reads.
 
     Returns:
-        145 bytes, or 1233 with X-Wing inside.
+        433 bytes, or 1521 with X-Wing inside.
 
     Raises:
         ValueError: If the keys are not those of the two servers, or the hash has not 32 bytes.

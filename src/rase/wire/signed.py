@@ -27,6 +27,9 @@ __all__ = [
     "campaign_from_bytes",
     "campaign_hash",
     "check_signature",
+    "is_signed_by",
+    "public_key_of",
+    "sign_with",
     "signature_of",
     "signing_input",
     "versions_bytes",
@@ -44,27 +47,32 @@ _REMEMBERED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class PinnedKeys:
-    """Hold the two public Ed25519 keys that a party trusts, got by another way than the network.
+    """Hold the public Ed25519 keys that a party trusts, got by another way than the network.
 
     Args:
         fusion: The fusion centre's.
         shuffler: The shuffler's.
+        registrar: The registrar's; None where there is none, and no report has a token.
 
     Raises:
-        ValueError: If one has not 32 bytes, or both are the same: then one party plays two roles.
+        ValueError: If one has not 32 bytes, or two are the same: then one party plays two roles.
     """
 
     fusion: bytes
     shuffler: bytes
+    registrar: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Check both once."""
-        for name in ("fusion", "shuffler"):
+        """Check all once."""
+        for name in ("fusion", "shuffler", "registrar"):
             value = getattr(self, name)
-            if not isinstance(value, bytes) or len(value) != 32:
+            is_absent = name == "registrar" and value is None
+            if not is_absent and (not isinstance(value, bytes) or len(value) != 32):
                 raise ValueError(f"{name} must be the 32 bytes of a public Ed25519 key.")
         if self.fusion == self.shuffler:
             raise ValueError("fusion and shuffler must have different keys.")
+        if self.registrar in (self.fusion, self.shuffler):
+            raise ValueError("registrar must have a key that neither server has.")
 
     def of(self, role: Role) -> bytes:
         """Return the key of a server."""
@@ -302,11 +310,34 @@ def _unpack(kind: str, data: bytes, count: int) -> tuple[bytes, list[bytes]]:
 
 
 def _check(kind: str, body: bytes, role: Role, signature: bytes, pinned: PinnedKeys) -> None:
-    if not _is_signed(signing_input(kind, role, body), signature, pinned.of(role)):
+    if not is_signed_by(pinned.of(role), signing_input(kind, role, body), signature):
         raise BadSignature(f"the {kind} is not signed by the pinned key of the {role}.")
 
 
-def _is_signed(message: bytes, signature: bytes, public_key: bytes) -> bool:
+def sign_with(secret: bytes, message: bytes) -> bytes:
+    """Return the Ed25519 signature by a secret of 32 bytes: a device's, or the registrar's."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        from rase.wire.ed25519 import sign
+
+        return sign(message, secret)
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
+
+
+def public_key_of(secret: bytes) -> bytes:
+    """Return the public Ed25519 key of a secret of 32 bytes."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        from rase.wire import ed25519
+
+        return ed25519.public_key_of(secret)
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def is_signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether the owner of a public Ed25519 key signed a message."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -316,6 +347,6 @@ def _is_signed(message: bytes, signature: bytes, public_key: bytes) -> bool:
         return is_signed(message, signature=signature, public_key=public_key)
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
-    except InvalidSignature:
+    except (InvalidSignature, ValueError):
         return False
     return True

@@ -136,6 +136,7 @@ def test_a_ledger_of_the_first_version_goes_on(
     trigger = ledger_file._CLAIMS[ledger_file._CLAIMS.index("CREATE TRIGGER") :]
     with monkeypatch.context() as before:
         before.setattr(ledger_file, "_CLAIMS", trigger.replace(", tag, claims", ", tag"))
+        before.setattr(ledger_file, "_TOKENS", "")
         before.setattr(ledger_file, "_SCHEMA_VERSION", 1)
         create_ledger(path)
     with closing(sqlite3.connect(path)) as old, old:
@@ -150,7 +151,8 @@ def test_a_ledger_of_the_first_version_goes_on(
         )
         old.execute("UPDATE state SET reports = 1, charged = 300000000, spent = 300000000")
     with Ledger(path, OWNER) as first, Ledger(path, OWNER) as second:
-        assert first._file.rows("PRAGMA user_version") == [(2,)]
+        assert first._file.rows("PRAGMA user_version") == [(3,)]
+        assert first.token_windows() == []
         assert second.status(0).total_spent == 0.3
         assert spend(first, "power", 0, epsilon=0.3).found is not None
         with pytest.raises(BudgetSpent, match="towards the fusion centre"):
@@ -166,8 +168,8 @@ def test_whoever_comes_second_changes_nothing(
     path = tmp_path / "ledger.db"
     create_ledger(path)
     with Ledger(path, OWNER) as ledger:
-        ledger._file._add_claims()
-        assert ledger._file.rows("PRAGMA user_version") == [(2,)]
+        ledger._file._bring_up_to_date()
+        assert ledger._file.rows("PRAGMA user_version") == [(3,)]
 
 
 def test_a_limit_for_one_report_alone_leaves_spans_open(tmp_path: Path) -> None:

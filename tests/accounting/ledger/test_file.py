@@ -125,7 +125,7 @@ def test_another_version_is_refused_by_name(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 7")
     connection.close()
-    with pytest.raises(LedgerUnusable, match="has schema version 7, this program reads version 2"):
+    with pytest.raises(LedgerUnusable, match="has schema version 7, this program reads version 3"):
         Ledger(path, OWNER)
 
 

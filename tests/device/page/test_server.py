@@ -122,7 +122,7 @@ def test_the_preview_shows_the_bytes_and_costs_nothing(device: Owned) -> None:
     text = device.get("payload").text
     parts = re.findall(r'<code class="bytes">([0-9a-f]+)</code>', text)
     envelope = bytes.fromhex("".join(parts[:3]))
-    assert len(envelope) == 145
+    assert len(envelope) == 433
     seen = device.shuffler.content(envelope)
     assert Content(seen.round, seen.place, seen.epsilon_class).to_bytes().hex() == parts[3]
     assert device.ledger.history(9) == []

@@ -28,6 +28,7 @@ from rase.accounting.ledger.limits import (
     digest_of,
 )
 from rase.accounting.ledger.nano import nano_from_spending, nano_to_epsilon
+from rase.accounting.ledger.tokens import StoredWindow, TokenStock
 from rase.accounting.ledger.window import first_free, fullest
 from rase.errors import PrivacyRefused
 from rase.promise import Claim
@@ -197,10 +198,17 @@ class Spending:
         round: The round it belongs to.
         epsilon: What it is charged with.
         found: The report that the round has already, paid for earlier.
+        stock: The registrar's tokens.
     """
 
     def __init__(
-        self, campaign: str, round: int, epsilon: float, *, found: StoredReport | None
+        self,
+        campaign: str,
+        round: int,
+        epsilon: float,
+        *,
+        found: StoredReport | None,
+        stock: TokenStock | None = None,
     ) -> None:
         self._campaign = campaign
         self._round = round
@@ -208,6 +216,15 @@ class Spending:
         self.found = found
         self.made: StoredReport | None = None
         self.is_committed = False
+        self._stock = stock
+
+    def take_token(self, round: int) -> bytes | None:
+        """Return a token of a round's window, gone from the ledger if the block ends well.
+
+        Args:
+            round: The round that the report names.
+        """
+        return None if self._stock is None else self._stock.take(self._campaign, round)
 
     def keep(self, report: bytes, *, envelope: bytes) -> None:
         """Give the report that is to be stored when the block ends.
@@ -281,6 +298,7 @@ class Ledger:
     def __init__(self, path: Path, owner: OwnerLimits, *, busy_s: float = 30.0) -> None:
         self._file = LedgerFile(path, busy_s=busy_s)
         self._book = Book(self._file, owner)
+        self._stock = TokenStock(self._file)
 
     def __enter__(self) -> Self:
         return self
@@ -371,7 +389,9 @@ class Ledger:
             found = self._stored_report(campaign, round)
             if found is None:
                 self._book.check(limits, Cost(round, charged, claims))
-            spending = Spending(campaign, round, nano_to_epsilon(charged), found=found)
+            spending = Spending(
+                campaign, round, nano_to_epsilon(charged), found=found, stock=self._stock
+            )
             yield spending
             made = spending.made
             if made is not None:
@@ -445,6 +465,24 @@ class Ledger:
             ):
                 return 0.0
             return nano_to_epsilon(self._book.remaining_nano(limits, round))
+
+    def token_windows(self) -> list[StoredWindow]:
+        """Return the windows whose tokens were asked for, and what is left of each."""
+        return self._stock.windows()
+
+    def begin_tokens(
+        self, campaign: str, rounds: tuple[int, int], *, key: bytes, seed: bytes
+    ) -> None:
+        """Store the seed of a window's tokens, before the registrar is asked for them."""
+        self._stock.begin(campaign, rounds, key=key, seed=seed)
+
+    def keep_tokens(self, campaign: str, first_round: int, tokens: list[bytes]) -> None:
+        """Store the tokens of a window, and erase their seed."""
+        self._stock.keep(campaign, first_round, tokens)
+
+    def drop_tokens(self, campaign: str, before: int) -> None:
+        """Erase the tokens of windows that ended before a round."""
+        self._stock.drop(campaign, before)
 
     def status(self, time_s: int) -> LedgerStatus:
         """Return what is spent, what is left and when it refreshes, for the owner.

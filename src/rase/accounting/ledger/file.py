@@ -22,7 +22,7 @@ from rase.errors import PrivacyRefused
 __all__ = ["LedgerFile", "LedgerUnusable", "create_ledger"]
 
 _APPLICATION_ID = 0x52415345  # "RASE"
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 
 # `entry` has no time but the round's: rows show what was sent, not when the device was awake.
 # The triggers keep what was spent from being changed or given back by a later mistake of ours.
@@ -94,6 +94,25 @@ BEFORE UPDATE OF campaign, round, start_s, charged, spent, tag, claims ON entry
 BEGIN SELECT RAISE(ABORT, 'an entry never changes'); END;
 """
 
+# What the third version adds: the registrar's tokens, each until a report holds it.
+_TOKENS = """
+CREATE TABLE token_window (
+    campaign     TEXT NOT NULL,
+    first_round  INTEGER NOT NULL,
+    last_round   INTEGER NOT NULL,
+    key          BLOB NOT NULL,
+    seed         BLOB,
+    PRIMARY KEY (campaign, first_round)
+) WITHOUT ROWID;
+CREATE TABLE token (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    campaign     TEXT NOT NULL,
+    first_round  INTEGER NOT NULL,
+    token        BLOB NOT NULL
+);
+"""
+_STEPS = {1: _CLAIMS, 2: _TOKENS}
+
 _BOOKS = """
 SELECT state.reports, state.charged, state.spent,
     (SELECT count(*) FROM entry) + (SELECT coalesce(sum(pruned_reports), 0) FROM campaign),
@@ -134,7 +153,7 @@ def create_ledger(path: Path) -> None:
         try:
             with closing(sqlite3.connect(name, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
-                connection.executescript(f"BEGIN;{_SCHEMA}{_CLAIMS}COMMIT;")
+                connection.executescript(f"BEGIN;{_SCHEMA}{_CLAIMS}{_TOKENS}COMMIT;")
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
             # Unlike a rename, a link never replaces a ledger that is there.
@@ -252,22 +271,23 @@ class LedgerFile:
         version = self.rows("PRAGMA user_version")[0][0]
         if application != _APPLICATION_ID:
             raise LedgerUnusable(f"{self.path} is not a ledger of RASE. Name another path.")
-        if version == 1:
-            self._add_claims()
+        if version in _STEPS:
+            self._bring_up_to_date()
         elif version != _SCHEMA_VERSION:
             raise LedgerUnusable(
                 f"the ledger {self.path} has schema version {version}, this program reads version "
                 f"{_SCHEMA_VERSION}. Use the program that wrote it, or a newer one."
             )
 
-    def _add_claims(self) -> None:
-        """Bring a ledger of the first version up to date, all of it or nothing."""
+    def _bring_up_to_date(self) -> None:
+        """Bring a ledger of an earlier version up to date, all of it or nothing."""
         self.rows("PRAGMA synchronous = EXTRA")
         with self.writing():
-            if self.rows("PRAGMA user_version")[0][0] != 1:
-                return  # another process was faster
-            for statement in _statements(_CLAIMS):
-                self.rows(statement)
+            # Another process may have been faster.
+            version = self.rows("PRAGMA user_version")[0][0]
+            for step in range(version, _SCHEMA_VERSION):
+                for statement in _statements(_STEPS[step]):
+                    self.rows(statement)
             self.rows(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def _set_up(self) -> None:

@@ -8,6 +8,7 @@ on one machine. Each home reports at its own turn, once in a window, which keeps
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,11 +17,11 @@ from typing import Any, Final, Self
 
 import httpx
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from rase.accounting.schedule import Rotate
 from rase.campaign import Campaign
+from rase.cli.demo.tokens import HomeTokens
 from rase.device.reporter import randomizer_of
 from rase.errors import RaseError
 from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
@@ -30,7 +31,7 @@ from rase.wire.frames import frame_of, handle_of
 from rase.wire.keys import KeyConfig, Role
 from rase.wire.messages import Content
 from rase.wire.seal import seal_report
-from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, public_key_of
 
 __all__ = ["Gateway", "GatewayFailed", "Sent", "Task"]
 
@@ -121,17 +122,26 @@ class Gateway:
         return keys
 
     def begin(
-        self, credentials: Sequence[str], *, url: str, campaign: str, pinned: PinnedKeys
+        self,
+        credentials: Sequence[str],
+        *,
+        url: str,
+        registrar: str,
+        campaign: str,
+        pinned: PinnedKeys,
     ) -> None:
-        """Let the fleet fetch what both servers have signed, and seal its first round.
+        """Let the fleet fetch what was signed and its first tokens, and seal its first round.
 
         Args:
             credentials: What each home was enrolled with.
             url: Where the shuffler is.
+            registrar: Where the registrar is.
             campaign: What the homes take part in.
             pinned: The keys of both servers, which owners got from the operators.
         """
-        self._send((list(credentials), url, campaign, pinned))
+        self._send((list(credentials), url, registrar, campaign, pinned))
+        # Tokens are fetched before their window begins, so the clock must wait for it.
+        self._receive()
 
     def send(self, round: int) -> Sent:
         """Let all homes whose turn it is report for a round that has ended.
@@ -158,14 +168,22 @@ class Gateway:
 def _live(connection: Connection, task: Task) -> None:
     """Be the fleet, until the other side closes the connection."""
     try:
-        keys = [Ed25519PrivateKey.generate() for _ in range(task.homes)]
-        connection.send([key.public_key().public_bytes_raw() for key in keys])
+        keys = [os.urandom(_SECRET_BYTES) for _ in range(task.homes)]
+        connection.send([public_key_of(key) for key in keys])
         power_w = Homes(homes=task.homes, days=task.days, seed=task.world).power_w
-        credentials, url, campaign, pinned = connection.recv()
+        credentials, url, registrar, campaign, pinned = connection.recv()
         # A transport of its own: a proxy in the environment must not be asked for 127.0.0.1.
-        with httpx.Client(base_url=url, transport=httpx.HTTPTransport(), timeout=60.0) as client:
+        with ExitStack() as stack:
+            client, issuer = (
+                stack.enter_context(
+                    httpx.Client(base_url=root, transport=httpx.HTTPTransport(), timeout=60.0)
+                )
+                for root in (url, registrar)
+            )
             fleet = _Fleet(task, power_w, credentials, client=client, pinned=pinned)
             fleet.agree(campaign)
+            fleet.fetch_tokens(issuer, keys)
+            connection.send(None)
             for round in fleet.rounds():
                 fleet.prepare(round)
                 if connection.recv() != round:
@@ -189,6 +207,7 @@ class _Fleet:
     _hash: bytes = field(init=False)
     _keys: tuple[KeyConfig, KeyConfig] = field(init=False)
     _turns: NDArray[np.int64] = field(init=False)
+    _tokens: HomeTokens = field(init=False)
     _requests: list[bytes] = field(init=False, default_factory=list)
     _report_bytes: int = field(init=False, default=0)
 
@@ -207,6 +226,17 @@ class _Fleet:
         secrets = self._secrets()
         self._turns = np.array([self._turn(next(secrets)) for _ in range(self.task.homes)])
 
+    def fetch_tokens(self, registrar: httpx.Client, secrets: Sequence[bytes]) -> None:
+        """Fetch the tokens of the first window, before it begins."""
+        self._tokens = HomeTokens(
+            registrar,
+            secrets=secrets,
+            turns=self._turns,
+            window=self.campaign.window,
+            pinned=self.pinned,
+        )
+        self._tokens.fetch_first()
+
     def rounds(self) -> range:
         """Return all rounds of the demonstration."""
         return range(self.campaign.not_before, self.campaign.not_before + len(self.power_w))
@@ -224,17 +254,19 @@ class _Fleet:
         pairs: list[list[str | bytes]] = []
         for home in turn.tolist():
             place = law.draw_one(float(self.power_w[hour, home]), entropy)
-            wire, credential = self._seal(round, place), self.credentials[home]
+            token = self._tokens.token(home, round)
+            wire, credential = self._seal(round, place, token), self.credentials[home]
             self._report_bytes = len(wire)
             pairs.append([handle_of(credential), frame_of(wire, credential)])
         if self.task.mishaps.get(hour) == "tampered":
             # By its home itself, or the shuffler would know at once: the closer cannot open it.
-            credential, wire = self.credentials[turn[0]], self._seal(round, 0)
+            credential, wire = self.credentials[turn[0]], self._seal(round, 0, b"")
             pairs[0][1] = frame_of(wire[:-1] + bytes([wire[-1] ^ 1]), credential)
         self._requests = [
             cbor.encode(pairs[start : start + _REPORTS_A_REQUEST])
             for start in range(0, len(pairs), _REPORTS_A_REQUEST)
         ]
+        self._tokens.fetch_ahead(round)
 
     def send(self, round: int) -> Sent:
         """Send what was prepared; a request whose answer is lost is sent again."""
@@ -257,10 +289,13 @@ class _Fleet:
             truth=float(self.power_w[hour].mean()),
         )
 
-    def _seal(self, round: int, place: int) -> bytes:
+    def _seal(self, round: int, place: int, token: bytes) -> bytes:
         shuffler, fusion = self._keys
         return seal_report(
-            Content(round, place), campaign_hash=self._hash, shuffler=shuffler, fusion=fusion
+            Content(round, place, token=token),
+            campaign_hash=self._hash,
+            shuffler=shuffler,
+            fusion=fusion,
         )
 
     def _turn(self, secret: bytes) -> int:

@@ -221,7 +221,8 @@ class LiveDemo:
             seed=seed,
         )
         self._stack = ExitStack()
-        self._clock = FakeClock(round_start_s(_FIRST_ROUND, _ROUND_S))
+        # Two hours before the first round: tokens are fetched before their window begins.
+        self._clock = FakeClock(round_start_s(_FIRST_ROUND - 2, _ROUND_S))
         self._seen: list[LiveRound] = []
         self._sent: list[Sent] = []
 
@@ -238,6 +239,7 @@ class LiveDemo:
             self.gateway.begin(
                 self.credentials,
                 url=self._servers.shuffler_url,
+                registrar=self._servers.registrar_url,
                 campaign=self.campaign.id,
                 pinned=self._servers.pinned,
             )

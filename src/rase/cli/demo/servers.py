@@ -4,6 +4,8 @@ They share a process and a clock here, so that nobody has to wait; folders, keys
 as separate as they are in life, and all that passes between them passes as HTTP.
 """
 
+import io
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,11 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
+from rase.fusion.token_keys import TokenKeys, token_keys_at
+from rase.registrar.app import registrar_app
+from rase.registrar.devices import certify_list
+from rase.registrar.program import HttpPeer
+from rase.registrar.upkeep import Upkeep
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -41,7 +48,7 @@ from rase.storage.interface import Database
 from rase.storage.sqlite import open_sqlite
 from rase.subscriber.client import Subscriber
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.signed import PinnedKeys
+from rase.wire.signed import PinnedKeys, public_key_of
 
 __all__ = ["Servers", "running_servers"]
 
@@ -57,6 +64,7 @@ class Servers:
     Args:
         shuffler_url: Where devices send.
         fusion_url: Where subscribers ask.
+        registrar_url: Where homes fetch their tokens.
         pinned: The public signing keys of both.
         closer: The shuffler's part with the private key; its steps are taken by the demonstration,
             because rounds end when the clock is moved.
@@ -65,12 +73,14 @@ class Servers:
         fusion: The fusion centre's counters.
         has_final: Set whenever a round became final.
         databases: The state of each, to see what is left in it.
+        certify: The registrar's word for a list of devices.
         operator: A token that opens every page of the dashboard.
         login_url: Makes an address that logs in with it, once; None without a dashboard.
     """
 
     shuffler_url: str
     fusion_url: str
+    registrar_url: str
     pinned: PinnedKeys
     closer: Closer
     subscriber: Subscriber
@@ -78,6 +88,7 @@ class Servers:
     fusion: Telemetry
     has_final: threading.Event
     databases: dict[Role, Database]
+    certify: Callable[[Sequence[bytes]], bytes]
     operator: str = field(repr=False)
     login_url: Callable[[], str] | None
 
@@ -87,7 +98,11 @@ class Servers:
         Returns:
             The credential of each.
         """
-        made = enrol_many(self.databases[Role.SHUFFLER], device_keys)
+        # The registrar's operator certifies the list, the shuffler's admits it.
+        certificate = self.certify(device_keys)
+        made = enrol_many(
+            self.databases[Role.SHUFFLER], device_keys, certificate=certificate, pinned=self.pinned
+        )
         return [one.credential for one in made]
 
 
@@ -104,12 +119,15 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
         made = _make_parts(folder, stack)
         shuffler_url = stack.enter_context(_serve_app(_shuffler_app(made, clock, campaign)))
         has_final = threading.Event()
-        centre = _centre(made, clock, stack, on_final=has_final.set)
+        centre = _centre(made, clock, stack, url=shuffler_url, on_final=has_final.set)
         state = made.databases[Role.FUSION]
         operator = add_subscriber(state, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN))
         app, offer = _with_pages(fusion_app(centre), clock, operator)
         fusion_url = stack.enter_context(_serve_app(app))
         _publish(made, campaign, clock, shuffler_url=shuffler_url)
+        registrar = _Registrar(made, clock, campaign, folder, shuffler_url=shuffler_url)
+        stack.callback(registrar.database.close)
+        registrar.upkeep.step()
         # A transport of its own: a proxy in the environment must not be asked for 127.0.0.1.
         subscriber = stack.enter_context(
             Subscriber(
@@ -122,6 +140,8 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
         yield Servers(
             shuffler_url=shuffler_url,
             fusion_url=fusion_url,
+            registrar_url=stack.enter_context(_serve_app(registrar.app)),
+            certify=registrar.certify,
             pinned=made.pinned,
             closer=_closer(made, clock, stack, path=_state(folder, Role.SHUFFLER), url=fusion_url),
             subscriber=subscriber,
@@ -143,6 +163,7 @@ class _Made:
     signers: dict[Role, SigningKey]
     openers: dict[Role, OpeningKey]
     pinned: PinnedKeys
+    registrar: bytes = field(repr=False)
 
 
 def _make_parts(folder: Path, stack: ExitStack) -> _Made:
@@ -156,6 +177,7 @@ def _make_parts(folder: Path, stack: ExitStack) -> _Made:
         telemetry[role] = Telemetry(role, stream=log)
     signers = {role: SigningKey.generate(role) for role in Role}
     openers = {role: OpeningKey.generate(role, 1) for role in Role}
+    registrar = os.urandom(32)
     keep_own_keys(databases[Role.SHUFFLER], [openers[Role.SHUFFLER]])
     return _Made(
         databases=databases,
@@ -163,9 +185,49 @@ def _make_parts(folder: Path, stack: ExitStack) -> _Made:
         signers=signers,
         openers=openers,
         pinned=PinnedKeys(
-            signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes()
+            signers[Role.FUSION].public_bytes(),
+            signers[Role.SHUFFLER].public_bytes(),
+            public_key_of(registrar),
         ),
+        registrar=registrar,
     )
+
+
+class _Registrar:
+    """The third server: certifies homes and signs their tokens, blindly."""
+
+    def __init__(
+        self,
+        made: _Made,
+        clock: FakeClock,
+        campaign: Campaign,
+        folder: Path,
+        *,
+        shuffler_url: str,
+    ) -> None:
+        place = folder / "registrar"
+        place.mkdir(mode=0o700)
+        self.database = open_sqlite(place / "state.db", migrations="registrar")
+        self._secret = made.registrar
+        telemetry = Telemetry("registrar", stream=io.StringIO())
+        rounds = campaign.not_after - campaign.not_before + 1
+        self.upkeep = Upkeep(
+            self.database,
+            clock,
+            secret=made.registrar,
+            pinned=made.pinned,
+            peer=HttpPeer(shuffler_url, transport=httpx.HTTPTransport()),
+            campaigns=[campaign.id],
+            windows=rounds // campaign.window + 2,
+            telemetry=telemetry,
+        )
+        self.app = registrar_app(
+            self.database, clock, secret=made.registrar, pinned=made.pinned, telemetry=telemetry
+        )
+
+    def certify(self, device_keys: Sequence[bytes]) -> bytes:
+        """Certify a list of devices."""
+        return certify_list(self.database, device_keys, secret=self._secret)
 
 
 def _state(folder: Path, role: Role) -> Path:
@@ -192,14 +254,20 @@ def _shuffler_app(made: _Made, clock: FakeClock, campaign: Campaign) -> ASGIApp:
 
 
 def _centre(
-    made: _Made, clock: FakeClock, stack: ExitStack, *, on_final: Callable[[], None]
+    made: _Made, clock: FakeClock, stack: ExitStack, *, url: str, on_final: Callable[[], None]
 ) -> FusionCentre:
     state = made.databases[Role.FUSION]
     opener = stack.enter_context(BatchOpener([made.openers[Role.FUSION]], processes=0))
     return FusionCentre(
         database=state,
         clock=clock,
-        intake=Intake(state, clock, pinned=made.pinned, opener=opener),
+        intake=Intake(
+            state,
+            clock,
+            pinned=made.pinned,
+            opener=opener,
+            token_keys=TokenKeys(state, clock, pinned=made.pinned, fetch=token_keys_at(url)),
+        ),
         rounds=Rounds(state, clock),
         questions=Questions(state),
         telemetry=made.telemetry[Role.FUSION],

@@ -1,0 +1,198 @@
+"""The registrar's routes: certificates, keys of token windows, tokens."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, Response
+
+from rase.clock import Clock
+from rase.errors import Malformed, RaseError, WireError
+from rase.registrar.devices import NotApproved, certify, prune_approvals
+from rase.registrar.issuing import MAX_BLINDED, Issuance
+from rase.registrar.settings import RegistrarLimits
+from rase.registrar.upkeep import Upkeep
+from rase.service.connections import network_of
+from rase.service.http import Readiness, create_app
+from rase.service.limits import RateLimit
+from rase.service.telemetry import Telemetry
+from rase.storage.interface import Database
+from rase.version import __version__
+from rase.wire import cbor
+from rase.wire.problems import PROBLEM_TYPES
+from rase.wire.signed import PinnedKeys
+from rase.wire.tokens import (
+    CERTIFICATES_PATH,
+    MODULUS_SIZE,
+    TOKEN_KEYS_PATH,
+    TOKENS_PATH,
+    requests_from_bytes,
+)
+
+__all__ = ["registrar_app", "replies_bytes"]
+
+_MAX_BODY: Final = MAX_BLINDED * (MODULUS_SIZE + 256)
+_STEP_S: Final = 1.0
+_LONGEST_STEP_S: Final = 60.0
+
+
+class _Asked(BaseModel):
+    """What a device sends to be certified."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    approval: str
+    device_key: str
+    proof: str
+
+
+def registrar_app(
+    database: Database,
+    clock: Clock,
+    *,
+    secret: bytes,
+    pinned: PinnedKeys,
+    telemetry: Telemetry,
+    upkeep: Upkeep | None = None,
+    limits: RegistrarLimits | None = None,
+) -> FastAPI:
+    """Return the registrar's app.
+
+    Args:
+        database: The registrar's.
+        clock: Gives the time.
+        secret: The registrar's signing key.
+        pinned: The public signing keys, its own among them.
+        telemetry: Logs what happens.
+        upkeep: Makes keys ahead while the app runs; None if something else does.
+        limits: How much is taken in.
+    """
+    limits = limits or RegistrarLimits()
+    issuance = Issuance(database, clock, pinned=pinned)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if upkeep is None:
+            yield
+            return
+        work = asyncio.create_task(_keep_up(upkeep, telemetry))
+        try:
+            yield
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    app = create_app(
+        "RASE registrar",
+        __version__,
+        telemetry=telemetry,
+        is_ready=lambda: asyncio.to_thread(_readiness, database),
+        max_body_bytes=_MAX_BODY,
+        body_limits={CERTIFICATES_PATH: 4096},
+        lifespan=lifespan,
+        openapi_url=None,
+        process="registrar",
+    )
+    _add_certificates(app, database, clock, secret=secret, telemetry=telemetry, limits=limits)
+    asked = RateLimit(limits.requests_per_minute, clock)
+
+    @app.get(TOKEN_KEYS_PATH)
+    async def get_token_keys() -> Response:
+        signed = await asyncio.to_thread(issuance.keys_document)
+        return Response(signed, media_type="application/cbor")
+
+    @app.post(TOKENS_PATH)
+    async def post_tokens(request: Request) -> Response:
+        requests = requests_from_bytes(await request.body(), max_size=_MAX_BODY)
+        for one in requests:
+            asked.check(one.device_key)
+        found = await asyncio.to_thread(issuance.issue, requests)
+        telemetry.count("tokens_issued", sum(len(x) for x in found if isinstance(x, list)))
+        telemetry.count("tokens_refused", sum(isinstance(x, RaseError) for x in found))
+        return Response(replies_bytes(found), media_type="application/cbor")
+
+    return app
+
+
+def replies_bytes(found: Sequence[list[bytes] | RaseError]) -> bytes:
+    """Return the answer to requests: for each its status with signatures, or with a problem."""
+    replies: list[list[Any]] = []
+    for one in found:
+        if isinstance(one, list):
+            replies.append([200, one])
+        else:
+            name = one.problem if isinstance(one, WireError) else "unavailable"
+            replies.append([PROBLEM_TYPES[name].status, name])
+    return cbor.encode(replies)
+
+
+def _add_certificates(
+    app: FastAPI,
+    database: Database,
+    clock: Clock,
+    *,
+    secret: bytes,
+    telemetry: Telemetry,
+    limits: RegistrarLimits,
+) -> None:
+    wrong = RateLimit(limits.certificates_per_minute, clock)
+
+    @app.post(CERTIFICATES_PATH, status_code=201)
+    async def certificates(asked: _Asked, request: Request) -> Response:
+        try:
+            certificate = await asyncio.to_thread(
+                certify,
+                database,
+                asked.approval,
+                device_key=_bytes_of("device_key", asked.device_key),
+                proof=_bytes_of("proof", asked.proof),
+                secret=secret,
+                now_s=clock.now_s(),
+            )
+        except NotApproved:
+            wrong.check(network_of(request.client.host if request.client else ""))
+            raise
+        telemetry.count("certificates")
+        text = base64.urlsafe_b64encode(certificate).decode().rstrip("=")
+        return JSONResponse(
+            {"certificate": text}, status_code=201, headers={"Cache-Control": "no-store"}
+        )
+
+    async def prune() -> None:
+        await asyncio.to_thread(prune_approvals, database, now_s=clock.now_s())
+
+    app.state.prune = prune
+
+
+def _bytes_of(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise Malformed(f"{name} must be base64url.") from None
+
+
+def _readiness(database: Database) -> Readiness:
+    with database.snapshot() as transaction:
+        ((unsigned,),) = transaction.execute("SELECT count(*) FROM token_key WHERE signed IS NULL")
+    waits = "keys of token windows wait for the shuffler's signature."
+    return Readiness(True, (waits,) if unsigned else ())
+
+
+async def _keep_up(upkeep: Upkeep, telemetry: Telemetry) -> None:
+    """Step until cancelled; what fails rests longer each time."""
+    wait_s = _STEP_S
+    while True:
+        try:
+            await asyncio.to_thread(upkeep.step)
+            wait_s = _STEP_S
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
+            wait_s = min(2 * wait_s, _LONGEST_STEP_S)
+            telemetry.count("upkeep_failed")
+            telemetry.event("upkeep_failed", error=type(error).__name__, retry_s=wait_s)
+        await asyncio.sleep(wait_s)

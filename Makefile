@@ -14,7 +14,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check grammar slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check grammar slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots notebooks gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,7 +47,7 @@ grammar:  ## the grammar of pages, docstrings and help texts; needs Node.js 20
 slow:  ## the long statistical tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/pytest $(WORKERS) -m slow $(if $(SPARK),,--without-spark) $(ARGS)
-homeassistant:  ## the tests against a real Home Assistant (installs it; needs Python 3.13)
+homeassistant:  ## the tests against a real Home Assistant (installs it; needs Python 3.13 or 3.14)
 	@$(PYTHON) scripts/bootstrap.py dev
 	@$(BIN)/python scripts/home_assistant.py
 	$(BIN)/pytest -m homeassistant tests/fusion tests/device $(ARGS)
@@ -107,6 +107,9 @@ docs:  ## build the documentation as a site
 screenshots:  ## the pictures of README and docs, from real runs, e.g. make screenshots ARGS="live"
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/screenshots.py $(ARGS)
+notebooks:  ## run the notebooks of examples/ and store their outputs in them
+	@$(PYTHON) scripts/bootstrap.py dev
+	$(BIN)/python -m scripts.notebooks
 gallery:  ## every page in every state, with made-up numbers, into build/gallery
 	@$(PYTHON) scripts/bootstrap.py dev
 	RASE_GALLERY=build/gallery $(BIN)/pytest -m slow tests/browser/test_gallery.py $(ARGS)

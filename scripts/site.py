@@ -30,7 +30,7 @@ from urllib.parse import unquote, urlsplit
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.api_pages import navigation, write_pages
+from scripts import api_pages, notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build/site"
@@ -84,8 +84,10 @@ def build(root: Path, site: Path, version: str = "") -> int:
         # A copy, to which the pages are added that are made of the sources.
         copy = Path(folder)
         shutil.copytree(root / "docs", copy / "docs")
-        write_pages(root, copy)
-        settings = navigation((root / "mkdocs.yml").read_text("utf-8")) + added
+        api_pages.write_pages(root, copy)
+        notebooks.write_pages(root, copy)
+        settings = api_pages.navigation((root / "mkdocs.yml").read_text("utf-8"))
+        settings = notebooks.navigation(settings, root) + added
         (copy / "mkdocs.yml").write_text(settings, encoding="utf-8")
         command = [str(zensical), "build", "--clean", "--strict", "--config-file", "mkdocs.yml"]
         built = subprocess.run(command, cwd=copy, check=False)

@@ -137,7 +137,9 @@ class HomeAssistant:
     def _add_broker(self, broker: Mosquitto) -> None:
         flows = "/api/config/config_entries/flow"
         begun = self._client.post(flows, json={"handler": "mqtt"}).raise_for_status().json()
-        done = self._client.post(
-            f"{flows}/{begun['flow_id']}", json={"broker": "127.0.0.1", "port": broker.port}
-        ).json()
-        assert done["type"] == "create_entry", done
+        asked = {"broker": "127.0.0.1", "port": broker.port}
+        # Since 2026 what used to be optional is a section that must be there.
+        sections = [one["name"] for one in begun["data_schema"] if one.get("type") == "expandable"]
+        asked.update({name: {"set_client_cert": False, "set_ca_cert": "off"} for name in sections})
+        done = self._client.post(f"{flows}/{begun['flow_id']}", json=asked).json()
+        assert done.get("type") == "create_entry", done

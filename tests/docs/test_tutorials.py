@@ -47,6 +47,53 @@ def test_the_figure_5_tutorial_gives_what_it_says(tmp_path: Path) -> None:
     assert (tmp_path / "rase-lab/report.html").stat().st_size > 100_000
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["first-mean", "notebook"])
+def test_what_is_typed_in_python_gives_what_the_page_shows(name: str, tmp_path: Path) -> None:
+    """A fresh Python in an empty folder answers every line of the page as it says."""
+    text = (START / f"{name}.md").read_text("utf-8")
+    # A fence is no output: without the blank line it would be taken for one.
+    (tmp_path / "page.md").write_text(text.replace("\n```", "\n\n```"), encoding="utf-8")
+    printed = followed("python -m doctest -v -o NORMALIZE_WHITESPACE page.md", tmp_path)
+    (passed,) = re.findall(r"^(\d+) passed and 0 failed", printed, re.MULTILINE)
+    assert int(passed) == text.count("\n>>> ")
+
+
+@pytest.mark.slow
+def test_the_demonstration_prints_the_lines_of_its_page(tmp_path: Path) -> None:
+    """`rase demo --seed 1` gives the hours that the page shows, word for word, and a picture."""
+    (shown,) = re.findall(
+        r"^```text\n(.*?)^```", (START / "live-demo.md").read_text("utf-8"), re.M | re.S
+    )
+    printed = followed("rase demo --seed 1", tmp_path)
+    hours = [line for line in shown.splitlines() if " true " in line]
+    remarks = [line for line in shown.splitlines() if " true " not in line]
+    assert len(hours) == 4
+    for line in [*hours, *remarks]:
+        assert line in printed
+    for name in ("Result", "Day", "Reports", "Privacy", "Who saw", "Small"):
+        assert re.search(rf"^{name} ", printed, re.MULTILINE), name
+    assert (tmp_path / "rase-demo.png").stat().st_size > 50_000
+
+
+@pytest.mark.slow
+@pytest.mark.needs("git")
+def test_the_install_page_ends_with_a_program(tmp_path: Path) -> None:
+    """In a clone, the commands for an environment of your own end with a program that answers."""
+    blocks = re.findall(
+        r"\n\n((?:    \S.*\n)+)", (START / "install.md").read_text("utf-8").replace("\t", "    ")
+    )
+    own = next(block for block in blocks if "python3 -m venv rase-env" in block)
+    root = START.parents[1]
+    script = f"git clone -q --depth 1 file://{root} rase\ncd rase\n{own}\ncd ..\n"
+    script = script.replace("python3 -m venv", f"{sys.executable} -m venv")
+    printed = followed(f"{script}rase run --help\nrase lab list\n", tmp_path)
+    assert re.search(r"^rase(?:, version)? \d+\.\d+", printed, re.MULTILINE), printed[-2000:]
+    assert "fig5" in printed
+    # Nothing that the page makes shows up as a change of the clone.
+    assert followed("git -C rase status --porcelain", tmp_path).strip() == ""
+
+
 def blocks_of(page: Path) -> str:
     """Return the page's shell blocks, joined."""
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.M | re.S))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RunReport", "decimals_for", "utc"]
 
 
-_ALWAYS = ("classes", "clipped", "repeated", "skipped", "error", "skill", "range")
+_ALWAYS = ("classes", "clipped", "continued", "repeated", "skipped", "error", "skill", "range")
 
 
 class RunReport:
@@ -331,6 +331,9 @@ class RunReport:
                 f"repeated  {_count(summary.duplicates, 'row')} held a time of {whose} device "
                 f"again and {were} left out; the first row of a time counts."
             )
+        if run.left_out:
+            lie = "row lies" if run.left_out == 1 else "rows lie"
+            yield f"continued {run.left_out} {lie} in rounds that were drawn before: left out."
         if summary.bad_files:
             yield f"skipped   {_count(summary.bad_files, 'damaged part')} of the table."
         for (rounds, name), tally in self._errors.items():

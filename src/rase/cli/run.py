@@ -22,7 +22,7 @@ from rase.cli.output import (
     write_manifest,
 )
 from rase.cli.report import RunReport, decimals_for
-from rase.cli.run_options import EngineOptions, RunOptions
+from rase.cli.run_options import EngineOptions, Kept, RunOptions
 from rase.cli.run_page import check_pictures, drawn_run
 from rase.counts.registry import ESTIMATORS
 from rase.domain import Categories
@@ -165,6 +165,12 @@ _SOME = 1000
 @click.option("--master", help="Address of the cluster, for --engine spark.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads, or executors of a cluster.")
 @click.option("--memory", help="Memory to use, as 4GB; half of what is free if not given.")
+@click.option(
+    "--continue",
+    "continues",
+    is_flag=True,
+    help="Go on with --out when the table has grown: draw new rounds alone, never one twice.",
+)
 @click.option("--skip-bad", is_flag=True, help="Leave out what cannot be read, and count it.")
 @click.option(
     "--partition-by",
@@ -198,6 +204,7 @@ def command(
     master: str | None,
     workers: int | None,
     memory: str | None,
+    continues: bool,
     skip_bad: bool,
     partition_by: str | None,
     as_json: bool,
@@ -221,11 +228,13 @@ def command(
     that repeat a time the first counts. Readings outside the range are clipped and counted.
 
     An interrupted run with --out goes on where it stopped when the same command is given again.
+    With --continue the same goes for a table that grows, as by a file a day.
 
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
     from rase.tables.columns import Hints
     from rase.tables.files import find_files
+    from rase.tables.record import new_files
     from rase.tables.source import open_source
 
     with usage():
@@ -245,17 +254,14 @@ def command(
         )
         if out is not None:
             check_out(out, is_folder=partition_by is not None)
-        elif partition_by is not None:
-            raise click.UsageError("--partition-by needs --out: the folder to write.")
         check_pictures(plot, page, trials=options.trials)
+        kept = engine_options.log_for(options, out, continues=continues, partition_by=partition_by)
     files = find_files(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
-    source = open_source(files)
+    source = open_source(files if kept.record is None else new_files(files, kept.record))
     plan, devices = _plan_for(options, engine_options, source, _labels_for(options, files))
     report = RunReport(options, plan, devices)
-    # Trials are for study: each begins again, and none is gone on with.
-    work = None if out is None or options.trials > 1 else out.with_name(f"{out.name}.unfinished")
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:
@@ -275,7 +281,7 @@ def command(
             page=page,
         )
         sinks += drawn
-        runs = _run_trials(source, plan, report, sinks, engine=engine_options, work=work)
+        runs = _run_trials(source, plan, report, sinks, engine=engine_options, kept=kept)
         tail = report.tail(runs[-1].summary)
         for sink in sinks:
             sink.finish(tail)
@@ -328,7 +334,7 @@ def _run_trials(
     sinks: list[Sink],
     *,
     engine: EngineOptions,
-    work: Path | None,
+    kept: Kept,
 ) -> list[TableRun]:
     """Run all trials and give their rows to the sinks."""
     options, name = report.options, Path(source.place).name
@@ -343,7 +349,8 @@ def _run_trials(
                 source,
                 plan,
                 rng=rng,
-                work=work,
+                work=kept.work,
+                record=kept.record,
                 on_progress=lambda what, share: show(f"{what} {name}", share),
             )
             windows: dict[str | None, CalendarWindows | Windows | None] = {}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
 
-__all__ = ["DEFAULT_DELTA", "EngineOptions", "RunOptions"]
+__all__ = ["DEFAULT_DELTA", "EngineOptions", "Kept", "RunOptions"]
 
 # Local masters say how many threads or executors they have; a server of Spark Connect has its own.
 _FIXED = ("sc://", "local")
@@ -328,6 +328,19 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Say where it is kept what was drawn; nowhere unless given.
+
+    Args:
+        work: Until the results are in their place, so that an interrupted run can go on.
+        record: For ever, so that no later run draws it again.
+    """
+
+    work: Path | None = None
+    record: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Which engine does the work, and with what.
 
@@ -370,6 +383,7 @@ class EngineOptions:
         *,
         rng: Random | None,
         work: Path | None = None,
+        record: Path | None = None,
         on_progress: Callable[[str, float], None] | None = None,
     ) -> TableRun:
         """Begin a run on the chosen engine."""
@@ -391,7 +405,56 @@ class EngineOptions:
 
             # Arrow's own pool keeps what was freed, up to 60 MB of it, and is no faster here.
             pa.set_memory_pool(pa.system_memory_pool())
-        return run(source, plan, **given)
+        return run(source, plan, record=record, **given)
+
+    def log_for(
+        self, options: RunOptions, out: Path | None, *, continues: bool, partition_by: str | None
+    ) -> Kept:
+        """Return where it is kept what was drawn for some results.
+
+        Args:
+            options: What was asked for.
+            out: The results; None where they are printed.
+            continues: Whether the run goes on with those of earlier ones.
+            partition_by: How a folder of results is cut; None for a file.
+
+        Raises:
+            click.UsageError: If options contradict each other.
+            PrivacyRefused: If readings would, or might, be drawn a second time.
+        """
+        if out is None:
+            if partition_by is not None:
+                raise click.UsageError("--partition-by needs --out: the folder to write.")
+            if continues:
+                raise click.UsageError("--continue needs --out: the results that it goes on with.")
+            return Kept()
+        unfinished, record = (out.with_name(f"{out.name}.{end}") for end in ("unfinished", "drawn"))
+        if not continues:
+            if record.exists():
+                raise PrivacyRefused(
+                    f"{record} remembers what was drawn for {out}, and this run would draw it "
+                    "again; add --continue to draw what is new, or give another --out."
+                )
+            # Trials are for study: each begins again, and none is gone on with.
+            return Kept(work=unfinished if options.trials == 1 else None)
+        others = {"partition-by": partition_by, "trials": options.trials > 1}
+        others |= {name: getattr(options, name) for name in ("graph", "feedback", "label")}
+        others["engine spark"] = self.engine == "spark"
+        for name, is_given in others.items():
+            if is_given:
+                raise click.UsageError(f"--continue and --{name} cannot be used together.")
+        if options.is_promising and options.k_min is None:
+            raise click.UsageError(
+                "--continue needs --k-min with a shuffled promise: else it follows from how many "
+                "devices a table has, and tables grow."
+            )
+        if unfinished.exists() or (out.exists() and not record.exists()):
+            raise PrivacyRefused(
+                f"{unfinished if unfinished.exists() else out} is there without {record}, which "
+                "would remember what was drawn for it; give another --out, and only readings that "
+                "were not drawn before."
+            )
+        return Kept(record=record)
 
     def device_names(self, source: TableSource) -> set[str]:
         """Return the names of a table's devices."""

@@ -107,6 +107,10 @@ class Chunk:
             self.time_ms[is_null],
         )
 
+    def count_in(self, rounds: Places, interval_ms: int) -> int:
+        """Return how many rows lie in some rounds."""
+        return int(np.count_nonzero(np.isin(self.time_ms // interval_ms, rounds)))
+
     def _is_asked(
         self, interval_ms: int, rounds: tuple[int, int] | None, released: Places | None
     ) -> Flags:

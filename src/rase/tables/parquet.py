@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from rase.tables.columns import Chunk, ColumnReader, TimeColumn
 from rase.tables.files import Files, TableFile
 from rase.tables.layouts import Layout, find_layout
 from rase.tables.source import TableSource
+
+if TYPE_CHECKING:
+    from rase.arrays import Places
 
 __all__ = ["ParquetSource", "RowGroup", "open_parquet", "read_groups", "row_groups"]
 
@@ -105,13 +108,41 @@ class ParquetSource(TableSource):
         self.groups, damaged = row_groups(files)
         self.bad = len(files.bad) + len(damaged)
         self.skipped: set[tuple[int, int]] = set()
+        self._passed_over = 0
 
     @property
     def rows(self) -> int:
-        """How many rows there are by the footers, without those that could not be read."""
-        return sum(
+        """How many rows are to be read by the footers, without those that could not be."""
+        read = (
             group.rows for group in self.groups if (group.file, group.number) not in self.skipped
         )
+        return sum(read) - self._passed_over
+
+    def leave_out(self, rounds: Places, interval_ms: int) -> int:
+        """Count no row of some rounds, and read no row group that holds nothing else.
+
+        Args:
+            rounds: The rounds, ascending.
+            interval_ms: The length of a round.
+
+        Returns:
+            How many rows of these rounds there are.
+        """
+        kept, whole = list[RowGroup](), 0
+        for group in self.groups:
+            some = [group]
+            if group.time_ms is not None:
+                first, last = (time // interval_ms for time in group.time_ms)
+                start, end = np.searchsorted(rounds, [first, last + 1])
+                if end - start == last - first + 1:
+                    whole += group.rows
+                    continue
+                some = [group] if end > start else []
+            kept.append(group)
+            for chunk in self.read(some):
+                self._passed_over += chunk.count_in(rounds, interval_ms)
+        self.groups = kept
+        return whole + self._passed_over
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in the order of the files, a row group at a time."""

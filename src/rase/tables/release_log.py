@@ -11,9 +11,10 @@ import json
 import math
 import shutil
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
+from string import ascii_lowercase
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,12 +28,13 @@ from rase.series.rounds import RoundResult
 from rase.shuffle.release import Manifest
 from rase.tables.summary import DeviceCounts, NumberedCounts, Tally
 
-__all__ = ["PartResult", "ReleaseLog"]
+__all__ = ["PartResult", "ReleaseLog", "number_of"]
 
 T = TypeVar("T")
 # The fields of a round that are plain numbers.
 _PLAIN = ("n", "round", "start_ms", "truth", "spread")
 _FIELDS = tuple(one.name for one in fields(Estimate))
+_HEAD = "run.json"
 
 
 @dataclass(slots=True)
@@ -127,7 +129,7 @@ class ReleaseLog:
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.released = PartResult()
         self.parts = 0
-        self._count = 0
+        self._count = self._first = 0
         self._writing = Lock()
         self.folder = folder
         self._fingerprint = fingerprint
@@ -154,7 +156,7 @@ class ReleaseLog:
     ) -> None:
         # What was wrong with the table is wrong with all of it: none of it was shown to anybody.
         if isinstance(error, DataError):
-            self.remove()
+            self._forget()
         self._unlock()
 
     def write(self, part: PartResult) -> None:
@@ -176,35 +178,55 @@ class ReleaseLog:
         """Take the folder away: the run is done."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _forget(self) -> None:
+        """Take away what was drawn since the log was opened: it was shown to nobody."""
+        self.remove()
+
     def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def _open(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         self._lock = (folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(f"another process works in {folder}; wait for its end.") from None
-        head = folder / "run.json"
-        if head.exists():
-            if json.loads(head.read_text(encoding="utf-8")) != {"run": self._fingerprint}:
-                raise StorageUnusable(
-                    f"{folder} holds an interrupted run of another plan, table or version; give "
-                    "the same command to finish it, another --out, or remove the folder."
-                )
+        head, kept = folder / _HEAD, self._part_files()
+        # Nothing is bound by a run that drew nothing.
+        if kept:
+            found = json.loads(head.read_text(encoding="utf-8"))
+            if found["run"] != self._fingerprint:
+                raise StorageUnusable(self._other(found))
         else:
-            write_atomic(head, json.dumps({"run": self._fingerprint}).encode())
+            write_atomic(head, json.dumps(self._head()).encode())
         for left in folder.glob("*.part"):
             left.unlink()
-        kept = sorted(folder.glob("part*.npz"))
         for path in kept:
             self.released.add(self._read(path))
         self.parts = len(kept)
-        numbers = (int(path.stem.removeprefix("part")) for path in kept)
-        self._count = 1 + max(numbers, default=-1)
+        self._count = self._first = 1 + max(map(number_of, kept), default=-1)
+
+    def _head(self) -> dict[str, Any]:
+        return {"run": self._fingerprint}
+
+    def _other(self, _found: Mapping[str, Any]) -> str:
+        """Return why the folder of another run is refused."""
+        return (
+            f"{self.folder} holds an interrupted run of another plan, table or version; give "
+            "the same command to finish it, another --out, or remove the folder."
+        )
+
+    def _part_files(self) -> list[Path]:
+        """Return the files of all parts, each part in one of them."""
+        return sorted(self.folder.glob("part*.npz"))
+
+
+def number_of(path: Path) -> int:
+    """Return the number in the name of a part's file."""
+    return int(path.stem.lstrip(ascii_lowercase))
 
 
 def _distinct(values: Iterable[T]) -> dict[int, tuple[int, T]]:

@@ -8,8 +8,6 @@ parts; results come in the order of time when all rows have been checked. On a c
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,20 +24,20 @@ from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
 from rase.errors import DataError
 from rase.kernels.keyed import RunKey
-from rase.kernels.words import Random, SeededRandom
+from rase.kernels.words import Random
 from rase.series.rounds import Record, RoundResult
 from rase.series.tracker import Tracker
 from rase.tables.feedback import RangeFeedback, feedback_rounds
 from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut
 from rase.tables.readings import KeyedRows
+from rase.tables.record import fingerprint, record_of
 from rase.tables.release_log import PartResult, ReleaseLog
 from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
 from rase.tables.source import TableSource, open_source
 from rase.tables.store import PARTITIONS, RowStore
 from rase.tables.stream import Stream, layout_of
-from rase.tables.summary import DeviceCounts, RunSummary, Tally
-from rase.version import __version__
+from rase.tables.summary import DeviceCounts, RunSummary
 
 if TYPE_CHECKING:
     from rase.arrays import Places, Words
@@ -77,6 +75,7 @@ def run(
     workers: int | None = None,
     memory_bytes: int | None = None,
     work: Path | None = None,
+    record: Path | None = None,
     on_progress: Progress | None = None,
 ) -> LocalRun:
     """Run a table on this machine.
@@ -89,14 +88,18 @@ def run(
         memory_bytes: About how much memory to use, at most what is free; half of that if None.
         work: A folder where results of parts are kept until all are there, so that an interrupted
             run can go on; None to keep nothing.
+        record: Instead: a folder that remembers for ever what was drawn, so that a later run of
+            the table, which has grown, draws its new rounds alone.
         on_progress: Called with what is done and the share of it.
 
     Returns:
-        The results, to be iterated once. Nothing comes before every row has been checked.
+        The results, to be iterated once; with ``record`` also those of earlier runs. Nothing comes
+        before every row has been checked.
 
     Raises:
         DataError: If the table cannot be read.
-        ValueError: If ``workers`` or ``memory_bytes`` is below 1.
+        ValueError: If ``workers`` or ``memory_bytes`` is below 1, or ``record`` is combined with
+            what cannot be gone on with.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}.")
@@ -109,6 +112,7 @@ def run(
         workers=workers or os.cpu_count() or 1,
         memory_bytes=min(memory_bytes or free_memory() // 2, free_memory()),
         work=work,
+        record=record,
         on_progress=on_progress,
     )
 
@@ -130,12 +134,14 @@ class TableRun(ABC):
         notes: How the columns were understood; complete when all rounds have been taken.
         summary: What the run read, changed and spent; complete when all rounds have been taken.
         feedback: What learnt the range, where it was to be learnt.
+        left_out: How many rows were met of rounds that a record has.
     """
 
     def __init__(self, plan: RunPlan, rng: Random | None, on_progress: Progress | None) -> None:
         self.notes: list[str] = []
         self.summary = RunSummary()
         self.feedback: RangeFeedback | None = None
+        self.left_out = 0
         self._plan, self._rng = plan, rng
         self._on_progress: Progress = on_progress or (lambda _what, _share: None)
         self._results = self._follow()
@@ -158,7 +164,8 @@ class TableRun(ABC):
         k_min = self._plan.k_min
         results = [result for result in results if result.n >= k_min]
         kept = sum(result.label is None for result in results)
-        self.summary = replace(self.summary, rounds=kept, withheld=rounds - kept)
+        withheld = self.summary.withheld + rounds - kept
+        self.summary = replace(self.summary, rounds=kept, withheld=withheld)
         if TRACKED not in self._plan.estimators:
             yield from results
             return
@@ -190,7 +197,7 @@ class LocalRun(TableRun):
 
     Attributes:
         spilled_bytes: How many bytes of rows were written to disk, encrypted.
-        resumed: How many parts were taken from an interrupted run.
+        resumed: How many parts were taken from an interrupted run, or from the record.
     """
 
     _key: RunKey
@@ -204,34 +211,48 @@ class LocalRun(TableRun):
         workers: int,
         memory_bytes: int,
         work: Path | None,
+        record: Path | None,
         on_progress: Progress | None,
     ) -> None:
         super().__init__(plan, rng, on_progress)
-        self.spilled_bytes = 0
-        self.resumed = 0
+        self.spilled_bytes = self.resumed = 0
         self._source = source
         source.expect(plan.categories)
         self._workers, self._memory_bytes = workers, memory_bytes
         self._most_rows = max(memory_bytes // (2 * workers * BYTES_PER_ROW), FEWEST_ROWS)
         self._work = work
+        self._record = None if record is None else record_of(record, plan, source, rng=rng)
         self._log: ReleaseLog | None = None
         self._released: Places | None = None
         self._reporting: dict[int, Words] = {}
 
     def finish(self) -> None:
-        """Take the release log away: call it when the results are where they should be."""
+        """Call it when the results are in their place: the log goes, a record is put in order."""
         if self._work is not None:
             ReleaseLog(self._work, "").remove()
+        if self._record is not None:
+            # Opened again: what was drawn is what the disk holds.
+            record = record_of(self._record.folder, self._plan, self._source, rng=self._rng)
+            with record:
+                record.keep(getattr(self._source, "files", None))
 
     def _estimate(self) -> list[RoundResult]:
         # Which groups a round has follows from all that report: nothing is final before the end.
         work = None if self._plan.graph is not None else self._work
         self._key = RunKey.draw_key(self._rng)
-        total: PartResult | None = None
-        with nullcontext() if work is None else ReleaseLog(work, self._fingerprint()) as log:
+        total, before = None, 0
+        own = (
+            None
+            if work is None
+            else ReleaseLog(work, fingerprint(self._plan, self._source, rng=self._rng))
+        )
+        with self._record or own or nullcontext() as log:
             if log is not None and log.parts:
                 self.resumed, total = log.parts, log.released
                 self._released = np.array(sorted(total.rounds), dtype=np.int64)
+                if log is self._record:
+                    before = total.tally.rows
+                    self._leave_out(self._released)
             self._log = log
             for part in self._parts():
                 total = part if total is None else total.add(part)
@@ -241,7 +262,7 @@ class LocalRun(TableRun):
             bad = self._source.bad
             if isinstance(self._source, ParquetSource):
                 bad += len(self._source.skipped)
-                check_all_read(self._source, found.tally)
+                check_all_read(self._source, found.tally.rows - before)
             self._source.check_some(found.tally.rows, found.tally.rows - found.tally.nulls)
         results = found.results
         if self._plan.graph is not None:
@@ -252,10 +273,23 @@ class LocalRun(TableRun):
         )
         return sorted(results, key=lambda result: (result.round or 0, result.label or ""))
 
+    def _leave_out(self, rounds: Places) -> None:
+        """See to it that rows of rounds which a record has are not missed."""
+        if isinstance(self._source, ParquetSource):
+            self.left_out = self._source.leave_out(rounds, self._plan.interval_ms or 1)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, and count those that a record has."""
+        for chunk in self._source.chunks():
+            if self._record is not None and self._released is not None:
+                self.left_out += chunk.count_in(self._released, self._plan.interval_ms or 1)
+            yield chunk
+
     def _parts(self) -> Iterator[PartResult]:
         """Read the whole table, and yield what comes of its parts."""
         few, source = min(_ONE_PART_ROWS, self._most_rows), self._source
-        chunks = source.chunks()
+        is_parquet = isinstance(source, ParquetSource)
+        chunks = source.chunks() if is_parquet else self._chunks()
         if isinstance(source, ParquetSource) and source.rows > few:
             groups = yield from self._in_one_pass(source)
             if not groups:
@@ -430,22 +464,6 @@ class LocalRun(TableRun):
             )
             yield from results
 
-    def _fingerprint(self) -> str:
-        """Return a hash of all that decides on the results, but for secure randomness."""
-        plan, files = self._plan, getattr(self._source, "files", None)
-        seed = repr(self._rng) if isinstance(self._rng, SeededRandom) else None
-        parts = [
-            plan.described(),
-            repr(plan.budgets),
-            plan.truth,
-            None
-            if files is None
-            else [files.fingerprint, files.columns, files.skips_bad, repr(files.hints)],
-            seed,
-            __version__,
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
-
 
 def regroup(
     graph: GraphSettings, results: list[RoundResult], reporting: Mapping[int, Words]
@@ -463,10 +481,10 @@ def regroup(
     ]
 
 
-def check_all_read(source: ParquetSource, tally: Tally) -> None:
+def check_all_read(source: ParquetSource, rows: int) -> None:
     """Refuse results of a table of which some rows were not found."""
-    if tally.rows != source.rows:
+    if rows != source.rows:
         raise DataError(
-            f"{source.place} has {source.rows} rows, but {tally.rows} lie where the footers say; "
+            f"{source.place} has {source.rows} rows, but {rows} lie where the footers say; "
             "write the files again with a current Parquet library."
         )

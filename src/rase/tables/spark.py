@@ -180,7 +180,7 @@ class SparkRun(TableRun):
         results = answer.part.results
         if self._plan.graph is not None:
             results = regroup(self._plan.graph, results, answer.reporting)
-        check_all_read(self._source, answer.part.tally)
+        check_all_read(self._source, answer.part.tally.rows)
         tally = answer.part.tally
         self._source.check_some(tally.rows, tally.rows - tally.nulls)
         self._sum_up(answer, rounds=len(results))

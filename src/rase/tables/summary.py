@@ -60,6 +60,7 @@ class Tally:
     duplicates: int = 0
     reports: int = 0
     clipped: int = 0
+    withheld: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         """Return both together."""
@@ -185,6 +186,7 @@ class DeviceCounts:
             most_reports=most,
             most_epsilon=spent,
             bad_files=bad_files,
+            withheld=tally.withheld,
         )
 
 

@@ -568,6 +568,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("session", "sealed", "begun_s", "seen_s"),
         # Public kinds of devices and states, that a campaign declares.
         *("label", "labels", "category"),
+        # Alarms on answers, and whether they were delivered.
+        *("alarm", "delivered"),
         # Processes of the fusion centre itself, and the public halves of its keys.
         *("process", "part", "keys"),
     }

@@ -27,6 +27,7 @@ STATE_CLASSES: dict[str, set[str | None]] = {
 DEVICE_KEYS = {"ids", "name", "mf", "mdl", "sw", "cns", "hw", "sn", "cu", "sa"}
 COMPONENT_KEYS = {
     "sensor": {"unit_of_meas", "dev_cla", "stat_cla", "val_tpl", "exp_aft", "ent_cat"},
+    "binary_sensor": {"val_tpl", "pl_on", "pl_off", "dev_cla", "exp_aft"},
     "switch": {"cmd_t", "val_tpl", "pl_on", "pl_off", "ent_cat"},
 }
 SHARED_KEYS = {"stat_t", "qos", "avty_t", "cmd_t"}

@@ -1,8 +1,13 @@
 """``rase fusion``: run the server that estimates, and say who may ask it."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +21,7 @@ from rase.errors import ConfigurationError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from rase.fusion.alarms import Alarms
     from rase.fusion.centre import FusionCentre
     from rase.fusion.settings import FusionSettings
     from rase.storage.interface import Database
@@ -87,14 +93,118 @@ def run(config: Path, host: str | None, port: int | None) -> None:
 def _background_of(
     settings: "FusionSettings", centre: "FusionCentre"
 ) -> Callable[[], AbstractAsyncContextManager[None]]:
-    if settings.mqtt is None:
-        return nullcontext
-    from rase.fusion.mqtt import publishing
-    from rase.transport.broker import Broker
+    parts: list[Callable[[], AbstractAsyncContextManager[None]]] = []
+    if settings.mqtt is not None:
+        from rase.fusion.mqtt import publishing
+        from rase.transport.broker import Broker
 
-    # A mistake is reported before anything is served.
-    Broker.of(settings.mqtt)
-    return partial(publishing, centre, settings.mqtt)
+        # A mistake is reported before anything is served.
+        Broker.of(settings.mqtt)
+        parts.append(partial(publishing, centre, settings.mqtt))
+    if centre.alarms is not None:
+        from rase.fusion.alarms import watching
+
+        parts.append(partial(watching, centre, centre.alarms))
+
+    @asynccontextmanager
+    async def all_of() -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                await stack.enter_async_context(part())
+            yield
+
+    return all_of
+
+
+@command.group("alarms", short_help="Show alarms and what they said, and try them.")
+def alarms() -> None:
+    """Show alarms and what they said, and try them. They are tables of the settings."""
+
+
+@alarms.command("list")
+@fusion_config
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def list_alarms(config: Path, as_json: bool) -> None:
+    """Show how each alarm stands, its false alarms, and how soon it notices a shift of a tenth."""
+    with _alarms_of(config) as found:
+        known = found.status()
+    if as_json:
+        document = {"schema": "rase/alarms/1", "alarms": [asdict(one) for one in known]}
+        click.echo(json.dumps(document))
+        return
+    for one in known:
+        soon = "not known yet"
+        if one.shift is not None:
+            rounds = one.detection_rounds
+            soon = "not noticed" if rounds is None else f"noticed in {rounds} rounds"
+            soon = f"a shift of {one.shift:.4g} is {soon}"
+        click.echo(
+            f"{one.alarm:<24} {one.state:<8} {one.campaign}, {one.kind} {one.level:g}; at most "
+            f"{one.false_alarms_per_month:g} false alarms a month; {soon}"
+        )
+
+
+@alarms.command("history")
+@fusion_config
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How many changes to show.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def alarm_history(config: Path, *, count: int, as_json: bool) -> None:
+    """Show when alarms were raised and became quiet again, newest first."""
+    with _alarms_of(config) as found:
+        events = found.history(count)
+    if as_json:
+        document = {"schema": "rase/alarm-history/1", "events": [asdict(one) for one in events]}
+        click.echo(json.dumps(document))
+        return
+    for one in events:
+        click.echo(
+            f"{one.time}  {one.alarm:<24} {one.state:<8} {one.value:.6g} ± {one.standard_error:.2g}"
+        )
+
+
+@alarms.command("test")
+@click.argument("name")
+@fusion_config
+def test_alarm(name: str, config: Path) -> None:
+    """Send a test event of the alarm NAME to its webhook."""
+    with _alarms_of(config) as found:
+        if name not in found.names:
+            known = ", ".join(found.names) or "none"
+            raise click.UsageError(f"NAME must be one of the alarms, {known}; got {name!r}.")
+        webhook, event = found.settings(name).webhook, found.test_event(name)
+    if webhook is None:
+        raise click.UsageError(f"the alarm {name} has no webhook; give it one in the settings.")
+    import httpx
+
+    from rase.fusion.alarms import post_event
+
+    try:
+        post_event(webhook, event)
+    except httpx.HTTPError as error:
+        raise ConfigurationError(
+            [f"fusion.alarms: the webhook of {name} did not take it: {type(error).__name__}."]
+        ) from None
+    click.echo(f"the webhook of {name} took a test event.", err=True)
+
+
+@contextmanager
+def _alarms_of(config: Path) -> "Iterator[Alarms]":
+    from rase.fusion.alarms import Alarms
+    from rase.fusion.query import Questions
+    from rase.storage.opening import open_database
+
+    settings = fusion_settings(config)
+    database = open_database(settings.database, migrations="fusion")
+    try:
+        yield Alarms(database, Questions(database), settings.alarms)
+    finally:
+        database.close()
 
 
 @command.command("publish-keys")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rase.campaign import Campaign
 from rase.clock import Clock
+from rase.fusion.alarms import Alarms
 from rase.fusion.campaigns import Publisher
 from rase.fusion.intake import CheckedManifest, Intake, LateBatch, Receipt
 from rase.fusion.mechanism import Effect, effect_of
@@ -33,6 +34,7 @@ class FusionCentre:
         telemetry: Counts and logs, without values.
         on_final: Called after rounds became final, e.g. to wake streams.
         space: Gives the size of the database and the room on its disk; None if unknown.
+        alarms: The alarms on answers; None for none.
         heart: Says that this process runs and which keys it holds; None if nobody asks.
     """
 
@@ -46,6 +48,7 @@ class FusionCentre:
     telemetry: Telemetry = field(default_factory=lambda: Telemetry("fusion"))
     on_final: list[Callable[[], None]] = field(default_factory=list)
     space: Callable[[], dict[str, int]] | None = None
+    alarms: Alarms | None = None
     heart: Heartbeat | None = None
 
     def keep_alive(self) -> None:

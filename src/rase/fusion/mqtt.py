@@ -5,18 +5,19 @@ Who reads them there is the broker's business; unlike over HTTP, there is no acc
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 from rase.answer import Answer
 from rase.campaign import Campaign
+from rase.fusion.alarms import QUIET, RAISED
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.formats import as_json
 from rase.fusion.parts import EVERY, Part
-from rase.fusion.settings import FusionBrokerSettings
+from rase.fusion.settings import AlarmSettings, FusionBrokerSettings
 from rase.fusion.shares import shares_of_round
 from rase.transport.broker import Broker
 from rase.transport.discovery import Discovery, Entity, unit_fields
@@ -34,8 +35,34 @@ _STATUS_LIFE_S: Final = 3 * _STATUS_S
 _STALE_ROUNDS: Final = 3
 
 
-def fleet_discovery(campaign: Campaign) -> Discovery:
-    """Return what Home Assistant is sent about a campaign's fleet."""
+def fleet_discovery(campaign: Campaign, alarms: Sequence[AlarmSettings] = ()) -> Discovery:
+    """Return what Home Assistant is sent about a campaign's fleet.
+
+    Args:
+        campaign: The campaign.
+        alarms: The alarms on its answers, each of which is a binary sensor.
+    """
+    found = _fleet_discovery(campaign)
+    sensors = (
+        Entity(
+            f"alarm_{one.name}",
+            f"Alarm {one.name}",
+            "binary_sensor",
+            {
+                "val_tpl": "{{ value_json.state }}",
+                "stat_t": Topics(campaign.id).alarm(one.name),
+                "pl_on": RAISED,
+                "pl_off": QUIET,
+                "dev_cla": "problem",
+            },
+        )
+        for one in alarms
+        if one.campaign == campaign.id
+    )
+    return replace(found, entities=(*found.entities, *sensors))
+
+
+def _fleet_discovery(campaign: Campaign) -> Discovery:
     if campaign.states is not None:
         return _discovery(campaign, _share_entities(campaign), model="private shares of states")
     mean = unit_fields(campaign.unit)
@@ -155,6 +182,7 @@ class _Publisher:
         self._woken = asyncio.Event()
         self._seen: dict[str, int] = {}
         self._status_sent_s: dict[str, float] = {}
+        self._alarm_states: dict[str, str] = {}
         self._is_new = False
         self._publishing: asyncio.Future[None] | None = None
         self._session = BrokerSession(
@@ -189,9 +217,11 @@ class _Publisher:
         await asyncio.to_thread(self._session.stop, *last)
 
     def _publish(self) -> None:
+        centre = self._centre
         if self._is_new:
             self._is_new = False
             self._seen.clear()
+            self._alarm_states.clear()
             self._status_sent_s.clear()
         with self._centre.database.snapshot() as transaction:
             names = known_campaigns(transaction)
@@ -201,7 +231,8 @@ class _Publisher:
             if name not in self._seen:
                 self._seen[name] = max(questions.last_sequence(campaign) - 1, 0)
                 if self._settings.discovery:
-                    found = fleet_discovery(campaign)
+                    alarms = () if centre.alarms is None else centre.alarms.all_settings
+                    found = fleet_discovery(campaign, alarms)
                     self._session.publish(found.topic, found.payload(), is_retained=True)
             published: int | None = None
             for event in questions.events_after(campaign, self._seen[name]):
@@ -214,6 +245,19 @@ class _Publisher:
             if passed_s - self._status_sent_s.get(name, -float(_STATUS_S)) >= _STATUS_S:
                 self._status_sent_s[name] = passed_s
                 self._status(name, "online")
+        self._publish_alarms()
+
+    def _publish_alarms(self) -> None:
+        """Publish how alarms stand, where that changed."""
+        if self._centre.alarms is None:
+            return
+        self._centre.alarms.look()
+        for one in self._centre.alarms.status():
+            if one.round is not None and self._alarm_states.get(one.alarm) != one.state:
+                topic = Topics(one.campaign).alarm(one.alarm)
+                body = json.dumps(asdict(one), allow_nan=False).encode()
+                self._session.publish(topic, body, is_retained=True)
+                self._alarm_states[one.alarm] = one.state
 
     def _publish_round(self, campaign: Campaign, answer: Answer) -> None:
         """Publish the answer about a round, or its shares, and those of its labels."""

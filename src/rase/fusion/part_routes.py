@@ -102,6 +102,28 @@ def get_difference(
     return _answer(request, ask)
 
 
+@router.get("/v1/alarms", responses=PROBLEMS, tags=["subscriber"], dependencies=BEARER)
+def get_alarms(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000, description="At most so many changes.")] = 100,
+) -> Response:
+    """Return how each alarm stands and what to expect of it, and their last changes."""
+
+    def ask(centre: FusionCentre) -> dict[str, Any]:
+        if centre.alarms is None:
+            return {"alarms": [], "history": []}
+        return {
+            "alarms": [asdict(one) for one in centre.alarms.status()],
+            "history": [asdict(one) for one in centre.alarms.history(limit)],
+        }
+
+    centre = centre_of(request)
+    asker = asker_of(request, READ_ESTIMATES)
+    document = logging_refusals(request, asker, lambda: ask(centre))
+    log_answer(request, asker, f"200 {len(document['alarms'])} alarms")
+    return JSONResponse(document, headers={"Cache-Control": "no-store"})
+
+
 def _side(
     centre: FusionCentre,
     name: str | None,

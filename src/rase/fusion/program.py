@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rase.clock import Clock
 from rase.errors import ConfigurationError
+from rase.fusion.alarms import Alarms
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import HttpCountersigner
@@ -53,6 +54,7 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
         )
         with BatchOpener(keys(), processes=settings.workers, renewed=keys) as opener:
             heart = Heartbeat(database, clock, part="fusion", keys=lambda: opener.keys)
+            questions = Questions(database)
             yield FusionCentre(
                 database=database,
                 clock=clock,
@@ -65,7 +67,8 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                     token_keys=_token_keys(settings, pinned, database, clock),
                 ),
                 rounds=Rounds(database, clock, policy=settings),
-                questions=Questions(database),
+                questions=questions,
+                alarms=Alarms(database, questions, settings.alarms) if settings.alarms else None,
                 publisher=publisher if settings.admin_over_http else None,
                 policy=settings,
                 telemetry=telemetry,

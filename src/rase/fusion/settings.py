@@ -1,8 +1,8 @@
 """What the fusion centre's operator decides: the section ``[fusion]`` of rase.toml."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rase.fusion.query import MAX_ROUNDS
 from rase.service.broker_settings import BrokerSettings
@@ -13,6 +13,7 @@ from rase.service.settings import Settings
 
 __all__ = [
     "MAX_BATCH_BYTES",
+    "AlarmSettings",
     "FusionBrokerSettings",
     "FusionLimits",
     "FusionPolicy",
@@ -75,6 +76,34 @@ class FusionBrokerSettings(BrokerSettings):
     discovery: bool = False
 
 
+class AlarmSettings(Settings):
+    """An alarm on an answer of a campaign.
+
+    Args:
+        name: Its name: lower-case letters, digits and hyphens.
+        campaign: The campaign's id.
+        label: One of its labels; None for all devices.
+        category: The state, or the bound, whose share it is about; None for a number.
+        kind: `above` or `below` a level, or `change` from an earlier mean.
+        level: The level; for a change how far the means must differ at least.
+        rounds: Over how many rounds the mean is taken.
+        against: For a change: how many rounds earlier the other mean ends; `rounds` unless given.
+        per_month: How many false alarms a month are expected at most.
+        webhook: Where a change of the alarm is posted as JSON; None for no such place.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    campaign: str
+    label: str | None = None
+    category: str | None = None
+    kind: Literal["above", "below", "change"]
+    level: float = 0.0
+    rounds: int = Field(default=1, ge=1, le=MAX_ROUNDS)
+    against: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
+    per_month: float = Field(default=0.1, gt=0, le=100)
+    webhook: AddressSetting | None = None
+
+
 class FusionSettings(ServerSettings, FusionPolicy):
     """All settings of a fusion centre.
 
@@ -87,6 +116,7 @@ class FusionSettings(ServerSettings, FusionPolicy):
             and make and revoke tokens.
         dashboard: Whether its pages are served too.
         mqtt: The broker to which estimates are published; None for none.
+        alarms: Alarms on answers, each in a table of its own; none unless given.
     """
 
     port: int = Field(default=8702, ge=0, le=65535)
@@ -96,3 +126,19 @@ class FusionSettings(ServerSettings, FusionPolicy):
     admin_over_http: bool = False
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None
+    alarms: list[AlarmSettings] = Field(default_factory=list, max_length=256)
+
+    @model_validator(mode="after")
+    def _check_alarms(self) -> Self:
+        names = [one.name for one in self.alarms]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"alarms must have different names, got {twice[0]!r} twice.")
+        for one in self.alarms:
+            if one.kind == "change" and (one.against or one.rounds) < one.rounds:
+                raise ValueError(
+                    f"against must be at least rounds, {one.rounds}, in the alarm {one.name!r}."
+                )
+            if one.kind == "change" and one.level < 0:
+                raise ValueError(f"level must be 0 or more in the alarm {one.name!r}.")
+        return self

@@ -76,6 +76,10 @@ class Topics:
         """Return where the mean of the devices of a label is, or their shares."""
         return f"{self.estimate}/label/{label}"
 
+    def alarm(self, name: str) -> str:
+        """Return where it says how an alarm stands."""
+        return f"{self._root}/alarm/{name}"
+
     def window(self, w: int) -> str:
         """Return where the mean over w rounds is."""
         return f"{self.estimate}/window/{w}"

@@ -423,6 +423,16 @@ def test_promises_in_words_have_the_price_next_to_them(capsys: pytest.CaptureFix
     assert "one mean a round" not in out
 
 
+def test_a_promise_is_planned_without_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors are shares of a range of any width then, and that is said."""
+    asked = ("--shuffled-epsilon", "1", "--devices", "1000", "--max-local-epsilon", "6", "--json")
+    assert main(["plan", *asked]) == 0
+    shown = capsys.readouterr()
+    promises = json.loads(shown.out)["promises"]
+    assert promises["standard_error"] == promises["standard_error_share"] <= 0.0083
+    assert "range     none was given: errors are for 0 to 1, shares of yours." in shown.err
+
+
 def test_a_published_mean_is_stated_to_whom_it_applies(capsys: pytest.CaptureFixture[str]) -> None:
     """Only if it is asked for, with its conditions, in words and as numbers."""
     asked = ("--range", "0", "1", "--devices", "100", "--epsilon", "1", "--published-mean")

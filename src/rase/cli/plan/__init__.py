@@ -313,7 +313,9 @@ def command(
         return
     with usage():
         advised = None if range_from is None else read_recommended(range_from)
-        public = _public(bounds, advised)
+        # A promise is about shares of the range, whatever that is; readings need theirs.
+        is_share = wished["shuffled_epsilon"] is not None and data is None
+        public = _public(bounds, advised, is_share=is_share)
         interval_s = None if every is None else parse_duration_s(every)
         rounds = _rounds(window, interval_s)
         if plot is not None:
@@ -411,9 +413,14 @@ def _document(
     return document
 
 
-def _public(bounds: tuple[float, float] | None, advised: RecommendedRange | None) -> Range:
+def _public(
+    bounds: tuple[float, float] | None, advised: RecommendedRange | None, *, is_share: bool
+) -> Range:
     if bounds is not None and advised is None:
         return Range(*bounds)
+    if bounds is None and advised is None and is_share:
+        click.echo("range     none was given: errors are for 0 to 1, shares of yours.", err=True)
+        return Range(0, 1)
     if advised is None or bounds is not None:
         how = "neither" if bounds is None else "both"
         raise click.UsageError(f"rase plan takes --range or --range-from, got {how}.")

@@ -21,11 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/dependencies.md"
 _HEAD = """# Dependencies
 
-Every Python package that this project installs, with the licence that its metadata names.
-Versions and hashes stand in `requirements/*.txt`, and nothing else is installed (`pip
---require-hashes`). `make sbom` writes all of them as a CycloneDX bill of materials; `make
-audit-dependencies` asks a public service whether weaknesses of them are known. This page is
-written by `scripts/dependencies.py`.
+Every Python package that this project installs, with the licence named in its metadata.
+`requirements/*.txt` lock their versions and hashes, and nothing else is installed (`pip
+--require-hashes`). `make sbom` writes a CycloneDX bill of materials; `make audit-dependencies` asks
+a public service for known vulnerabilities. `scripts/dependencies.py` writes this page.
 
 """
 # Where no metadata says it: read in the licence files of the packages.

@@ -103,7 +103,7 @@ def test_the_page_on_metrics_has_the_same_alerts() -> None:
     """Expressions and meanings are those of the file."""
     text = (PROMETHEUS / "alerts.yml").read_text(encoding="utf-8")
     told = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(.*)` \| (.*) \|$", told.split("## Worth an alert")[1], re.M)
+    rows = re.findall(r"^\| `(.*)` \| (.*) \|$", told.split("## Alerts")[1], re.M)
     rules = list(
         zip(re.findall("expr: (.*)", text), re.findall("summary: (.*)", text), strict=True)
     )

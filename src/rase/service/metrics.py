@@ -21,22 +21,24 @@ __all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition"
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_TRACES_FAILED: Final = "Groups of spans that the collector did not take."
-_REFUSED: Final = "Connections beyond those that are taken, of all or of one address."
-_SLOW: Final = "Connections that were closed because headers or body took too long, or gave way."
+_TRACES_FAILED: Final = "Groups of spans that the collector did not accept."
+_REFUSED: Final = "Connections refused because of a limit, in total or per address."
+_SLOW: Final = (
+    "Connections closed because headers or body took too long, or to make room for others."
+)
 # By server and process, each counter without prefix and suffix, and what it counts.
 COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler intake": {
         "reports_stored": "Reports that were stored.",
-        "reports_repeated": "Reports that were stored before, sent again.",
-        "reports_ignored": "Second, different reports of a device in a round.",
-        "reports_closed": "Reports whose round closed while they waited.",
+        "reports_repeated": "Reports that were sent again although already stored.",
+        "reports_ignored": "Second, different reports from a device in the same round.",
+        "reports_closed": "Reports whose round closed while they were waiting.",
         "commits": "Transactions that stored reports.",
         "enrolments": "Devices that enrolled.",
         "problems": "Refusals, by problem.",
-        "mqtt_messages": "Messages that the broker brought.",
-        "broker_connections": "Connections to the broker that were made.",
-        "closer_deaths": "Ends of the closer process of this server.",
+        "mqtt_messages": "Messages received from the broker.",
+        "broker_connections": "Connections made to the broker.",
+        "closer_deaths": "Exits of the closer process of this server.",
         "connections_refused": _REFUSED,
         "connections_slow": _SLOW,
         "traces_failed": _TRACES_FAILED,
@@ -44,18 +46,18 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "shuffler closer": {
         "rounds_released": "Rounds that were closed and released.",
         "rounds_below_k": "Rounds that were closed below k_min.",
-        "rounds_carried": "Rounds closed below k_min whose reports wait for company.",
+        "rounds_carried": "Rounds closed below k_min whose reports are carried over.",
         "reports_released": "Reports in released rounds.",
         "reports_unopened": "Reports that could not be opened.",
-        "reports_cover": "Cover reports, which end here.",
-        "reports_carried": "Reports that wait for company, counted at each close.",
-        "reports_dropped": "Reports of rounds below k_min, or replaced by a newer one of a device.",
-        "batches_accepted": "Batches that the fusion centre took.",
+        "reports_cover": "Cover reports dropped.",
+        "reports_carried": "Reports carried over, counted at each close.",
+        "reports_dropped": "Reports dropped below k_min, or replaced by a newer one of the device.",
+        "batches_accepted": "Batches that the fusion centre accepted.",
         "batches_refused": "Refusals of a batch by the fusion centre.",
-        "batches_no_key": "Refusals of a batch for a key that the fusion centre does not hold.",
-        "key_reloads_failed": "Changes of the key files that could not be read.",
-        "batches_final": "Batches that came after their round was final.",
-        "batches_later": "Attempts to send a batch that must be repeated.",
+        "batches_no_key": "Refusals of a batch because the fusion centre does not hold its key.",
+        "key_reloads_failed": "Changed key files that could not be read.",
+        "batches_final": "Batches refused because their round was final.",
+        "batches_later": "Failed attempts to send a batch that will be repeated.",
         "leases_lost": "Rounds that another closer took over.",
         "closer_failures": "Steps of the closer that failed.",
         "traces_failed": _TRACES_FAILED,
@@ -71,23 +73,23 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "problems": "Refusals, by problem.",
     },
     "fusion": {
-        "batches_received": "Batches that were taken in.",
-        "batches_known": "Batches that were taken in before, sent again.",
-        "key_reloads_failed": "Changes of the key files that could not be read.",
-        "batches_extra": "Batches of a round beyond those that an honest shuffler sends.",
-        "batches_late": "Batches that came after their round was final, and are in no estimate.",
+        "batches_received": "Batches stored.",
+        "batches_known": "Batches sent again although already stored.",
+        "key_reloads_failed": "Changed key files that could not be read.",
+        "batches_extra": "More batches of a round than an honest shuffler sends.",
+        "batches_late": "Batches that arrived after their round was final; no estimate includes them.",
         "envelopes_refused": "Envelopes of a batch that could not be read.",
-        "envelopes_replayed": "Envelopes that were in the round already.",
+        "envelopes_replayed": "Envelopes that the round already contained.",
         "reports_without_token": "Reports without a token of their window, or with a spent one.",
         "rounds_final": "Rounds whose estimate became final.",
         "rounds_withheld": "Rounds that became final without an estimate.",
         "rounds_failed": "Rounds that could not be estimated.",
-        "ticks_failed": "Looks for due rounds that failed.",
-        "streams_failed": "Streams of events that broke off.",
+        "ticks_failed": "Failed checks for due rounds.",
+        "streams_failed": "Event streams that failed.",
         "connections_refused": _REFUSED,
         "connections_slow": _SLOW,
-        "estimates_published": "Estimates that were handed to the broker.",
-        "broker_connections": "Connections to the broker that were made.",
+        "estimates_published": "Estimates published to the broker.",
+        "broker_connections": "Connections made to the broker.",
         "problems": "Refusals, by problem.",
         "traces_failed": _TRACES_FAILED,
     },
@@ -95,24 +97,24 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
 GAUGES: Final[Mapping[str, str]] = {
     "rase_build_info": "Always 1; release and process as labels.",
     "process_cpu_seconds_total": "Processor time of this process, in seconds.",
-    "process_resident_memory_bytes": "Memory of this process, in bytes.",
+    "process_resident_memory_bytes": "Resident memory of this process, in bytes.",
     "rase_shuffler_devices": "Devices that may send.",
-    "rase_shuffler_rounds_waiting": "Rounds that are not closed yet.",
-    "rase_shuffler_rounds_due": "Rounds that should be closed by now and are not.",
-    "rase_shuffler_closers": "Closers that run.",
-    "rase_shuffler_backlog_seconds": "Age of the oldest round that the fusion centre lacks.",
-    "rase_shuffler_backlog_rounds": "The same in rounds of its campaign.",
-    "rase_shuffler_batches_waiting": "Batches on their way to the fusion centre.",
+    "rase_shuffler_rounds_waiting": "Rounds not closed yet.",
+    "rase_shuffler_rounds_due": "Rounds that should be closed but are not.",
+    "rase_shuffler_closers": "Running closers.",
+    "rase_shuffler_backlog_seconds": "Age of the oldest round that the fusion centre does not have yet.",
+    "rase_shuffler_backlog_rounds": "The same, in rounds of its campaign.",
+    "rase_shuffler_batches_waiting": "Batches waiting to be sent to the fusion centre.",
     "rase_shuffler_batches_stuck": "Batches that the fusion centre refused.",
     "rase_fusion_last_round_timestamp_seconds": "When the newest final round began.",
-    "rase_fusion_rounds_behind": "Rounds that should be final by now and are not.",
+    "rase_fusion_rounds_behind": "Rounds that should be final but are not.",
     "rase_fusion_keys_missing": "Published keys that a running process does not hold.",
     "rase_fusion_last_round_reports": "Reports in the newest final round; 0 if it was withheld.",
 }
 
 
 class Gauge(NamedTuple):
-    """One value of the present, with labels that never name a device."""
+    """A current value, with labels that never name a device."""
 
     name: str
     value: float

@@ -107,12 +107,14 @@ def report_law_subject(
 
 def _guessed_beyond(channel: Channel, n: int, above: float, *, highest: float) -> float:
     """Return an epsilon at which a round has more than a delta, 0 if no observer is known to."""
-    found = 0.0
-    for first, second in ((channel.low, channel.high), (channel.high, channel.low)):
-        for others in (channel.middle, channel.quarter, channel.low):
-            if others is not None:
-                observer = LikelihoodObserver(first, second, others, n)
-                curve = partial(observer.delta, per_deviation=_FINE)
-                beyond = crossing(curve, above, highest=highest, precision=1e-3)[0]
-                found = max(found, beyond)
-    return found
+    looked_at = (channel.middle, channel.quarter, channel.low)
+    observers = [
+        LikelihoodObserver(first, second, others, n)
+        for first, second in ((channel.low, channel.high), (channel.high, channel.low))
+        for others in looked_at
+        if others is not None
+    ]
+    return max(
+        crossing(partial(one.delta, per_deviation=_FINE), above, highest=highest, precision=1e-3)[0]
+        for one in observers
+    )

@@ -131,7 +131,7 @@ class _DrawnRun:
         return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
-<title>{_text(title)}</title><style>{STYLE}</style></head><body>
+<title>{_text(title)}</title><style>{STYLE}{_WIDE}</style></head><body>
 <h1>{_text(title)}</h1>
 <p class="where">{_text(_span(self._rows))} · RASE {__version__}</p>
 {study if seeded else ""}<dl>{closing}</dl>
@@ -146,7 +146,10 @@ class _DrawnRun:
 """
 
     def _table(self) -> str:
-        names = [name for name in _SHOWN if name in self._rows[0]]
+        # Rounds by themselves need no column that says so.
+        has_windows = any(row["of_rounds"] > 1 for row in self._rows)
+        idle = () if has_windows else ("rounds", "of_rounds")
+        names = [name for name in _SHOWN if name in self._rows[0] and name not in idle]
         head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in names)
         body = "".join(
             f"<tr>{''.join(f'<td>{_text(self._cell(row[name]))}</td>' for name in names)}</tr>"
@@ -165,6 +168,8 @@ class _DrawnRun:
         return f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
 
 
+# The one picture of the page is as wide as its text.
+_WIDE = "figure svg{width:100%}"
 _CLOSING = {"says": "What it says", "sure": "How sure", "promised": "What was promised"}
 
 

@@ -9,7 +9,7 @@ from rase import Estimate, Range, sample_mean, window
 from rase.answer import Answer
 from rase.counts.fleet import of_fleet, of_reporters
 from rase.counts.mean import OF_READINGS
-from rase.series.answers import answer_of, finite, number_fields, target_of
+from rase.series.answers import answer_of, finite, number_fields, row_of, target_of
 
 MEAN = Estimate(
     40.0, 3.0, n=100, method="unbiased_mean", target=OF_READINGS, lowest=0.0, highest=45.0
@@ -91,3 +91,12 @@ def test_whose_readings_an_estimate_speaks_of(estimate: Estimate, target: str) -
     (told,) = window([estimate] * 2, 2)
     assert told is not None
     assert target_of(told) == target
+
+
+def test_a_row_is_an_answer_as_values() -> None:
+    """Rows of runs are made without the answers between, and are the same."""
+    estimate = Estimate(3.0, float("inf"), n=4, method="tracked", target=OF_READINGS)
+    said = {"time": "2024-01-01T00:00:00Z", "round": 7, "label": "north", "local_epsilon": 1.0}
+    row = row_of(estimate, level=0.9, **said)
+    assert row == answer_of(estimate, level=0.9, **said).as_fields()
+    assert list(row) == list(answer_of(estimate).as_fields())

@@ -15,7 +15,7 @@ from rase.counts.registry import TRACKED
 from rase.domain import Categories, Domain, Range
 from rase.privacy import percent
 from rase.promise import Claim
-from rase.series.answers import answer_of
+from rase.series.answers import row_of
 from rase.series.rounds import RoundResult
 from rase.series.score import ErrorTally, WindowResult
 from rase.series.skill import SkillTally
@@ -60,6 +60,10 @@ class RunReport:
         self._shuffles: dict[str, int] = {}
         # That of the smallest round of each method.
         self._manifests: dict[str, Manifest] = {}
+        # That of the last round, which most rounds share.
+        self._manifest: Manifest | None = None
+        self._shuffle: dict[str, Any] = {}
+        self._is_share = isinstance(plan.randomizer.domain, Categories)
         self._claims: dict[int, Claim] = {}
         # Of rounds of tracked, how many there were and how many later ones helped.
         self._looked_back = [0, 0]
@@ -122,21 +126,14 @@ class RunReport:
         self._shuffles[manifest.method] = rounds_of + (result.label is None)
         if manifest.n <= self._manifests.get(manifest.method, manifest).n:
             self._manifests[manifest.method] = manifest
-        interval_ms, epsilon = self.plan.interval_ms, self._epsilon
-        is_share = isinstance(self.plan.randomizer.domain, Categories)
-        shuffle = {
-            "shuffle": manifest.method,
-            "alpha": float(manifest.alpha),
-            "real_loss": float(manifest.real_loss),
-            "attacker_success": manifest.attacker_success,
-            "exposed_slot_success": manifest.exposed_slot_success,
-            "chance": manifest.chance,
-        }
+        interval_ms, epsilon, is_share = self.plan.interval_ms, self._epsilon, self._is_share
+        if manifest is not self._manifest:
+            self._manifest, self._shuffle = manifest, _shuffle_fields(manifest)
         for over in (result,) if window is None else (result, window):
             start = over.start_ms or 0
             for name, estimate in over.estimates.items():
                 rounds = estimate.of_rounds
-                answer = answer_of(
+                row = row_of(
                     estimate,
                     level=self.options.level,
                     time=utc(start),
@@ -148,8 +145,8 @@ class RunReport:
                     label=result.label,
                     **({} if self.plan.promise is None else self._shuffled(rounds)),
                 )
-                estimator = estimate.method if is_share else name
-                row = {**answer.as_fields(), "trial": trial, "estimator": estimator, **shuffle}
+                row["trial"], row["estimator"] = trial, estimate.method if is_share else name
+                row |= self._shuffle
                 if over.truth is not None:
                     row |= {"truth": over.truth, "error": estimate.value - over.truth}
                     tally = self._errors.setdefault((rounds, name), ErrorTally())
@@ -492,6 +489,18 @@ def decimals_for(public: Domain) -> int:
     if isinstance(public, Categories):
         return 4
     return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
+
+
+def _shuffle_fields(manifest: Manifest) -> dict[str, Any]:
+    """Return the columns about the order of a round."""
+    return {
+        "shuffle": manifest.method,
+        "alpha": float(manifest.alpha),
+        "real_loss": float(manifest.real_loss),
+        "attacker_success": manifest.attacker_success,
+        "exposed_slot_success": manifest.exposed_slot_success,
+        "chance": manifest.chance,
+    }
 
 
 # Most rounds begin when the one before ends.

@@ -398,8 +398,12 @@ class EngineOptions:
             from rase.tables.spark import run_on_spark
 
             return run_on_spark(source, plan, master=self.master or "", **given)
+        import gc
+
         from rase.tables.run import run
 
+        # A run holds hundreds of thousands of results in no circles: looking for some is in vain.
+        gc.set_threshold(100_000, 50, 100)
         if self.memory_bytes is not None:
             import pyarrow as pa
 

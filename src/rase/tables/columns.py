@@ -7,6 +7,7 @@ name it.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from rase.domain import OTHER, Categories
 from rase.errors import DataError
+from rase.tables.arrow import as_arrow, as_numpy
 from rase.tables.dates import DateOrder, DateStyle
 from rase.tables.layouts import Form, Layout
 from rase.tables.numbers import Decimal, NumberStyle
@@ -48,6 +50,8 @@ _WRITTEN = (
     pa.timestamp("ns", tz="UTC"),
     pa.float64(),
 )
+# As devices' tags are made of it.
+_TEXT = pa.large_string()
 _NO_TIME = np.iinfo(np.int64).min
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -292,7 +296,7 @@ class TimeColumn:
             )
         if self.timezone is not None and kind.tz is None:
             column = self._zoned(column, first_row)
-        ticks: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        ticks: NDArray[np.int64] = as_numpy(column.cast(pa.int64()))
         per_second = _PER_SECOND[kind.unit]
         if per_second == 1000:
             return ticks
@@ -420,7 +424,7 @@ class TimeColumn:
 
     def _from_number(self, column: Any, first_row: int) -> NDArray[np.int64]:
         target = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
-        numbers = column.cast(target, safe=False).to_numpy(zero_copy_only=False)
+        numbers = as_numpy(column.cast(target, safe=False))
         wrong = np.flatnonzero(~np.isfinite(numbers) | (numbers == _NO_TIME))
         if len(wrong):
             what = "is too large" if np.isfinite(numbers[wrong[0]]) else "holds no time"
@@ -488,8 +492,8 @@ def values_of(
         column = _numbers(column, numbers or NumberStyle(), name=name, first_row=first_row)
     else:
         column = column.cast(pa.float64())
-    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
-    values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+    is_valid = as_numpy(column.is_valid())
+    values = as_numpy(column.fill_null(0.0) if column.null_count else column)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise DataError(
@@ -508,8 +512,8 @@ def codes_of(column: Any, known: dict[str, int], *, name: str) -> tuple[Floats, 
     column = _as_texts(column, name, what="labels")
     encoded = column.cast(pa.string()).dictionary_encode()
     codes = [known.setdefault(one, len(known)) for one in encoded.dictionary.to_pylist()]
-    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
-    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    is_valid = as_numpy(column.is_valid())
+    indices = as_numpy(encoded.indices.fill_null(0)).astype(np.int64)
     if not codes:
         return np.zeros(len(column)), is_valid
     return np.array(codes, dtype=np.float64)[indices], is_valid
@@ -543,8 +547,8 @@ def places_of(
     """
     column = _as_texts(column, name, what="names of categories")
     found = pc.index_in(column.cast(pa.string()), pa.array(categories.names))
-    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
-    places = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.float64)
+    is_valid = as_numpy(column.is_valid())
+    places = as_numpy(found.fill_null(-1)).astype(np.float64)
     is_unknown = (places < 0) & is_valid
     if OTHER in categories.places:
         places[is_unknown] = categories.places[OTHER]
@@ -589,7 +593,8 @@ def plain_column(column: Any) -> Any:
             column.validate(full=True)
             column = pc.utf8_trim_whitespace(column)
             # A field of blanks is as empty as an empty one.
-            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            if column.null_count or not as_numpy(pc.binary_length(column)).all():
+                column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
     except pa.ArrowInvalid as error:
         raise not_utf8() from error
     return column
@@ -636,8 +641,7 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any, Place
     if pa.types.is_integer(kind) and not pa.types.is_dictionary(column.type):
         refuse_null(column, name, first_row, "give every row its device")
         if not pa.types.is_uint64(column.type):
-            codes, numbers = _number_devices(column)
-            return codes, pa.array(numbers).cast(pa.string()), numbers
+            return _number_devices(column)
         column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         column = plain_column(column).dictionary_encode()
@@ -653,17 +657,26 @@ def _devices(column: Any, name: str, first_row: int) -> tuple[Places, Any, Place
         column = pa.DictionaryArray.from_arrays(column.indices, trimmed)
         column = column.dictionary_decode().dictionary_encode()
     refuse_null(column, name, first_row, "give every row its device")
-    places: Places = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    places: Places = as_numpy(column.indices).astype(np.int64)
     return places, column.dictionary, None
 
 
-def _number_devices(column: Any) -> tuple[Places, Places]:
-    """Return the code of each number, and the numbers by code."""
+def _number_devices(column: Any) -> tuple[Places, Any, Places]:
+    """Return the code of each number, the names of the numbers by code, and these."""
     column = column.cast(pa.int64())
-    numbers: Places = column.to_numpy(zero_copy_only=False)
+    numbers: Places = as_numpy(column)
     first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
     if last - first < 4 * len(numbers):
         # Numbers near each other are codes, but for where they begin.
-        return numbers - first, np.arange(first, last + 1, dtype=np.int64)
+        return numbers - first, *_range_names(first, last + 1)
     column = column.dictionary_encode()
-    return column.indices.to_numpy().astype(np.int64), column.dictionary.to_numpy()
+    numbers = as_numpy(column.dictionary)
+    return as_numpy(column.indices).astype(np.int64), column.dictionary.cast(_TEXT), numbers
+
+
+# Most row groups of a table hold the same devices.
+@functools.lru_cache(maxsize=4)
+def _range_names(first: int, behind: int) -> tuple[Any, Places]:
+    numbers = np.arange(first, behind, dtype=np.int64)
+    numbers.flags.writeable = False
+    return as_arrow(numbers).cast(_TEXT), numbers

@@ -31,7 +31,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-_NAMES = pa.array([*(name[:3] for name in _MONTHS), *_MONTHS])
+_NAMES = [*(name[:3] for name in _MONTHS), *_MONTHS]
 _DAY_MS = 86_400_000
 
 
@@ -115,7 +115,7 @@ class _Fields:
         self.is_date: Flags = found.is_valid().to_numpy(zero_copy_only=False)
         self.a, self.c = self._number("a"), self._number("c")
         letters = pc.match_substring_regex(self._text("b"), "[A-Za-z]")
-        named = pc.index_in(pc.utf8_lower(self._text("b")), _NAMES).fill_null(-1)
+        named = pc.index_in(pc.utf8_lower(self._text("b")), pa.array(_NAMES)).fill_null(-1)
         self._is_named: Flags = letters.to_numpy(zero_copy_only=False)
         month = named.to_numpy(zero_copy_only=False).astype(np.int64) % 12 + 1
         # A word that is no month is no month either way.

@@ -24,7 +24,6 @@ MISSING = (
     *("-", "--", "---", ".", "?", "na", "n/a", "#n/a", "n.a.", "nan", "null", "nil", "none"),
     *("missing", "unavailable", "unknown"),
 )
-_MISSING = pa.array(MISSING)
 _EXPONENT = r"(?:[eE][-+]?\d+)?"
 # Blanks of four kinds and two apostrophes, between groups of three digits.
 _GROUPED = "^-?\\d{1,3}(?:[ \u00a0\u2009\u202f'\u2019]\\d{3})+(?:[.,]\\d+)?$"
@@ -136,7 +135,9 @@ class NumberStyle:
             DataError: If a text is no number, or has two readings.
         """
         lower = pc.utf8_lower(column)
-        column = pc.if_else(pc.is_in(lower, _MISSING), pa.scalar(None, pa.string()), column)
+        column = pc.if_else(
+            pc.is_in(lower, pa.array(MISSING)), pa.scalar(None, pa.string()), column
+        )
         column = pc.replace_substring(column, "\u2212", "-")
         column = pc.replace_substring_regex(column, r"^\+", "")
         grouped = pc.match_substring_regex(column, _GROUPED)

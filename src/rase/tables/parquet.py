@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from rase.errors import DataError
+from rase.tables.arrow import as_arrow
 from rase.tables.columns import Chunk, ColumnReader, TimeColumn
 from rase.tables.files import Files, TableFile
 from rase.tables.layouts import Layout, find_layout
@@ -399,7 +400,7 @@ def _milliseconds(bounds: Any, schema: Any, files: Files) -> tuple[int, int] | N
     type_ = schema.field(name).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_)):
         return None
-    column = pa.array(np.array(bounds, dtype=np.int64))
+    column = as_arrow(np.array(bounds, dtype=np.int64))
     column = column.cast(type_) if pa.types.is_timestamp(type_) else column
     first, last = TimeColumn(name, timezone=files.hints.timezone).milliseconds(column, first_row=1)
     return (int(first), int(last)) if first <= last else None

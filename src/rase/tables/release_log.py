@@ -13,6 +13,7 @@ import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from string import ascii_lowercase
 from threading import Lock
@@ -34,6 +35,7 @@ T = TypeVar("T")
 # The fields of a round that are plain numbers.
 _PLAIN = ("n", "round", "start_ms", "truth", "spread")
 _FIELDS = tuple(one.name for one in fields(Estimate))
+_fields_of = attrgetter(*_FIELDS)
 _HEAD = "run.json"
 
 
@@ -239,9 +241,11 @@ def _distinct(values: Iterable[T]) -> dict[int, tuple[int, T]]:
 
 
 def _arrays_of(columns: dict[str, list[Any]]) -> dict[str, Any]:
+    arrays = {f"column.{name}": np.array(column) for name, column in columns.items()}
+    # What is not known is None, and NaN in an array.
     return {
-        f"column.{name}": np.array([math.nan if one is None else one for one in column])
-        for name, column in columns.items()
+        name: one.astype(np.float64) if one.dtype == np.object_ else one
+        for name, one in arrays.items()
     }
 
 
@@ -262,8 +266,9 @@ def _columns_of(
     columns["manifest"] = [manifests[id(one.manifest)][0] for one in results]
     for name in _PLAIN:
         columns[name] = [getattr(one, name) for one in results]
-    for name in _FIELDS:
-        columns[f"estimate.{name}"] = [getattr(one, name) for _, one in estimates.values()]
+    own = list(zip(*(_fields_of(one) for _, one in estimates.values()), strict=True))
+    for place, name in enumerate(_FIELDS):
+        columns[f"estimate.{name}"] = list(own[place]) if own else []
     return columns, [one for _, one in manifests.values()]
 
 

@@ -391,3 +391,32 @@ def test_few_devices_get_longer_rounds(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["init", str(tmp_path / "set"), *asked, "--devices", "64", "--round", "1h"]) == 0
     assert campaign_in(tmp_path / "set").round_s == 3600
     assert "With rounds of" not in capsys.readouterr().err
+
+
+def test_states_bounds_and_labels_are_written(tmp_path: Path) -> None:
+    """In the place of a range; the device's owner has no range to limit."""
+    words = ["--categories", "on, off,other", "--labels", "north,south", "--epsilon", "2"]
+    assert main(["init", str(tmp_path / "states"), *words]) == 0
+    text = (tmp_path / "states/fusion/campaign.toml").read_text("utf-8")
+    campaign = campaign_of(tomllib.loads(text)["campaign"])
+    assert campaign.categories == ("on", "off", "other")
+    assert campaign.labels == ("north", "south")
+    assert campaign.target == "reporters"
+    settings = DeviceFolder(tmp_path / "states/device")
+    assert "# low" in settings.settings_file.read_text("utf-8")
+    words = ["--bound", "3000", "--bound", "1000", "--devices", "4000"]
+    assert main(["init", str(tmp_path / "bins"), *words]) == 0
+    text = (tmp_path / "bins/fusion/campaign.toml").read_text("utf-8")
+    campaign = campaign_of(tomllib.loads(text)["campaign"])
+    assert campaign.bounds == (1000.0, 3000.0)
+    assert campaign.shuffled_epsilon == 1.0
+
+
+def test_one_question_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A range and states together are refused, and so is a state twice."""
+    both = ["--range", "0", "1", "--categories", "on,off", "--epsilon", "1"]
+    assert main(["init", str(tmp_path / "a"), *both]) == 2
+    assert "give one of --range, --categories and --bound" in capsys.readouterr().err
+    twice = ["--categories", "on,on", "--epsilon", "1"]
+    assert main(["init", str(tmp_path / "b"), *twice]) == 3
+    assert "categories must differ, got 'on' more than once." in capsys.readouterr().err

@@ -107,18 +107,19 @@ def test_the_owner_pauses_resumes_asks_and_forgets(
 @each_case(
     ("typed", "expected"),
     [
-        ([], (Path("rase-device"), None, None)),
-        (["--folder", "here", "--rounds=3"], (Path("here"), 3, None)),
-        (["--page", "--rounds", "2"], (Path("rase-device"), 2, 8750)),
-        (["--page=0"], (Path("rase-device"), None, 0)),
+        ([], (Path("rase-device"), None, None, ())),
+        (["--folder", "here", "--rounds=3"], (Path("here"), 3, None, ())),
+        (["--page", "--rounds", "2"], (Path("rase-device"), 2, 8750, ())),
+        (["--page=0"], (Path("rase-device"), None, 0, ())),
+        (["--also=a", "--also=b"], (Path("rase-device"), None, None, [Path("a"), Path("b")])),
     ],
 )
 def test_running_takes_the_same_options(typed: list[str], expected: tuple[Any, ...]) -> None:
     """Folder, rounds and the page's port arrive as `rase device run` hands them on."""
     seen = []
 
-    def note(folder: Path, *, rounds: int | None, page_port: int | None) -> None:
-        seen.append((folder, rounds, page_port))
+    def note(folder: Path, *, rounds: int | None, page_port: int | None, more: Any) -> None:
+        seen.append((folder, rounds, page_port, more))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rase.device.commands.run_agent", note)

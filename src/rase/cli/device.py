@@ -83,6 +83,12 @@ def enrol(folder: Path, token_file: Any, approval_file: Any, **options: Any) -> 
 
 @command.command()
 @folder_option
+@click.option(
+    "--also",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Folder of one more quantity, run in the same process; may be repeated.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), help="Stop by itself after so many rounds.")
 @click.option(
     "--page",
@@ -92,9 +98,9 @@ def enrol(folder: Path, token_file: Any, approval_file: Any, **options: Any) -> 
     metavar="[PORT]",
     help=f"Serve your page on this machine; on port {DEFAULT_PORT} unless you name one.",
 )
-def run(folder: Path, rounds: int | None, page: int | None) -> None:
+def run(folder: Path, also: tuple[Path, ...], rounds: int | None, page: int | None) -> None:
     """Run the agent: read, randomize within the budget, send. Stops on SIGTERM."""
-    run_agent(folder, rounds=rounds, page_port=page)
+    run_agent(folder, rounds=rounds, page_port=page, more=also)
 
 
 @command.command()

@@ -12,8 +12,9 @@ from rase.accounting.ledger.limits import UNASKED_DAY_EPSILON, UNASKED_REPORT_EP
 from rase.cli.init_guide import advised_campaign, ask_missing
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
+from rase.domain import Categories
 from rase.errors import ConfigurationError
-from rase.laws.registry import CHOICES
+from rase.laws.registry import CHOICES, mechanisms_of
 
 if TYPE_CHECKING:
     from rase.accounting.ledger.limits import OwnerLimits
@@ -39,6 +40,15 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
     metavar="LOW HIGH",
     help="The public range of readings; asked for on a terminal.",
 )
+@click.option("--categories", help="States in the place of a range, with commas between them.")
+@click.option(
+    "--bound",
+    "bounds",
+    type=float,
+    multiple=True,
+    help="Devices report between which bounds a reading lies; may be repeated.",
+)
+@click.option("--labels", help="Public kinds of devices to answer for, with commas between them.")
 @click.option(
     "--epsilon",
     type=float,
@@ -78,7 +88,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option("--carry-rounds", type=int, default=0, help="Rounds a too small one waits (0: drop).")
 @click.option(
     "--mechanism",
-    type=click.Choice(CHOICES),
+    type=click.Choice((*CHOICES, *mechanisms_of(Categories))),
     default="auto",
     show_default=True,
     help="How devices make reports noisy; auto writes down the best for a mean at this epsilon.",
@@ -174,7 +184,7 @@ def command(folder: Path, **options: Any) -> None:
             report_epsilon=owner.report_epsilon,
             span_epsilon=owner.span_epsilon,
             total_epsilon=owner.total_epsilon,
-            value_range=(campaign.low, campaign.high),
+            value_range=None if campaign.states else (campaign.low, campaign.high),
             least_k=campaign.k_min,
             schedule=options["schedule"],
             shuffled_epsilon=owner.shuffled_epsilon,
@@ -233,6 +243,13 @@ def _describe_promises(campaign: "Campaign", options: dict[str, Any]) -> Iterato
     from rase.fusion.mechanism import effect_of
 
     (effect,) = effect_of(campaign, campaign.k_min)
+    if campaign.states is not None:
+        yield (
+            f"A round of {campaign.k_min} reports has a standard error of "
+            f"{100 * effect.standard_error:.3g} points of a per cent for each share, at epsilon "
+            f"{campaign.epsilon[0]:g} a report."
+        )
+        return
     share = 100 / campaign.domain.width
     unit = f" {campaign.unit}" if campaign.unit else ""
     words = (
@@ -283,8 +300,14 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
     takes_turns = options["schedule"] == "rotate"
     if window is None:
         window = max(1, _DAY_S // round_s)
-    low, high = options["value_range"]
+    if (options["value_range"] is not None) + bool(options["categories"] or options["bounds"]) != 1:
+        raise click.UsageError("give one of --range, --categories and --bound.")
     present = round_number(now_s, round_s)
+    target = options["target"]
+    if target is None:
+        # Shares are of those who reported.
+        is_number = options["value_range"] is not None
+        target = _target(options["schedule"]) if is_number else "reporters"
     budget: dict[str, Any] = {"epsilon": epsilon or [1.0], "window_budget": 1.0}
     if epsilon:
         budget["window_budget"] = _window_budget(epsilon[-1], window, options)
@@ -299,8 +322,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "version": 1,
                 "quantity": options["quantity"],
                 "unit": options["unit"],
-                "low": low,
-                "high": high,
+                **_question(options),
                 "mechanism": options["mechanism"],
                 "window": window,
                 **budget,
@@ -309,7 +331,7 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
                 "grace_s": grace_s,
                 "k_min": _k_min(options, window if takes_turns else 1),
                 "carry_rounds": options["carry_rounds"],
-                "target": options["target"] or _target(options["schedule"]),
+                "target": target,
                 "not_before": present,
                 "not_after": present + options["days"] * _DAY_S // round_s,
                 "kem": options["kem"],
@@ -318,6 +340,20 @@ def _campaign(now_s: int, **options: Any) -> "Campaign":
         return campaign if epsilon else _fit_budget(campaign, options)
     except CampaignInvalid as error:
         raise ConfigurationError(error.mistakes) from None
+
+
+def _question(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a reading may be, and which labels there are, as fields of a campaign."""
+    found: dict[str, Any] = {}
+    if options["value_range"] is not None:
+        found["low"], found["high"] = options["value_range"]
+    elif options["categories"]:
+        found["categories"] = [name.strip() for name in options["categories"].split(",")]
+    if options["bounds"]:
+        found["bounds"] = sorted(options["bounds"])
+    if options["labels"]:
+        found["labels"] = [name.strip() for name in options["labels"].split(",")]
+    return found
 
 
 def _target(schedule: str) -> str:

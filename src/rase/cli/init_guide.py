@@ -27,7 +27,7 @@ def ask_missing(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         click.UsageError: If nobody is there to be asked.
     """
-    if options["value_range"] is not None:
+    if options["value_range"] is not None or options["categories"] or options["bounds"]:
         return options
     if not sys.stdin.isatty():
         raise click.UsageError(
@@ -68,11 +68,18 @@ def advised_campaign(
         share = _share_of(campaign)
         found.append((campaign, share))
         error = f"{share * campaign.domain.width:.3g} {campaign.unit}".strip()
-        click.echo(
-            f"With rounds of {words} the mean of one has a standard error of {100 * share:.2g} % "
-            f"of the range at most, {error}.",
-            err=True,
-        )
+        if campaign.states is not None:
+            click.echo(
+                f"With rounds of {words} a share of one has a standard error of {100 * share:.2g} "
+                "points of a per cent.",
+                err=True,
+            )
+        else:
+            click.echo(
+                f"With rounds of {words} the mean of one has a standard error of "
+                f"{100 * share:.2g} % of the range at most, {error}.",
+                err=True,
+            )
         if share <= ROUGH:
             break
     campaign, share = min(found, key=lambda one: one[1])
@@ -92,4 +99,5 @@ def _share_of(campaign: Campaign) -> float:
     from rase.fusion.mechanism import effect_of
 
     *_, effect = effect_of(campaign, campaign.k_min)
-    return effect.standard_error / campaign.domain.width
+    width = 1.0 if campaign.states is not None else campaign.domain.width
+    return effect.standard_error / width

@@ -70,6 +70,13 @@ def _parser() -> _Parser:
 
     _add_enrolment(add("enrol", _enrol, "Write the settings, and give a token for a credential."))
     run = add("run", _run, "Read, randomize within the budget, send. Stops on SIGTERM.")
+    run.add_argument(
+        "--also",
+        type=Path,
+        action="append",
+        metavar="FOLDER",
+        help="folder of one more quantity, run in the same process; may be repeated",
+    )
     run.add_argument("--rounds", type=_count, help="stop after so many rounds")
     run.add_argument(
         "--page",
@@ -153,10 +160,12 @@ def _open_text(name: str) -> AbstractContextManager[TextIO]:
     return nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8")
 
 
-def _run(folder: Path, *, rounds: int | None, page_port: int | None) -> None:
+def _run(
+    folder: Path, *, also: list[Path] | None, rounds: int | None, page_port: int | None
+) -> None:
     from rase.device.commands import run_agent
 
-    run_agent(folder, rounds=rounds, page_port=page_port)
+    run_agent(folder, rounds=rounds, page_port=page_port, more=also or ())
 
 
 def _page(folder: Path) -> None:

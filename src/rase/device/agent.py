@@ -402,9 +402,21 @@ class Agent:
         first_open = max(over_s // campaign.round_s, 0)
         if self._tokens is not None:
             self._tokens.forget_before(campaign.block_start(first_open))
-        self._ledger.close_rounds(campaign.round_s * first_open)
+        self._ledger.close_rounds(self._closable_s(campaign, campaign.round_s * first_open))
         self._memory.drop_covers(first_open)
         self._terms.forget_before(first_open)
+
+    def _closable_s(self, campaign: Campaign, before_s: int) -> int:
+        """Return before which second rounds are over, for all campaigns that share the ledger.
+
+        A longer round of another one that began before may still be open, and so may its grace.
+        """
+        others = [
+            one.limits.round_s
+            for one in self._ledger.status(0).campaigns
+            if one.limits.campaign != campaign.id
+        ]
+        return max(before_s - 2 * max(others), 0) if others else before_s
 
     def _remember(self, round: int) -> None:
         self._done[round] = None

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -102,14 +102,23 @@ def enrol_device(
         transport=transport_of(settings, folder),
         approval=None if approval_file is None else _secret_in(approval_file, "--approval-file"),
         registrar=registrar_transport_of(settings, folder),
+        settings=settings,
     )
 
 
-def run_agent(folder: Path, *, rounds: int | None, page_port: int | None = None) -> None:
+def run_agent(
+    folder: Path,
+    *,
+    rounds: int | None,
+    page_port: int | None = None,
+    more: Sequence[Path] = (),
+) -> None:
     """Run the agent of a folder until SIGTERM, or for so many rounds.
 
     Args:
         folder: The device's folder.
+        more: Folders of more quantities, which are run in the same process; mostly they share a
+            ledger. The page shows the first.
         rounds: Stop by itself after so many rounds.
         page_port: Serve the owner's page on this port; as the settings say if None.
 
@@ -131,10 +140,52 @@ def run_agent(folder: Path, *, rounds: int | None, page_port: int | None = None)
 
         # Modules of the owner for python sources are looked for where the agent was started.
         sys.path.append("")
-        run_device(DeviceFolder(folder), os.environ, wait=wait, rounds=rounds, page_port=page_port)
+        if more:
+            _run_together([folder, *more], stop, rounds=rounds, page_port=page_port)
+        else:
+            run_device(
+                DeviceFolder(folder), os.environ, wait=wait, rounds=rounds, page_port=page_port
+            )
     finally:
         gc.enable()
         signal.signal(signal.SIGTERM, before)
+
+
+def _run_together(
+    folders: Sequence[Path], stop: threading.Event, *, rounds: int | None, page_port: int | None
+) -> None:
+    """Run an agent for each folder, each in a thread; one that cannot work ends all.
+
+    Raises:
+        RaseError: If one of them cannot work.
+    """
+    from rase.device.folder import DeviceFolder
+    from rase.device.program import run_device
+
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            run_device(
+                DeviceFolder(folders[number]),
+                os.environ,
+                wait=stop.wait,
+                rounds=rounds,
+                page_port=None if number else page_port,
+            )
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+            failed.append(error)
+            stop.set()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(folders))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        # Not for ever at once: a signal is handled between two waits.
+        while thread.is_alive():
+            thread.join(1.0)
+    if failed:
+        raise failed[0]
 
 
 def resume_device(folder: Path) -> None:
@@ -162,7 +213,7 @@ def forget_device(folder: Path) -> Path:
 
     place = DeviceFolder(folder)
     place.forget(place.settings(os.environ))
-    return place.ledger_file
+    return place.ledger_path(place.settings(os.environ))
 
 
 def enrolled_folder(folder: Path) -> "DeviceFolder":

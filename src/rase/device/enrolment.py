@@ -9,6 +9,7 @@ from rase.accounting.ledger.limits import (
     UNASKED_TOTAL_EPSILON,
 )
 from rase.device.folder import DeviceFolder
+from rase.device.settings import DeviceSettings
 from rase.errors import ConfigurationError, Malformed, RaseError
 from rase.transport.interface import Answer, Transport, Unreachable
 from rase.wire.agreement import Agreement, Applicant
@@ -153,6 +154,7 @@ def enrol(
     transport: Transport,
     approval: str | None = None,
     registrar: Transport | None = None,
+    settings: DeviceSettings | None = None,
 ) -> str:
     """Give a token for a credential, and make ledger and state.
 
@@ -162,6 +164,7 @@ def enrol(
         transport: The way to the shuffler.
         approval: From the registrar's operator; good for one device.
         registrar: The way to the registrar; None where there is none.
+        settings: What the owner wrote down, where the ledger is not the folder's own.
 
     Returns:
         The name the shuffler gave to the device.
@@ -198,7 +201,7 @@ def enrol(
         credential = applicant.credential(agreement)
     except Malformed as error:
         raise EnrolmentRefused(f"nothing was kept: {error}") from None
-    folder.keep_enrolment(credential)
+    folder.keep_enrolment(credential, settings)
     return agreement.device
 
 

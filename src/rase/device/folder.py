@@ -118,10 +118,15 @@ class DeviceFolder:
             raise ConfigurationError([f"{self.path} is not enrolled; run rase device enrol first."])
         return self._private_text(self.credential_file)
 
-    def keep_enrolment(self, credential: str) -> None:
+    def ledger_path(self, settings: DeviceSettings) -> Path:
+        """Return where the ledger is: in the folder, or where others of the owner count, too."""
+        return self.ledger_file if settings.ledger is None else self.path / settings.ledger
+
+    def keep_enrolment(self, credential: str, settings: DeviceSettings | None = None) -> None:
         """Keep what enrolment gave; a ledger that is there already goes on counting."""
-        if not self.ledger_file.exists():
-            create_ledger(self.ledger_file)
+        ledger = self.ledger_file if settings is None else self.ledger_path(settings)
+        if not ledger.exists():
+            create_ledger(ledger)
         if not self.state_file.exists():
             StateFile(self.state_file).save(DeviceState())
         replace_private(self.credential_file, credential + "\n")
@@ -132,7 +137,7 @@ class DeviceFolder:
         Raises:
             LedgerUnusable: If it is missing or damaged.
         """
-        return Ledger(self.ledger_file, settings.limits)
+        return Ledger(self.ledger_path(settings), settings.limits)
 
     def pause(self) -> None:
         """Pause sharing; an agent that runs notices it, and one after a power cut, too."""
@@ -176,7 +181,13 @@ class DeviceFolder:
             LedgerUnusable: If the ledger cannot be written.
         """
         with self.lock():
-            if self.ledger_file.exists():
+            if settings.ledger is not None:
+                with self.ledger(settings) as ledger:
+                    # Other quantities go on in it, so its rounds stay open until they are over.
+                    for stored in ledger.unsent():
+                        if stored.campaign == settings.campaign:
+                            ledger.mark_sent(stored.campaign, stored.round)
+            elif self.ledger_file.exists():
                 with self.ledger(settings) as ledger:
                     starts = {
                         item.limits.campaign: item.limits for item in ledger.status(0).campaigns

@@ -105,6 +105,7 @@ class DeviceSettings:
         timeout_s: How long to wait for the shuffler.
         sends_cover: Whether to send cover reports, where the campaign has them.
         schedule: One of `SCHEDULES`.
+        ledger: The ledger that this device shares with others of its owner; None for its own.
         rules: What the owner demands of a campaign.
         limits: What the owner allows to be spent.
         source: Where readings come from.
@@ -126,6 +127,7 @@ class DeviceSettings:
     timeout_s: float
     sends_cover: bool
     schedule: str
+    ledger: Path | None
     rules: OwnerRules
     limits: OwnerLimits
     source: SourceSettings
@@ -225,6 +227,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         timeout_s=device["timeout_s"],
         sends_cover=device["cover"] is not False,
         schedule=device["schedule"],
+        ledger=None if device["ledger"] is None else Path(device["ledger"]),
         rules=rules,
         limits=limits,
         source=SourceSettings(
@@ -382,6 +385,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "cover": (bool, None),
         "schedule": (str, "every-round"),
         "label": (str, None),
+        "ledger": (str, None),
     },
     "owner": {
         "report_epsilon": (_NUMBER, UNASKED_REPORT_EPSILON),
